@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -37,6 +37,9 @@ backend: the endpoint failed.   tools: tools crashed too often.   recording: a r
 blocked: the protocol did not ask.   input: an image or a row could not be read.   measure: a measure could not compute.
 protocol: the protocol itself raised.   fault: editloupe itself failed.   "": not recorded (findings of version 1).
 """
+
+TRACE_NAME: Final = re.compile(r"(?:traces|forks)(?:/[\w-][\w.-]*){1,3}\.jsonl", re.ASCII)
+"""Paths of traces inside a run folder. No other file of it is taken for one."""
 
 JudgeKind: TypeAlias = Literal["lmm", "measure", "human", "key"]
 
@@ -163,8 +166,8 @@ class Finding(Serialisable):
             raise ValueError(
                 f"a finding has an answer exactly when its status is ok; found {self.status!r}, {self.answer!r}"
             )
-        if self.trace is not None and not _stays_inside(self.trace):
-            raise ValueError(f"a trace is a path inside the run folder; found {self.trace!r}")
+        if self.trace is not None and not TRACE_NAME.fullmatch(self.trace):
+            raise ValueError(f"a trace is a path inside the run folder, below traces/ or forks/; found {self.trace!r}")
 
     @classmethod
     def of(cls, task: Task, *, judge_id: str, repeat: int, status: Status, ending: Ending, **more: Any) -> Finding:
@@ -216,12 +219,6 @@ class Finding(Serialisable):
     def from_json(cls, data: object) -> Finding:
         """Return the finding that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
         return super().from_json(_upgraded(data))
-
-
-def _stays_inside(path: str) -> bool:
-    """Return whether a path, read as one of any system, is relative and does not climb."""
-    kinds = (PurePosixPath(path), PureWindowsPath(path))
-    return bool(path) and not any(kind.anchor or ".." in kind.parts or "\0" in path for kind in kinds)
 
 
 def _upgraded(data: object) -> object:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -23,8 +24,8 @@ else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
 
+_MOST: Final = 1_000_000
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
 
 MAX_NESTING: Final = 100
 """How many brackets of a JSON text may stand in one another. What Python itself reads depends on its version and stack."""
@@ -54,13 +55,31 @@ def check_nesting(text: str) -> None:
             raise ValueError(f"brackets are nested deeper than {MAX_NESTING}")
 
 
-def is_nested_deeper(value: Json, limit: int) -> bool:
-    """Return whether more than `limit` lists and objects of a JSON value stand in one another."""
-    level: list[Any] = [value]
-    for _ in range(limit + 1):
-        level = [v for v in level if isinstance(v, list | tuple | Mapping)]
-        level = [inner for v in level for inner in (v.values() if isinstance(v, Mapping) else v)]
-    return bool(level)
+def check_extent(value: object) -> None:
+    """Raise ValueError for a value of lists and objects that is nested too deep, or too large, to be worked with.
+
+    Every part counts as often as it occurs: with YAML's aliases a short text stands for more than fits into memory.
+    """
+    parts = [value]
+    for _ in range(MAX_NESTING):
+        within = (p.values() if isinstance(p, dict) else p for p in parts if isinstance(p, dict | list | tuple))
+        parts = list(islice(chain.from_iterable(within), _MOST + 1))
+        if not parts:
+            return
+        if len(parts) > _MOST:
+            raise ValueError(f"holds more than {_MOST:,} values")
+    raise ValueError(f"is nested too deep, in more than {MAX_NESTING} levels")
+
+
+def finite(value: object) -> float | None:
+    """Return a number as a float; None for a truth value, for anything else, and for what is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def canonical_json(value: Json) -> str:

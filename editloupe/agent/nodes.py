@@ -24,7 +24,7 @@ from editloupe.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import MAX_NESTING, View, is_nested_deeper
+from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -284,11 +284,11 @@ def _ask(context: Context, request: Request) -> Reply:
         raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
     calls, malformed = [], [*reply.malformed_calls]
     for call in reply.tool_calls:
-        if is_nested_deeper(call.arguments, MAX_NESTING):
-            why = f"the arguments of {call.name!r} are nested deeper than {MAX_NESTING} brackets"
-            malformed.append(MalformedCall(raw=call.name, error=why))
-        else:
+        try:
+            check_extent(call.arguments)
             calls.append(call)
+        except ValueError as fault:
+            malformed.append(MalformedCall(raw=call.name, error=f"the arguments of {call.name!r}: {fault}"))
     return replace(reply, tool_calls=tuple(calls), malformed_calls=tuple(malformed))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -14,6 +13,7 @@ from typing import Final
 from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
+from editloupe.files import read_toml
 
 _LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
@@ -91,12 +91,7 @@ def read_prices(path: Path | None) -> Prices:
     """
     if path is None:
         return Prices()
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"prices {path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"prices {path} are not TOML: {error}") from error
+    data = read_toml(path, f"prices {path}:")
     models = data.get("models")
     if set(data) != {"models"} or not isinstance(models, dict):
         raise ConfigError(f'prices {path}: expected tables like [models."gpt-x"] with input and output, and nothing else')

@@ -20,6 +20,7 @@ from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
+from editloupe.files import read_bytes
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
@@ -169,7 +170,7 @@ def _images(message: Message) -> tuple[str, ...]:
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
     """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
     try:
-        info = parse_json((folder / "run.json").read_bytes())
+        info = parse_json(read_bytes(folder / "run.json"))
     except FileNotFoundError:
         raise ConfigError(f"{folder} is no run folder: it has no run.json; expected an --out") from None
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from editloupe.backends.base import BackendURI, Traits, checked_reply
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.files import read_bytes
 from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
@@ -87,7 +88,7 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
     if not uri.model:
         raise ConfigError("scripted needs a file: scripted/replies.jsonl")
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
     lines = [_parse(line, f"{path}, line {number}") for number, line in enumerate(data.splitlines(), 1) if line.strip()]

@@ -117,6 +117,12 @@ def main() -> None:
     except EditLoupeError as error:
         fail(str(error))
         sys.exit(1)
+    except RuntimeError as error:
+        # What Path.resolve says of a ring of links, before Python 3.13.
+        if not str(error).startswith("Symlink loop from "):
+            raise
+        fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
+        sys.exit(2)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); that is its right.
         sys.stderr.close()

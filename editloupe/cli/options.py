@@ -14,10 +14,10 @@ from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 from typer import Argument, BadParameter, Option
 
+from editloupe import files
 from editloupe.backends.base import settled as settled_uri
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
-from editloupe.runs.folders import read_yaml
 from editloupe.values import Json
 
 _FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
@@ -221,10 +221,7 @@ def only(runs: Sequence[RunConfig], command: str) -> RunConfig:
 
 def read_text(path: Path, option: str, expected: str) -> str:
     """Return the text of an option's file, without the white space around it. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path} cannot be read: {error}") from error
+    text = files.read_text(path, f"{option} {path}").strip()
     if not text:
         raise ConfigError(f"{option} {path} is empty; expected {expected}")
     return text
@@ -262,7 +259,7 @@ def read_config(path: Path) -> dict[str, Json]:
 
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
-    data = read_yaml(path)
+    data = files.read_yaml(path)
     if not isinstance(data, Mapping) or not data:
         raise ConfigError(f"{path}: expected {expected}")
     return data

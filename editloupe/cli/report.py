@@ -44,6 +44,6 @@ def report(
     if folder is None:
         note("Give --out DIR to keep tables and plots of several runs.")
         return 0
-    written = write_report(found, folder)
+    written = write_report(found, folder, below=out_dir or runs[0])
     say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, plots as SVG")
     return 0

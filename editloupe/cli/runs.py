@@ -63,7 +63,7 @@ def gc(
     with closing(RunStore.edit(run)):
         found = orphans(run)
         if delete:
-            remove(found)
+            remove(found, run)
     size = sum(orphan.bytes for orphan in found)
     say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
     if not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 from editloupe.data.tables import shown
 from editloupe.errors import ConfigError
-from editloupe.values import Box, Json
+from editloupe.values import Box, Json, check_extent, finite, parse_json
 
 BoxOrder: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
 BoxScale: TypeAlias = Literal["px", "unit", "thousandths"]
@@ -160,9 +159,11 @@ def _from_text(text: str) -> tuple[Quad, ...]:
         return ()
     if text[0] in "[{":
         try:
-            return read_quads(json.loads(text))
-        except json.JSONDecodeError as error:
+            found = parse_json(text)
+            check_extent(found)
+        except ValueError as error:
             raise ValueError(f'expected a box as JSON or as "a,b,c,d", found {shown(text)}') from error
+        return read_quads(found)
     try:
         boxes = [[float(v) for v in part.replace(",", " ").split()] for part in text.split(";") if part.strip()]
     except ValueError as error:
@@ -186,9 +187,10 @@ def _quad(values: Sequence[Json], order: BoxOrder | None = None) -> Quad:
         raise ValueError(f"expected four numbers, found {len(values)}: {shown(list(values))}")
     numbers = []
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        number = finite(value)
+        if number is None:
             raise ValueError(f"expected four finite numbers, found {shown(value)} among them")
-        numbers.append(float(value))
+        numbers.append(number)
     a, b, c, d = numbers
     return Quad(values=(a, b, c, d), order=order)
 

@@ -16,6 +16,8 @@ Kind: TypeAlias = Literal[
     "row", "missing_file", "unreadable_image", "outside_folder", "duplicate_id", "no_instruction", "box", "no_match"
 ]
 """What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with."""
+_LONGEST: Final = 1000
+"""Characters of a message."""
 IMAGE_ENDINGS: Final = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
      ".heif", ".ppm", ".pgm", ".pnm")
@@ -27,7 +29,8 @@ class RowError(SampleError):
 
     def __init__(self, kind: Kind, message: str, *, path: Path | None = None) -> None:
         self.kind, self.path = kind, path
-        super().__init__(message)
+        # A name or a value that is quoted may be of any length.
+        super().__init__(message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…")
 
 
 class Folder:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import struct
 import threading
-import uuid
 import warnings
 import zlib
 from collections import OrderedDict
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from editloupe import files
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
@@ -36,6 +37,7 @@ MIN_SIDE: Final = 8
 """Smaller images hold nothing that could be compared."""
 MAX_BYTES: Final = 2**30
 """Larger files are refused unread."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/mpo": "jpg", "image/webp": "webp", "image/gif": "gif",
                "image/bmp": "bmp", "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
 
@@ -134,7 +136,7 @@ class ImageStore:
                 raise ImageError(
                     f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
-            data = path.read_bytes()
+            data = files.read_bytes(path)
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
         except OSError as error:
@@ -170,7 +172,7 @@ class ImageStore:
         for path in candidates:
             if path is not None and path.is_file():
                 try:
-                    found = path.read_bytes()
+                    found = files.read_bytes(path)
                 except OSError:
                     continue  # another candidate may hold them; the error below lists all
                 if hashlib.sha256(found).hexdigest() == ref.sha256:
@@ -247,7 +249,7 @@ class ImageStore:
             _check_size(width, height, name, self.max_pixels)
             if _orientation(image, data) in _SIDEWAYS:
                 width, height = height, width
-            media_type = Image.MIME.get(image.format or "", "application/octet-stream")
+            media_type = _media_type(image)
         return ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
 
     def _keep(self, ref: ImageRef, data: bytes) -> None:
@@ -258,10 +260,12 @@ class ImageStore:
             with self._lock:
                 self._memory.setdefault(ref.sha256, data)
         else:
-            write_whole(blob, data)
+            assert self.folder is not None
+            files.write_whole(blob, data, below=self.folder.parent)
 
     def _blob(self, ref: ImageRef) -> Path | None:
-        if self.folder is None:
+        # A name from a file of somebody else may be a path.
+        if self.folder is None or not _SHA256.fullmatch(ref.sha256):
             return None
         return self.folder / ref.sha256[:2] / f"{ref.sha256}.{_EXTENSIONS.get(ref.media_type, 'bin')}"
 
@@ -286,6 +290,12 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
         return np.array(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
 
 
+def extension(data: bytes, *, name: str) -> str:
+    """Return the ending under which the store keeps these bytes, such as "png", by their header. Raises ImageError."""
+    with _opened(data, name, MAX_PIXELS) as image:
+        return _EXTENSIONS.get(_media_type(image), "bin")
+
+
 def encode_png(rgb: RGB) -> bytes:
     """Encode H×W×3 uint8 RGB as PNG; the same pixels give the same bytes."""
     # One filter for all lines and runs alone, no search for the best of either: half the time of OpenCV's own choice, for
@@ -296,6 +306,10 @@ def encode_png(rgb: RGB) -> bytes:
     if not written:
         raise ImageError(f"an image of {rgb.shape[1]}×{rgb.shape[0]} px cannot be written as PNG")
     return data.tobytes()
+
+
+def _media_type(image: Image.Image) -> str:
+    return Image.MIME.get(image.format or "", "application/octet-stream")
 
 
 def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
@@ -437,11 +451,3 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
         return colour
     notes.append("ICC profile converted to sRGB")
     return converted
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write the file whole or not at all: a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".part-{uuid.uuid4().hex}")
-    temporary.write_bytes(data)
-    temporary.replace(path)

@@ -16,7 +16,7 @@ from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
 from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, finite, sample_key
 
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
@@ -305,9 +305,10 @@ def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
             return value
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = finite(value)
+    if number is None:
         raise RowError("row", f"column {column!r}: expected a label or a finite number, found {shown(value)}")
-    return float(value)
+    return number
 
 
 def _storable(value: Json) -> Json:

@@ -12,10 +12,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from editloupe.data import parquet
 from editloupe.errors import SampleError
-from editloupe.values import Json, parse_json
+from editloupe.files import read_bytes
+from editloupe.values import MAX_NESTING, Json, check_extent, parse_json
+
+if TYPE_CHECKING:
+    import polars
 
 ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
@@ -59,7 +64,7 @@ def read_table(file: Path) -> MetadataTable:
 
 
 def _read_jsonl(file: Path) -> MetadataTable:
-    raw_lines = file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+    raw_lines = read_bytes(file).removeprefix(codecs.BOM_UTF8).splitlines()
     lines = [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()]
     columns = dict.fromkeys(name for line in lines for name in line.values)
     return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
@@ -70,6 +75,7 @@ def _json_line(number: int, raw: bytes) -> TableLine:
         values = parse_json(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
+        check_extent(values)
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
     except UnicodeEncodeError:
@@ -92,7 +98,7 @@ def _refuse(constant: str) -> float:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"holds the number {text}, which is too large")
+        raise ValueError(f"holds the number {text[:60]}, which is too large")
     return value
 
 
@@ -101,12 +107,12 @@ def _distinct(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"holds the key {twice!r} twice")
+        raise ValueError(f"holds the key {twice[:60]!r} twice")
     return found
 
 
 def _read_csv(file: Path) -> MetadataTable:
-    raw = file.read_bytes()
+    raw = read_bytes(file)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -149,13 +155,34 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
 def _read_parquet(file: Path) -> MetadataTable:
     import polars
 
+    # A value that Python does not have, such as a date after the year 9999, makes polars panic.
+    refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
     try:
-        frame = polars.read_parquet(file.read_bytes())
-    except polars.exceptions.PolarsError as error:
+        data = read_bytes(file)
+        if parquet.depth(data) > MAX_NESTING:
+            raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
+        frame = polars.read_parquet(data)
+    except refused as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
-    rows = ({column: _as_json(value) for column, value in row.items()} for row in frame.iter_rows(named=True))
-    lines = tuple(TableLine(number=number, values=values) for number, values in enumerate(rows, start=1))
+    try:
+        rows: Iterator[dict[str, Any] | str] = iter(list(frame.iter_rows(named=True)))
+    except refused:
+        rows = (_parquet_row(frame, number, refused) for number in range(frame.height))
+    lines = tuple(
+        TableLine(number=number, values={}, fault=row)
+        if isinstance(row, str)
+        else TableLine(number=number, values={column: _as_json(value) for column, value in row.items()})
+        for number, row in enumerate(rows, start=1)
+    )
     return MetadataTable(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
+
+
+def _parquet_row(frame: polars.DataFrame, number: int, refused: tuple[type[BaseException], ...]) -> dict[str, Any] | str:
+    """Return a row, from 0, or what is wrong with it."""
+    try:
+        return frame.row(number, named=True)
+    except refused as error:
+        return f"holds a value that cannot be read: {error}"
 
 
 def _as_json(value: object) -> Json:

@@ -7,9 +7,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from editloupe.chat import ImagePart, Message, TextPart, Usage
-from editloupe.errors import ConfigError
+from editloupe.data.images import extension
+from editloupe.errors import ConfigError, ImageError
 from editloupe.exports.episodes import Episode, Exchange, Source, function, lost, remarks, sampling
 from editloupe.exports.write import json_bytes, whole, without_none
+from editloupe.files import read_bytes
 from editloupe.traces.events import Note, ToolResult
 from editloupe.values import ImageRef
 
@@ -30,12 +32,12 @@ def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] 
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())):
         raise ConfigError(f"{folder} holds other files; name an empty or a new folder with --atif")
-    with whole(folder / MARKER) as file:
+    with whole(folder / MARKER, below=folder) as file:
         file.write(b"editloupe wrote these trajectories; it may write them again.\n")
     written = 0
     for episode in source.episodes():
         path = folder / PurePosixPath(episode.name).with_suffix(".json")
-        with whole(path) as file:
+        with whole(path, below=folder) as file:
             file.write(json_bytes(_Writer(source, folder, path).trajectory(episode), indent=1) + b"\n")
         written += 1
         progress(written)
@@ -172,14 +174,24 @@ class _Writer:
         if path is None:
             return {"type": "text", "text": lost(part)}
         where = self.source.image(ref) if self.source.blob_base_url is not None else self._copied(path)
+        if where is None:
+            return {"type": "text", "text": lost(part)}
         return {"type": "image", "source": {"media_type": ref.media_type, "path": where}}
 
-    def _copied(self, path: Path) -> str:
+    def _copied(self, path: Path) -> str | None:
+        """Copy a picture, and return where it is; None if the file is no picture of that type."""
         name = f"images/{path.parent.name}/{path.name}"
         copy = self.folder / name
-        if not copy.exists():
-            with whole(copy) as file:
-                file.write(path.read_bytes())
+        if copy.exists():
+            return self.up + name
+        try:
+            data = read_bytes(path)
+            if f".{extension(data, name=name)}" != path.suffix:
+                return None
+        except (OSError, ImageError):
+            return None
+        with whole(copy, below=self.folder) as file:
+            file.write(data)
         return self.up + name
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:

@@ -8,28 +8,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.values import Json
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Path, *, below: Path | None = None) -> Iterator[BinaryIO]:
     """Yield a file to write to. It takes the name `path` when all is written.
 
+    below: no link is followed from this folder on; None for the file's own folder.
     Raises ConfigError if `path` is a folder, StorageError if it cannot be written.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
-    temporary = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with files.whole(path, below=below) as file:
             yield file
-        temporary.replace(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def without_none(**values: Any) -> dict[str, Any]:

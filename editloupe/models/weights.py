@@ -35,7 +35,8 @@ def find_file(path: str, what: str) -> Path:
     if not found.exists():
         raise ConfigError(f"{what} {path!r}: no such file; expected weights ({', '.join(SUFFIXES)})")
     if not found.is_file():
-        raise ConfigError(f"{what} {path!r} is a folder; expected one file of weights ({', '.join(SUFFIXES)})")
+        kind = "a folder" if found.is_dir() else "a pipe or a device"
+        raise ConfigError(f"{what} {path!r} is {kind}; expected one file of weights ({', '.join(SUFFIXES)})")
     if found.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{what} {path!r}: expected a file of weights ({', '.join(SUFFIXES)}), found {found.suffix!r}")
     if found.stat().st_size == 0:

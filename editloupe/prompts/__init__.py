@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import PromptError
+from editloupe.files import read_text
 from editloupe.values import digest
 
 if TYPE_CHECKING:
@@ -115,16 +116,7 @@ def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
         raise PromptError(
             f"unknown prompt {shown!r}; built in: {known}; a prompt of your own is given by the path of its .md file"
         )
-    try:
-        return shown, Path(template).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise PromptError(f"prompt {shown!r}: no such file; built in: {known}") from None
-    except IsADirectoryError:
-        raise PromptError(f"prompt {shown!r}: is a folder; expected a .md file") from None
-    except UnicodeDecodeError as error:
-        raise PromptError(f"prompt {shown!r}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
+    return shown, read_text(Path(template), f"prompt {shown!r}:", error=PromptError, if_missing=f"; built in: {known}")
 
 
 @cache

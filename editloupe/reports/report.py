@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.protocols.base import described
 from editloupe.reports import plots, render
@@ -130,28 +131,28 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     yield from (table for table in made if table is not None)
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write every file of the report below `folder`. Raises StorageError."""
-    return write_files(report.files(), folder, kind="report")
+def write_report(report: Report, folder: Path, *, below: Path | None = None) -> list[Path]:
+    """Write every file of the report into `folder`. below: as in `write_files`. Raises StorageError."""
+    return write_files(report.files(), folder, kind="report", below=below)
 
 
-def write_files(files: Iterable[tuple[str, str]], folder: Path, *, kind: str) -> list[Path]:
+def write_files(texts: Iterable[tuple[str, str]], folder: Path, *, kind: str, below: Path | None = None) -> list[Path]:
     """(path below the folder, text) each; what was written there under the same kind before, and is not now, is removed.
 
+    below: no link is followed from this folder on, such as the run's; None for `folder`.
     `LISTED` in the folder names what was written, by kind; nothing else is ever removed. Raises StorageError.
     """
+    below = below or folder
     listed, written = _listed(folder), {}
     try:
-        for name, text in files:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            written[name] = path
+        for name, text in texts:
+            written[name] = files.write_whole(folder / name, text.encode("utf-8", "backslashreplace"), below=below)
         others = {name for other, names in listed.items() if other != kind for name in names}
         for name in listed.get(kind, []):
             if name not in written and name not in others:
-                _remove(folder, name)
-        (folder / LISTED).write_text(json.dumps({**listed, kind: list(written)}, indent=1) + "\n", encoding="utf-8")
+                _remove(folder, name, below)
+        text = json.dumps({**listed, kind: list(written)}, indent=1) + "\n"
+        files.write_whole(folder / LISTED, text.encode(), below=below)
     except OSError as error:
         raise StorageError(f"the report cannot be written to {folder}: {error.strerror or error}") from error
     return list(written.values())
@@ -160,16 +161,16 @@ def write_files(files: Iterable[tuple[str, str]], folder: Path, *, kind: str) ->
 def _listed(folder: Path) -> dict[str, list[str]]:
     """Names by kind; nothing where there is no list, or one that is not ours."""
     try:
-        return TypeAdapter(dict[str, list[str]]).validate_json((folder / LISTED).read_bytes())
+        return TypeAdapter(dict[str, list[str]]).validate_json(files.read_bytes(folder / LISTED))
     except (OSError, ValueError):
         return {}
 
 
-def _remove(folder: Path, name: str) -> None:
+def _remove(folder: Path, name: str, below: Path) -> None:
     """A file of ours below the folder, and the folder that it alone stood in. A list from elsewhere reaches no further."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         return
-    path.unlink()
+    files.unlink(path, below=below)
     if path.parent != folder and not any(path.parent.iterdir()):
         path.parent.rmdir()

@@ -10,7 +10,6 @@ import difflib
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -22,6 +21,7 @@ from pydantic_core import ErrorDetails, PydanticKnownError
 from editloupe import plugins
 from editloupe.answers import LabelRule, Labels
 from editloupe.errors import RubricError
+from editloupe.files import read_toml
 from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.tags import TAGS
 from editloupe.values import Json, digest
@@ -213,18 +213,8 @@ def schema_text() -> str:
 
 
 def _read(path: Path, shown: str) -> Rubric:
-    try:
-        raw = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise RubricError(f"rubric {shown!r}: no such file; built in: {', '.join(builtin_rubrics())}") from None
-    except IsADirectoryError:
-        raise RubricError(f"rubric {shown!r}: is a folder; expected a .toml file") from None
-    except UnicodeDecodeError as error:
-        raise RubricError(f"rubric {shown!r}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise RubricError(f"rubric {shown!r}: cannot be read: {error.strerror or error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise RubricError(f"rubric {shown!r}: is not valid TOML: {error}") from error
+    known = f"; built in: {', '.join(builtin_rubrics())}"
+    raw = read_toml(path, f"rubric {shown!r}:", error=RubricError, if_missing=known)
     try:
         rubric = Rubric.model_validate(raw)
     except ValidationError as error:

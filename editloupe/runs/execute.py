@@ -175,7 +175,7 @@ def execute(
             judge_id = setup.judge_of(place.task).id
             before = store.findings.get((place.task.id, judge_id, place.repeat))
             if before is not None and ends_the_same(before):
-                set_aside(trace_path(out, judge_id, place.task.id, place.repeat))
+                set_aside(trace_path(out, judge_id, place.task.id, place.repeat), below=out)
 
         def job() -> Job | None:
             place = schedule.next()
@@ -285,7 +285,7 @@ def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable
     return standing
 
 
-def standing_in_trace(trace: Path) -> Finding | None:
+def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
         recorded = read_trace(trace)
@@ -295,7 +295,7 @@ def standing_in_trace(trace: Path) -> Finding | None:
     if finding is None or finding.status not in PENDING:
         return finding
     if ends_the_same(finding):
-        set_aside(trace)
+        set_aside(trace, below=run)
     return None
 
 

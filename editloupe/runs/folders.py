@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from editloupe import files
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
 from editloupe.values import Json, parse_json
@@ -74,43 +75,13 @@ def check_contents(folder: Path) -> None:
             raise ConfigError(f"{current} cannot be read: {error.strerror or error}") from error
 
 
-def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file.
-
-    Raises ConfigError for a file that cannot be read, one that is no YAML, and a name that stands twice in one mapping.
-    """
-    # Only those who write or judge need it.
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in seen:
-                    # Plain YAML would take the last one and drop the others without a word.
-                    line = key.start_mark.line + 1
-                    raise ConfigError(f"{path}, line {line}: {key.value!r} stands twice; each name may stand once")
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        # ValueError: no UTF-8, a number of thousands of digits, a date that no calendar has.
-        raise ConfigError(f"{path} is not YAML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deep to be read") from error
-
-
 def runs_below(folder: Path) -> Iterator[Listed]:
     """Yield every run at or below `folder`, by name, without searching inside runs. Raises ConfigError: no folder."""
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; name the one that your runs are in")
-    for where, folders, files in os.walk(folder):
+    for where, folders, names in os.walk(folder):
         folders.sort()
-        if "run.json" in files:
+        if "run.json" in names:
             folders.clear()
             yield _listed(Path(where))
 
@@ -118,7 +89,7 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 def _listed(folder: Path) -> Listed:
     try:
         check_contents(folder)
-        info: Any = parse_json((folder / "run.json").read_bytes())
+        info: Any = parse_json(files.read_bytes(folder / "run.json"))
         judges = tuple(str(judge["backend"]) for judge in info["judges"].values())
         with RunIndex(folder) as index:
             findings = folder / "findings.jsonl"
@@ -131,7 +102,7 @@ def _listed(folder: Path) -> Listed:
 def is_written(folder: Path) -> bool:
     """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
     try:
-        owner: Any = parse_json((folder / "run.owner").read_bytes())
+        owner: Any = parse_json(files.read_bytes(folder / "run.owner"))
         process = int(owner["process"])
         if owner["host"] != socket.gethostname():
             return False
@@ -161,7 +132,7 @@ def _locked_by(process: int, folder: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Orphan:
-    """A file below blobs/ that no trace, sample or finding names."""
+    """A picture that no trace, sample or finding names, or a file that is half written."""
 
     path: Path
     bytes: int
@@ -176,26 +147,27 @@ def orphans(folder: Path) -> list[Orphan]:
     """
     named: set[str] = set()
     for path in folder.rglob("*.json*"):
-        named.update(sha.decode() for sha in _SHA.findall(path.read_bytes()))
-    found = []
-    for path in sorted((folder / "blobs").glob("*/*")):
-        half = path.name.startswith(".part-")
-        if path.is_file() and (half or (re.fullmatch(r"[0-9a-f]{64}", path.stem) and path.stem not in named)):
-            found.append(Orphan(path=path, bytes=path.stat().st_size))
-    return found
+        named.update(sha.decode() for sha in _SHA.findall(files.read_bytes(path)))
+    halves = set(folder.rglob(f"{files.PART}*"))
+    pictures = {p for p in folder.glob("blobs/*/*") if re.fullmatch(r"[0-9a-f]{64}", p.stem) and p.stem not in named}
+    return [
+        Orphan(path=path, bytes=seen.st_size)
+        for path in sorted(halves | pictures)
+        if stat.S_ISREG((seen := path.lstat()).st_mode)
+    ]
 
 
-def remove(found: Sequence[Orphan]) -> None:
-    """Delete them. Raises StorageError."""
+def remove(found: Sequence[Orphan], folder: Path) -> None:
+    """Delete files of a run folder. Raises StorageError."""
     for orphan in found:
         try:
-            orphan.path.unlink()
+            files.unlink(orphan.path, below=folder)
         except OSError as error:
             raise StorageError(f"{orphan.path} cannot be deleted: {error.strerror or error}") from error
 
 
 def bring(source: Path, target: Path, *, link: bool) -> int:
-    """Copy every file below `source` to `target`; what is there already stays. Return how many files are new.
+    """Copy every file below `source` to `target`, a folder of a run; what is there already stays. Return how many are new.
 
     link: as hard links where the disk allows it, for files that nobody ever writes to again, such as pictures.
     Raises StorageError.
@@ -204,10 +176,9 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
     try:
         for path in sorted(source.rglob("*")):
             there = target / path.relative_to(source)
-            if not path.is_file() or there.exists():
+            if path.is_symlink() or not path.is_file() or there.exists():
                 continue
-            there.parent.mkdir(parents=True, exist_ok=True)
-            place(path, there, link=link)
+            place(path, there, link=link, below=target.parent)
             new += 1
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
@@ -216,17 +187,12 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
 
 def same_file(one: Path, other: Path) -> bool:
     """Return whether both files exist with the same bytes."""
-    return other.exists() and one.read_bytes() == other.read_bytes()
+    return other.exists() and files.read_bytes(one) == files.read_bytes(other)
 
 
-def place(source: Path, target: Path, *, link: bool) -> None:
-    """Copy one file, whole or not at all. link: as in `bring`. Raises OSError."""
+def place(source: Path, target: Path, *, below: Path, link: bool = False) -> None:
+    """Copy one file, whole or not at all. link: as in `bring`.   below: the run folder of `target`. Raises OSError."""
     if link:
-        try:
-            os.link(source, target)
-            return
-        except OSError:
-            pass  # another disk, or one without links
-    part = target.with_name(f".{target.name}.part")
-    shutil.copyfile(source, part)
-    part.replace(target)
+        files.link_or_copy(source, target, below=below)
+    else:
+        files.write_whole(target, files.read_bytes(source), below=below)

@@ -1,19 +1,23 @@
 """Index a run: which samples it has, and where each one's lines stand in samples.jsonl and findings.jsonl.
 
 `index.sqlite` in the run folder is derived. It is brought up to date when it is opened and by `refresh`, may be deleted at
-any time, and is kept in memory if the run is small or the folder cannot be written.
+any time, and is kept in memory if the run is small or the folder cannot be written. One that came with a run, or with other
+tables than ours, is made anew, and what it says of places in the files is checked.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from editloupe import files
 from editloupe.errors import ConfigError
 from editloupe.values import parse_json, sample_key
 
@@ -24,6 +28,10 @@ FILES: Final = ("samples.jsonl", "findings.jsonl")
 _NAME: Final = "index.sqlite"
 _SCHEMA: Final = 2
 _HEAD: Final = 4096
+_LONGEST: Final = 2**24
+"""Bytes of one value in an index file."""
+_STEPS: Final = 1000
+"""Steps of SQLite's machine after which it asks whether to go on."""
 
 _TABLES: Final = """
 CREATE TABLE files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, head TEXT NOT NULL);
@@ -49,14 +57,12 @@ class RunIndex:
         """Grows with every change of the run's files that `refresh` sees."""
 
         self._lock = threading.RLock()
-        self._base = _opened(folder)
+        self._left = 0
+        self._base = self._opened()
         try:
             self.refresh()
-        except sqlite3.Error:
-            # Damaged, or not ours. The run's own files hold everything.
-            self._base.close()
-            self._base = _made(":memory:")
-            self.refresh()
+        except (sqlite3.Error, ValueError, TypeError):
+            self._rebuild()
         except BaseException:
             self._base.close()
             raise
@@ -72,13 +78,32 @@ class RunIndex:
 
     def lines(self, sample: str) -> dict[str, bytes]:
         """Return each file's lines about a sample (an id, or EDITOR/ID), one after another as they stand there."""
+        with self._lock:
+            try:
+                return self._lines(sample)
+            except (OSError, ValueError, TypeError, OverflowError):
+                self._rebuild()
+                return self._lines(sample)
+
+    def _lines(self, sample: str) -> dict[str, bytes]:
+        """Return what `lines` does. Raises ValueError and the like if the index is not that of the files."""
         found: dict[str, bytes] = {}
-        query = "SELECT at, length FROM lines WHERE file = ? AND (id = ? OR key = ?) ORDER BY at"
         for name in FILES:
-            places = self._rows(query, name, sample, sample)
-            if places:
-                with (self.folder / name).open("rb") as file:
-                    found[name] = b"".join(file.read(length) for at, length in places if file.seek(at) == at)
+            places = self._rows(
+                "SELECT at FROM lines WHERE file = ? AND (id = ? OR key = ?) ORDER BY at", name, sample, sample
+            )
+            if not places:
+                continue
+            lines, last = [], -1
+            with files.open_plain(self.folder / name) as file:
+                for (at,) in places:
+                    file.seek(at)
+                    lines.append(file.readline())
+                    columns = _columns(lines[-1])
+                    if at <= last or columns is None or sample not in columns[:2]:
+                        raise ValueError(f"no line about {sample!r} at byte {at} of {name}")
+                    last = at
+            found[name] = b"".join(lines)
         return found
 
     def samples(self) -> int:
@@ -118,15 +143,16 @@ class RunIndex:
     def refresh(self) -> None:
         """Take in what was appended. A file that is no longer what it was is indexed anew."""
         with self._lock:
+            self._limit()
             for name in FILES:
                 path = self.folder / name
                 try:
                     size = path.stat().st_size if path.exists() else 0
                 except OSError as error:
                     raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-                row = next(iter(self._rows("SELECT size, head FROM files WHERE name = ?", name)), (0, ""))
-                done = int(row[0])
-                same = done <= size and _head(path, done) == row[1]
+                query = "SELECT size, head FROM files WHERE name = ?"
+                done, head = self._base.execute(query, (name,)).fetchone() or (0, "")
+                same = done <= size and _head(path, done) == head
                 if same and done == size:
                     continue
                 with self._base:
@@ -138,7 +164,72 @@ class RunIndex:
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._base.execute(query, values).fetchall()
+            self._limit()
+            bound = [_bound(value) for value in values]
+            try:
+                rows = self._base.execute(query, bound).fetchall()
+            except sqlite3.Error:
+                self._rebuild()
+                rows = self._base.execute(query, bound).fetchall()
+        return [tuple(v.decode("utf-8", "surrogatepass") if isinstance(v, bytes) else v for v in row) for row in rows]
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the index of the run folder, empty if there is none that can be used."""
+        path = self.folder / _NAME
+        if not self.worth(self.folder):
+            return _in_memory()
+        # It may be in use, or not ours to write.
+        with suppress(sqlite3.OperationalError, OSError):
+            if os.path.lexists(path):
+                base = self._of_file(path)
+                if base is not None:
+                    return base
+                files.unlink(path, below=self.folder)
+            files.append(path, below=self.folder, new=True).close()
+            return self._of_file(path) or _in_memory()
+        return _in_memory()
+
+    def _of_file(self, path: Path) -> sqlite3.Connection | None:
+        """Open an index file; None for one that is not ours, or damaged.
+
+        Raises OSError for a link, which SQLite would follow, and sqlite3.OperationalError.
+        """
+        before = path.lstat()
+        if not stat.S_ISREG(before.st_mode):
+            raise OSError(f"{path} is no plain file")
+        base = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        try:
+            if not os.path.samestat(before, path.lstat()):
+                raise OSError(f"{path} was exchanged")
+            self._limit()
+            base.set_progress_handler(self._is_too_long, _STEPS)
+            base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+            if before.st_size == 0:
+                return _filled(base)
+            if _is_ours(base, self.folder):
+                return base
+        except (sqlite3.OperationalError, OSError):
+            base.close()
+            raise
+        except (sqlite3.Error, ValueError, TypeError):
+            pass
+        base.close()
+        return None
+
+    def _limit(self) -> None:
+        """Let the next queries of an index file take about as long as its run's files are large: it may be damaged."""
+        bytes_ = sum(path.stat().st_size for name in FILES if (path := self.folder / name).exists())
+        self._left = 10 * (LARGE + bytes_) // _STEPS
+
+    def _is_too_long(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+    def _rebuild(self) -> None:
+        """Make the index anew in memory. The run's own files hold everything."""
+        self._base.close()
+        self._base = _in_memory()
+        self.refresh()
 
     def _take(self, path: Path, start: int) -> int:
         """Index the complete lines from `start` on, and return where they end."""
@@ -146,12 +237,12 @@ class RunIndex:
 
         def rows() -> Iterator[tuple[object, ...]]:
             nonlocal end
-            with path.open("rb") as file:
+            with files.open_plain(path) as file:
                 file.seek(start)
                 for line in file:
                     if line.endswith(b"\n"):
                         if (columns := _columns(line)) is not None:
-                            yield path.name, end, len(line), *columns
+                            yield path.name, end, len(line), *map(_bound, columns)
                         end += len(line)
 
         if path.exists():
@@ -159,54 +250,64 @@ class RunIndex:
         return end
 
 
-def _opened(folder: Path) -> sqlite3.Connection:
-    path = folder / _NAME
-    if RunIndex.worth(folder):
-        with contextlib.suppress(sqlite3.Error, OSError):
-            base = _made(str(path))
-            if base.execute("PRAGMA user_version").fetchone() == (_SCHEMA,):
-                return base
-            # Of another schema: made anew.
-            base.close()
-            path.unlink()
-            return _made(str(path))
-    return _made(":memory:")
+def _is_ours(base: sqlite3.Connection, folder: Path) -> bool:
+    """Return whether an index has our tables and is of these very files: those of a run that was copied are others."""
+    tables = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name LIMIT 10"
+    with closing(_in_memory()) as fresh:
+        same = base.execute(tables).fetchall() == fresh.execute(tables).fetchall()
+    if not same or base.execute("PRAGMA user_version").fetchone() != (_SCHEMA,):
+        return False
+    known = base.execute("SELECT name, size, head FROM files LIMIT 3").fetchall()
+    heads = [name in FILES and _head(folder / name, size) == head for name, size, head in known]
+    return all(heads) and any(size for _, size, _ in known)
 
 
-def _made(where: str) -> sqlite3.Connection:
+def _in_memory() -> sqlite3.Connection:
     # `RunIndex` takes a lock around every use.
-    base = sqlite3.connect(where, timeout=10, check_same_thread=False)
-    try:
-        if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone() == (0,):
-            base.executescript(f"{_TABLES} PRAGMA user_version = {_SCHEMA};")
-    except sqlite3.Error:
-        base.close()
-        raise
+    return _filled(sqlite3.connect(":memory:", check_same_thread=False))
+
+
+def _filled(base: sqlite3.Connection) -> sqlite3.Connection:
+    base.executescript(f"{_TABLES} PRAGMA user_version = {_SCHEMA};")
     return base
+
+
+def _bound(value: object) -> object:
+    """Return a value as SQLite takes it. A text with half a surrogate pair, such as a file's name, becomes bytes."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
 
 
 def _columns(line: bytes) -> tuple[object, ...] | None:
     """Return a line's values from `id` on; None if it is neither a sample nor a finding."""
+    found: tuple[object, ...]
     try:
         data = parse_json(line)
         if "task_id" not in data:
             row = data.get("rejected", data)
             id_, editor = str(row["id"]), str(row["editor"])
-            return id_, sample_key(editor, id_), *[None] * 8
-        id_, editor = str(data["sample_id"]), str(data["editor"])
-        # Version 1 wrote a criterion, and the number of the target.
-        target = data.get("target")
-        metric = data["metric"] if "metric" in data else data["criterion"]
-        part = data.get("part", "" if target is None else f"target {target}")
-        question = (data["judge_id"], data["repeat"], metric, data.get("turn", 0), part)
-        return id_, sample_key(editor, id_), data["task_id"], *question, data["status"], data.get("trace")
-    except (ValueError, KeyError, TypeError, AttributeError):
+            found = (id_, sample_key(editor, id_), *[None] * 8)
+        else:
+            id_, editor = str(data["sample_id"]), str(data["editor"])
+            # Version 1 wrote a criterion, and the number of the target.
+            target = data.get("target")
+            metric = data["metric"] if "metric" in data else data["criterion"]
+            part = data.get("part", "" if target is None else f"target {target}")
+            question = (data["judge_id"], data["repeat"], metric, data.get("turn", 0), part)
+            found = (id_, sample_key(editor, id_), data["task_id"], *question, data["status"], data.get("trace"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return found if all(v is None or isinstance(v, str) or (isinstance(v, int) and abs(v) < 2**63) for v in found) else None
 
 
 def _head(path: Path, size: int) -> str:
-    """Return the digest of the beginning of what was indexed, by which a file is known again."""
+    """Return the digest of a file's place on the disk and of the beginning of what was indexed: it is known again by it."""
     if size == 0:
         return ""
-    with path.open("rb") as file:
-        return hashlib.sha256(file.read(min(size, _HEAD))).hexdigest()
+    with files.open_plain(path) as file:
+        seen = os.fstat(file.fileno())
+        return hashlib.sha256(f"{seen.st_dev} {seen.st_ino} ".encode() + file.read(min(size, _HEAD))).hexdigest()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+from editloupe import files
 from editloupe.backends.request_diff import short
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, RunMismatch
+from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.folders import bring, place, read_yaml, same_file
+from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.record import aside_path, set_aside
 from editloupe.values import Json, parse_json
+
+_FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +75,17 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         opened.callback(target.close)
         total = Merged()
         for store in stores:
-            total = _joined(total, store, target)
+            try:
+                total = _joined(total, store, target)
+            except OSError as error:
+                raise StorageError(f"{store.folder} cannot be merged into {out}: {error}") from error
         return total
 
 
 def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
     """Return the options of the first config.yaml in some folders; None if there is none."""
     path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
-    options = None if path is None else read_yaml(path)
+    options = None if path is None else files.read_yaml(path)
     return options if isinstance(options, Mapping) else None
 
 
@@ -99,34 +107,31 @@ def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
 
 
 def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
-    """Add a shard's finding with its trace if it wins; return whether it does. Raises ConfigError for a foreign file."""
-    if finding.trace is not None and Path(finding.trace).parts[0] != "traces":
-        raise ConfigError(f"{shard.folder}: the trace of a finding is {finding.trace!r}, which is not in traces/")
-    ours = target.findings.get(finding.key)
+    """Add a shard's finding with its trace if it wins; return whether it does."""
+    ours, below = target.findings.get(finding.key), target.folder
     if ours is not None and (ours.status not in PENDING or finding.status in PENDING):
         if finding.trace is not None and ours.trace == finding.trace:
-            _beside(shard.folder / finding.trace, target.folder / finding.trace)
+            _beside(shard.folder / finding.trace, target.folder / finding.trace, below)
         return False
     if finding.trace is not None:
         there = target.folder / finding.trace
         source = shard.folder / finding.trace
         if source.exists() and not same_file(source, there):
-            set_aside(there)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            place(source, there, link=False)
+            set_aside(there, below=below)
+            place(source, there, below=below)
         for aside in source.parent.glob(f"{source.name.removesuffix('.jsonl')}.aside-*.jsonl"):
-            _beside(aside, there)
+            _beside(aside, there, below)
     target.add_finding(finding)
     return True
 
 
-def _beside(source: Path, there: Path) -> None:
+def _beside(source: Path, there: Path, below: Path) -> None:
     """Keep a trace that lost as one that was set aside, unless an equal one is kept already."""
     stem = there.name.removesuffix(".jsonl")
     kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
     if not source.exists() or any(same_file(source, path) for path in kept):
         return
-    place(source, aside_path(there), link=False)
+    place(source, aside_path(there), below=below)
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
@@ -137,13 +142,14 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
     renamed: dict[str, str] = {}
     problems: list[str] = []
     new = 0
-    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
-        data = path.read_bytes()
+    forks = [path for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)]
+    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
+        data = files.read_bytes(path)
         updated = _with_parent(data, renamed)
         data = data if updated is None else updated
         there = target / path.parent.name / path.name
         number = int(path.name.split(".")[2])
-        while there.exists() and there.read_bytes() != data:
+        while there.exists() and files.read_bytes(there) != data:
             number += 1
             there = there.with_name(f"{family(path.name)}.{number}.jsonl")
         if updated is None:
@@ -152,8 +158,7 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
             )
         renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = f"{FORKS}/{there.parent.name}/{there.name}"
         if not there.exists():
-            there.parent.mkdir(parents=True, exist_ok=True)
-            there.write_bytes(data)
+            files.write_whole(there, data, below=target.parent)
             new += 1
     return new, problems
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import editloupe
-from editloupe import plugins
+from editloupe import files, plugins
 from editloupe.agent.cassette import Cassette
 from editloupe.agent.judge import agent_digest
 from editloupe.agent.recorder import TraceRecorder
@@ -204,7 +204,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
         parent=parent.to_json(),
     )
     try:
-        writer = TraceWriter(_free(folder, recording.name))
+        writer = TraceWriter(_free(folder, recording.name), below=folder)
         writer.append(header)
     except OSError as error:
         raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
@@ -216,13 +216,11 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
 def _free(folder: Path, name: str) -> Path:
     """Create the next free file of the family, so that no other process takes its name."""
     stem = family(name)
-    where = folder / FORKS / stem[:2]
-    where.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
-        path = where / f"{stem}.{number}.jsonl"
+        path = folder / FORKS / stem[:2] / f"{stem}.{number}.jsonl"
         try:
-            path.touch(exist_ok=False)
+            files.append(path, below=folder, new=True).close()
         except FileExistsError:
             number += 1
             continue

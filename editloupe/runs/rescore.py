@@ -132,7 +132,7 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
         bring(store.folder / name, out / name, link=name == "blobs")
     for one in rescored:
         if one.now is not None and one.now.trace is not None:
-            _end_again(out / one.now.trace, one.now)
+            _end_again(out, out / one.now.trace, one.now)
     return RunStore.read(out)
 
 
@@ -169,14 +169,14 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
     return found
 
 
-def _end_again(path: Path, finding: Finding) -> None:
+def _end_again(run: Path, path: Path, finding: Finding) -> None:
     """Let the copy of a trace end in the finding as it is read now, so that the run can be verified."""
     try:
         if last_finding(read_trace(path).events) == finding:
             return
     except TraceError:
         return  # not there, or damaged: the finding cannot be checked here either
-    with TraceWriter(path) as writer:
+    with TraceWriter(path, below=run) as writer:
         writer.append(Note(text="the recorded answer, read again by other options of the protocol (editloupe rescore)"))
         writer.finish(finding)
 

@@ -6,6 +6,7 @@ at a time; any number may read.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import BinaryIO, TypeVar
 
+from editloupe import files
 from editloupe.backends.request_diff import short
 from editloupe.config import RunSpec
 from editloupe.data import human
@@ -22,15 +24,12 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks
-from editloupe.runs.folders import check_contents, is_written, read_yaml
+from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 Parsed = TypeVar("Parsed")
 
@@ -52,8 +51,8 @@ class RunStore:
         self.invalid: list[str] = []
         """Those of the problems that name such findings."""
         self.info: dict[str, Json] = {}
-        self._lock: FileLock | None = None
-        self._findings_file: IO[bytes] | None = None
+        self._lock: BinaryIO | None = None
+        self._findings_file: BinaryIO | None = None
         self._torn: dict[str, int] = {}
         """File → where its last complete line ends, if something follows."""
 
@@ -105,10 +104,11 @@ class RunStore:
                 store._write_info(store._visited(spec, listed))
                 store._write_config(None if keep else config)
                 for name, end in store._torn.items():
-                    os.truncate(folder / name, end)
+                    with store._appended(name) as file:
+                        file.truncate(end)
             store._append_samples(loaded)
             with _storage(folder):
-                store._findings_file = (folder / "findings.jsonl").open("ab")
+                store._findings_file = store._appended("findings.jsonl")
             for finding in rebuilt:
                 store.add_finding(finding)
             on_error.pop_all()
@@ -185,7 +185,7 @@ class RunStore:
             self.rejected.pop(sample.key, None)
         for row in rows:
             self.rejected[row.key] = row.to_json()
-        with _storage(self.folder), (self.folder / "samples.jsonl").open("ab") as file:
+        with _storage(self.folder), self._appended("samples.jsonl") as file:
             file.writelines(_line(sample.to_json()) for sample in samples)
             file.writelines(_line({"rejected": row.to_json()}) for row in rows)
 
@@ -314,18 +314,16 @@ class RunStore:
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
-        probes = self.folder / "probes"
         with _storage(self.folder):
-            probes.mkdir(exist_ok=True)
             text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
-            return _replace(probes / f"{plain}-{digest(name)[:6]}.json", text)
+            return self._write(f"probes/{plain}-{digest(name)[:6]}.json", text)
 
     def probes(self) -> list[Mapping[str, Json]]:
         """Return what `write_probe` has written. Files of another shape are named in `problems`."""
         found: list[Mapping[str, Json]] = []
         for path in sorted((self.folder / "probes").glob("*.json")):
             try:
-                data = parse_json(path.read_text(encoding="utf-8"))
+                data = parse_json(files.read_bytes(path))
             except (OSError, ValueError) as error:
                 self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
                 continue
@@ -337,10 +335,8 @@ class RunStore:
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
-        report = self.folder / "report"
         with _storage(self.folder):
-            report.mkdir(exist_ok=True)
-            return _replace(report / name, text)
+            return self._write(f"report/{name}", text)
 
     def forget(self) -> None:
         """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""
@@ -354,26 +350,31 @@ class RunStore:
             self._findings_file.close()
             self._findings_file = None
         if self._lock is not None:
-            self._lock.release()
+            # A child process may hold the file open too.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
             self._lock = None
 
     def _take_lock(self) -> None:
-        # It brings asyncio, and only those who write need it.
-        from filelock import FileLock, Timeout
-
-        path = self.folder / "run.lock"
-        # flock goes with the process, so a killed run leaves no lock behind.
-        # It belongs to the store: another thread than the one that opened it may close it.
-        lock = FileLock(str(path), timeout=0, thread_local=False)
-        owner = self.folder / "run.owner"
+        lock = self._appended("run.lock")
         try:
-            lock.acquire()
-        except Timeout as error:
-            raise ConfigError(
-                f"{self.folder} is being written by {_named(owner)}; wait for it or choose another --out"
-            ) from error
+            # flock goes with the process, so a killed run leaves no lock behind.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            owner = _named(self.folder / "run.owner")
+            raise ConfigError(f"{self.folder} is being written by {owner}; wait for it or choose another --out") from error
+        except BaseException:
+            lock.close()
+            raise
         self._lock = lock
-        _replace(owner, json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
+        self._write("run.owner", json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
+
+    def _appended(self, name: str) -> BinaryIO:
+        return files.append(self.folder / name, below=self.folder)
+
+    def _write(self, name: str, text: str) -> Path:
+        return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
 
     def look(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
         """Load the run that the folder holds, if any, and return its judges with these. Nothing is written or locked.
@@ -397,8 +398,9 @@ class RunStore:
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
+            # The last two are of version 0.2.0 and older.
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
-            if any(path.name not in own for path in self.folder.iterdir()):
+            if any(path.name not in own and not path.name.startswith(files.PART) for path in self.folder.iterdir()):
                 raise ConfigError(
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
@@ -421,7 +423,7 @@ class RunStore:
 
     def _write_info(self, info: dict[str, Json]) -> None:
         self.info = info
-        _replace(self.folder / "run.json", json.dumps(info, indent=2, ensure_ascii=False) + "\n")
+        self._write("run.json", json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
         """Write config.yaml with the run's judges. Without `config`, the options of the file stay."""
@@ -429,20 +431,20 @@ class RunStore:
         import yaml
 
         path = self.folder / "config.yaml"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        options = config if config is not None else read_yaml(path) if text else None
+        text = files.read_text(path, str(path)) if path.exists() else ""
+        options = config if config is not None else files.read_yaml(path) if text else None
         if isinstance(options, Mapping):
             options = with_judges(options, self.info["judges"])
             new = _CONFIG_HEAD + yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
             if new != text:
-                _replace(path, new)
+                self._write(path.name, new)
 
     def _load_info(self) -> None:
         path = self.folder / "run.json"
         if os.path.lexists(path):
             check_contents(self.folder)
         try:
-            info = parse_json(path.read_text(encoding="utf-8"))
+            info = parse_json(files.read_bytes(path))
         except FileNotFoundError:
             raise ConfigError(f"{self.folder} is no run folder: it has no run.json") from None
         except (OSError, ValueError) as error:
@@ -495,7 +497,7 @@ class RunStore:
         path = self.folder / name
         if not path.exists():
             return
-        content = path.read_bytes() if part is None else part.get(name, b"")
+        content = files.read_bytes(path) if part is None else part.get(name, b"")
         lines, end = complete_lines(content)
         if end < len(content):
             self._torn[name] = end
@@ -588,16 +590,10 @@ def _storage(folder: Path) -> Iterator[None]:
 
 def _named(owner: Path) -> str:
     try:
-        data = parse_json(owner.read_bytes())
+        data = parse_json(files.read_bytes(owner))
         return f"process {data['process']} on {data['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-
-
-def _replace(path: Path, text: str) -> Path:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    return temporary.replace(path)
 
 
 def _changed(old: Sample, new: Sample) -> str:

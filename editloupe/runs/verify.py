@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import EditLoupeError, TraceError
+from editloupe.files import read_bytes
 from editloupe.findings import Finding, Observation
 from editloupe.protocols.base import groups
 from editloupe.runs import checks
@@ -113,7 +114,7 @@ class _Verification:
     def samples_file(self) -> None:
         """Check each line's digest of what a judge sees."""
         path, part = self.store.folder / "samples.jsonl", self.parts["samples.jsonl"]
-        for line in complete_lines(path.read_bytes())[0] if path.exists() else ():
+        for line in complete_lines(read_bytes(path))[0] if path.exists() else ():
             try:
                 data = parse_json(line)
                 sample = Sample.from_json(data)
@@ -133,7 +134,7 @@ class _Verification:
             trace = read_whole(self.store.folder, path)
         except TraceError as error:
             # A process that was killed may leave a file without one whole line.
-            begun = bool(complete_lines(path.read_bytes())[0])
+            begun = bool(complete_lines(read_bytes(path))[0])
             part.add(name, (str(error),) if begun or findings else (), "it has not begun")
             for finding in findings:
                 self.finding(finding, None, None, path)
@@ -220,8 +221,7 @@ class _Verification:
                 continue
             found.add(path.stem)
             try:
-                with path.open("rb") as file:
-                    same = hashlib.file_digest(file, "sha256").hexdigest() == path.stem
+                same = hashlib.sha256(read_bytes(path)).hexdigest() == path.stem
             except OSError as error:
                 part.add(f"blobs/{path.parent.name}/{path.name}", (), f"it cannot be read: {error.strerror or error}")
                 continue

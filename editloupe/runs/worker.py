@@ -74,9 +74,9 @@ class Worker:
             return self._answered(task, views, trace, name, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
-            if trace is None or anew or not _recorded_calls(trace):
+            if trace is None or anew or not _recorded_calls(trace, self.run):
                 return end(status="tool_failed", reason=str(miss), ending="recording", trace=name)
-            kept = set_aside(trace)
+            kept = set_aside(trace, below=self.run)
             return self.run_task(task, repeat=repeat, anew=f"begun anew, the old trace is {kept and kept.name}: {miss}")
         except EditLoupeError:
             raise
@@ -98,8 +98,8 @@ class Worker:
         except MeasureError as error:
             finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
         if trace is not None:
-            set_aside(trace)
-        with TraceWriter(trace) as writer:
+            set_aside(trace, below=self.run)
+        with TraceWriter(trace, below=self.run) as writer:
             writer.append(self._header(task, 0))
             writer.finish(finding)
         return finding
@@ -108,7 +108,7 @@ class Worker:
         self, task: Ask, views: dict[str, View], trace: Path | None, name: str | None, repeat: int, anew: str
     ) -> Finding:
         respondent = self.setup.respondents[task.role]
-        with TraceWriter(trace) as writer:
+        with TraceWriter(trace, below=self.run) as writer:
             ended = bool(writer.events) and isinstance(writer.events[-1], End)
             recorded = last_finding(writer.events) if ended else None
             if writer.tampering:
@@ -238,9 +238,9 @@ def _begins(event: Event, task: Task, judge_id: str, repeat: int) -> bool:
     return isinstance(event, Header) and (event.task_id, event.judge_id, event.repeat) == (task.id, judge_id, repeat)
 
 
-def _recorded_calls(trace: Path) -> bool:
+def _recorded_calls(trace: Path, run: Path | None) -> bool:
     """Return whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
-    with TraceWriter(trace) as writer:
+    with TraceWriter(trace, below=run) as writer:
         return bool(writer.problems or writer.tampering) or any(
             isinstance(e, ModelCall | ToolResult) for e in writer.events
         )

@@ -237,7 +237,7 @@ class JudgeQueue:
             raise Interrupted
         judge, folder = self.setup.judge_of(task), self.store.folder
         trace = trace_path(folder, judge.id, task.id, repeat)
-        recorded = standing_in_trace(trace)
+        recorded = standing_in_trace(trace, folder)
         if recorded is not None:
             return Result(finding=recorded, reused=True)
         if not trace.exists():

@@ -21,8 +21,8 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from editloupe import models
-from editloupe.data.images import ImageStore, write_whole
+from editloupe import files, models
+from editloupe.data.images import ImageStore
 from editloupe.findings import Observation
 from editloupe.models.devices import device_class
 from editloupe.tools.base import Tool, Toolbox, ToolContext, validated
@@ -102,7 +102,7 @@ class ToolCache:
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
         """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
-            data = parse_json((self._folder / key[:2] / f"{key}.json").read_bytes())
+            data = parse_json(files.read_bytes(self._folder / key[:2] / f"{key}.json"))
             found = Observation.from_json(data["observation"])
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             return None
@@ -113,7 +113,9 @@ class ToolCache:
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
         # What cannot be kept is asked again. A full disk shows in the trace, which must be written.
         with contextlib.suppress(OSError):
-            write_whole(self._folder / key[:2] / f"{key}.json", text.encode("utf-8", "backslashreplace"))
+            path = self._folder / key[:2] / f"{key}.json"
+            # RUN/cache/tools: no part of it may be a link.
+            files.write_whole(path, text.encode("utf-8", "backslashreplace"), below=self._folder.parent.parent)
 
     def _count(self, *, hit: bool) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.errors import TraceError
-from editloupe.findings import Finding
+from editloupe.findings import TRACE_NAME, Finding
 from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Serialisable
@@ -44,8 +44,8 @@ class Parent(Serialisable):
             found = cls.from_json(header.parent)
         except ValueError as error:
             raise TraceError(f"the header names its parent in an unknown form ({error})") from error
-        if Path(found.trace).is_absolute() or ".." in Path(found.trace).parts:
-            raise TraceError(f"the header names a parent outside its run: {found.trace!r}")
+        if not TRACE_NAME.fullmatch(found.trace):
+            raise TraceError(f"the header names a parent that is no trace of its run: {found.trace!r}")
         return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from editloupe import files
 from editloupe.chat import Message, Reply, ToolCall, message_hash
 from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation, Step
@@ -78,7 +79,7 @@ def lines_digest(lines: Sequence[bytes]) -> str:
 
 def read_end(path: Path) -> End | None:
     """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
-    with path.open("rb") as file:
+    with files.open_plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         lines, _ = complete_lines(file.read(_TAIL))
     try:
@@ -89,7 +90,7 @@ def read_end(path: Path) -> End | None:
 
 def read_version(path: Path) -> int | None:
     """Return the schema version of a trace from its first line alone; None if it has none. Raises OSError."""
-    with path.open("rb") as file:
+    with files.open_plain(path) as file:
         try:
             version = parse_json(file.readline())["version"]
         except (ValueError, KeyError, TypeError):
@@ -198,7 +199,7 @@ def seconds_spent(events: Iterable[Event]) -> float:
 def read_trace(path: Path) -> Trace:
     """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except OSError as error:
         raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
     lines, end = complete_lines(data)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from editloupe import files
 from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent
 from editloupe.traces.read import complete_lines, lines_digest, parse_lines
@@ -18,11 +18,13 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 class TraceWriter:
     """Appends events to one file, or to memory alone if `path` is None.
 
+    below: the run folder; from there on no link is followed. None stands for the file's own folder.
+
     Opening an existing file cuts off a torn last line and reads the others into `events`. `problems` says what cannot be
     read, `tampering` what was changed after it was recorded. Raises TraceError for a file of a newer schema.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, below: Path | None = None) -> None:
         self.path = path
         self.events: list[Event] = []
         self.problems: list[str] = []
@@ -30,12 +32,16 @@ class TraceWriter:
         self._file: BinaryIO | None = None
         if path is None:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            lines, end = complete_lines(path.read_bytes())
+        file = files.append(path, below=below or path.parent)
+        try:
+            file.seek(0)
+            lines, end = complete_lines(file.read())
             self.events, self.problems, self.tampering = parse_lines(lines, name=path.name)
-            os.truncate(path, end)
-        self._file = path.open("ab")
+            file.truncate(end)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
 
     def append(self, event: Event) -> None:
         """Append one event."""
@@ -66,11 +72,12 @@ class TraceWriter:
         self.close()
 
 
-def set_aside(path: Path) -> Path | None:
-    """Rename a trace so that its task can start again. Return the new path; None if there is no file."""
-    if not path.exists():
-        return None
-    return path.rename(aside_path(path))
+def set_aside(path: Path, *, below: Path | None) -> Path | None:
+    """Rename a trace so that its task can start again. Return the new path; None if there is no file.
+
+    below: as in `TraceWriter`. Raises OSError.
+    """
+    return files.rename(path, aside_path(path).name, below=below or path.parent) if path.exists() else None
 
 
 def aside_path(path: Path) -> Path:

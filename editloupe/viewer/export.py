@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.viewer.pages import Site, SiteRun, assets
 from editloupe.viewer.reader import RunSample
@@ -46,7 +47,7 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
         for run in site.runs:
             # What was written here before may be of another run; a page that is not linked any more would mislead.
             for old in (out / run.folder / "samples").glob("*.html"):
-                old.unlink()
+                files.unlink(old, below=out)
             writer.put(f"{run.folder}rows.js")
             for sample in run.reader.samples():
                 _sample(writer, run, sample)
@@ -74,9 +75,9 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]
     for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
-        path = run.reader.inside(trace)
-        if path is not None:
-            writer.write(f"{run.folder}{path.relative_to(run.reader.folder).as_posix()}", path.read_bytes())
+        data = run.reader.trace(trace)
+        if data is not None:
+            writer.write(f"{run.folder}{trace}", data)
 
 
 class _Writer:
@@ -84,6 +85,7 @@ class _Writer:
 
     def __init__(self, site: Site, out: Path) -> None:
         self._site, self._out = site, out
+        self._pictures: set[str] = set()
         self.pages = self.pictures = self.size = 0
 
     def put(self, address: str) -> bytes:
@@ -96,14 +98,11 @@ class _Writer:
         return found.body
 
     def put_picture(self, address: str) -> None:
-        """Write a picture if it was not written before."""
-        if not (self._out / address).exists():
+        """Write a picture once."""
+        if address not in self._pictures:
+            self._pictures.add(address)
             self.pictures += bool(self.put(address))
 
     def write(self, name: str, data: bytes) -> None:
-        path = self._out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        files.write_whole(self._out / name, data, below=self._out)
         self.size += len(data)

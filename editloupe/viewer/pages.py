@@ -199,8 +199,8 @@ class Site:
             case ["traces" | "forks", *_]:
                 # A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder.
                 trace = "/".join(parts)
-                path = run.reader.inside(trace) if run.reader.has_trace(trace) else None
-                return None if path is None else text(path.read_bytes(), "text/plain", csp=PLAIN_CSP)
+                data = run.reader.trace(trace) if run.reader.has_trace(trace) else None
+                return None if data is None else text(data, "text/plain", csp=PLAIN_CSP)
         return None
 
     def runs_page(self) -> str:

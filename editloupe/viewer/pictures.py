@@ -11,7 +11,8 @@ from typing import Final
 
 from PIL import Image
 
-from editloupe.data.images import ImageStore, decode, encode_png
+from editloupe import files
+from editloupe.data.images import ImageStore, decode, encode_png, extension
 from editloupe.errors import ImageError
 from editloupe.values import Box, ImageRef, Sample
 
@@ -52,18 +53,22 @@ class Pictures:
         return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{extension if extension in TYPES else 'png'}"
 
     def shown(self, name: str) -> tuple[bytes, str] | None:
-        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show comes as PNG."""
+        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show comes as PNG.
+
+        None also for a file whose bytes are no image of that type.
+        """
         found = _BLOB.fullmatch(name)
         if found is None or found["ext"] not in TYPES:
             return None
         path = self._inside(f"blobs/{name}")
-        if path is not None:
-            return path.read_bytes(), TYPES[found["ext"]]
         other = self._other(found["sha"])
-        if found["ext"] != "png" or other is None:
-            return None
         try:
-            pixels, _ = decode(other.read_bytes(), name=other.name)
+            if path is not None:
+                data = files.read_bytes(path)
+                return (data, TYPES[found["ext"]]) if extension(data, name=name) == found["ext"] else None
+            if found["ext"] != "png" or other is None:
+                return None
+            pixels, _ = decode(files.read_bytes(other), name=other.name)
         except (ImageError, OSError):
             return None
         return encode_png(pixels), TYPES["png"]

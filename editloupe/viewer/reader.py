@@ -13,15 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe import files
 from editloupe.errors import ConfigError, TraceError
-from editloupe.findings import Finding
+from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
+from editloupe.traces.events import Header
 from editloupe.traces.lineage import FORKS, family
-from editloupe.traces.read import read_trace
+from editloupe.traces.read import parse_lines, read_trace
 from editloupe.values import Json, Sample
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
@@ -159,6 +161,16 @@ class RunReader:
     def has_trace(self, path: str) -> bool:
         """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
         return path in self._open or path in self._traces() or path in self.forks(path)
+
+    def trace(self, name: str) -> bytes | None:
+        """Return a trace file of the run; None if it is not there, and for a file that is no trace by name or content."""
+        path = self.inside(name) if TRACE_NAME.fullmatch(name) else None
+        try:
+            data = b"" if path is None else files.read_bytes(path)
+            first, _, _ = parse_lines(data.splitlines()[:1], name=name)
+        except (OSError, TraceError):
+            return None
+        return data if first and isinstance(first[0], Header) else None
 
     def inside(self, relative: str) -> Path | None:
         """Return a file of the run folder; None if it is not there, and for a name or a link that leads out of it."""

@@ -124,7 +124,7 @@ def test_a_name_is_not_a_path(name: str) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=r"gone.md': no such file"):
+    with pytest.raises(PromptError, match=r"gone.md': cannot be read: No such file"):
         render(tmp_path / "gone.md")
 
 

@@ -128,10 +128,10 @@ def test_a_key_that_is_missing_is_asked_for(download: Callable[..., Path], write
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[fields", "not TOML"),
+        ("[fields", "not valid TOML"),
         ("[field]\nid = 'x'", r"unknown section \[field\]; expected \[fields\]"),
         ("[fields]\nname = 'x'", r"unknown key 'name' in \[fields\]; expected id, source"),
-        ("[fields]\nid = 3", "expected a name or a list of names, found 3"),
+        ("[fields]\nid = 3", "expected a name or a list of names, found the number 3"),
         ("[boxes]\nbbox_format = 'coco'", "expected sniff or one of xyxy"),
         ("[edited]\nnames = '{nr}'", r"unknown part \{nr\}"),
         ("[edited]\nnames = 'out'", "same file for every row"),

@@ -192,7 +192,7 @@ def test_a_file_of_prices_is_read_by_model_or_by_uri(tmp_path: Path):
         ("[models.m]\ninput = 1\noutput = -2", "output = -2; expected a number of USD"),
         ("[models.m]\ninput = 1\noutput = nan", "expected a number of USD"),
         ("[models.m]\ninput = 1\noutput = true", "expected a number of USD"),
-        ("[models", "not TOML"),
+        ("[models", "not valid TOML"),
     ],
 )
 def test_a_broken_file_of_prices_says_what_is_wrong(tmp_path: Path, text: str, told: str):

@@ -13,12 +13,12 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.episodes import Source
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import MARKER, export
-from editloupe.viewer.pages import CSP, Site
+from editloupe.viewer.pages import CSP, Site, assets
 from editloupe.viewer.reader import RunReader, slug
 from editloupe.viewer.serve import Viewer
 from tests.conftest import LOOK, final
@@ -174,6 +174,61 @@ def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path
     assert [e.findings for e in reader.samples() if e.findings] == []
     site = Site.of([reader])
     assert all("First thought" not in site.sample_page(site.runs[0], entry) for entry in reader.samples())
+
+
+SCRIPT = b"<!DOCTYPE html><script>alert(document.domain)</script>"
+
+
+def test_pages_hold_no_file_of_a_run_that_is_neither_a_picture_nor_a_trace(run: Path, tmp_path: Path) -> None:
+    copy, out = tmp_path / "copy", tmp_path / "pages"
+    shutil.copytree(run, copy)
+    lines = [json.loads(line) for line in (copy / "findings.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [line for line in lines if line["trace"]]
+    # Files with the names of the pages' own, and of traces, that a finding calls its trace.
+    names = ["static/run.js", "index.html", "rows.js", "static/x.jsonl", "traces/a/index.html", "traces/a/b/c.jsonl"]
+    for line, name in zip(lines, names, strict=False):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes(SCRIPT)
+        line["trace"] = name
+    assert len(lines) > len(names)
+    (copy / "findings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    pictures = sorted((copy / "blobs").glob("*/*.png"))
+    for picture, other in zip(
+        pictures, (SCRIPT, b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"), strict=False
+    ):
+        picture.write_bytes(other)
+    reader = RunReader(copy)
+    export(Site.of([reader]), out)
+    for name, data in assets().items():
+        assert (out / "static" / name).read_bytes() == data
+    written = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert [name for name, data in written.items() if b"alert(" in data] == []
+    assert written.keys().isdisjoint(["static/x.jsonl", *names[3:]])
+    # What is a picture or a trace is still there.
+    assert (out / lines[-1]["trace"]).is_file()
+    assert {path.read_bytes()[:4] for path in (out / "blobs").glob("*/*")} == {b"\x89PNG"}
+    for name in names:
+        found = Site.of([reader]).at(name)
+        assert found is None or b"alert(" not in found.body
+    assert Site.of([reader]).at(f"blobs/{pictures[0].parent.name}/{pictures[0].name}") is None
+
+
+def test_pages_are_written_through_no_link(run: Path, tmp_path: Path) -> None:
+    out, outside = tmp_path / "pages", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "run.js").write_text("precious")
+    (outside / "old.html").write_text("precious")
+    for name in ("static", "samples"):
+        export(Site.of([RunReader(run)]), out)
+        shutil.rmtree(out / name)
+        (out / name).symlink_to(outside)
+        with pytest.raises(StorageError, match=f"{name} is a link or no folder"):
+            export(Site.of([RunReader(run)]), out)
+        (out / name).unlink()
+    (out / "rows.js").unlink()
+    (out / "rows.js").symlink_to(outside / "run.js")
+    export(Site.of([RunReader(run)]), out)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"run.js": "precious", "old.html": "precious"}
 
 
 def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row, rejected
 from editloupe.data.tables import MetadataTable, TableLine, read_table
 from editloupe.errors import DataError, SampleError
+from editloupe.files import read_bytes
 from editloupe.values import Json
 
 LAYOUT: Final = "source/ and edited/ (or outputs given with --edited) with instructions.csv, .jsonl or .txt"
@@ -109,9 +110,11 @@ def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> MetadataTable
 def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> MetadataTable:
     """Read `stem<TAB>instruction` lines, or a single line that holds for every image."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
+    except OSError as error:
+        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     lines: list[TableLine] = []
     if len(given) == 1 and "\t" not in given[0][1]:

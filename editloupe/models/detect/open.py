@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
+from editloupe.files import read_bytes
 from editloupe.models.detect.base import FAMILIES, Detector, Weights
 from editloupe.models.devices import check_device
 from editloupe.models.weights import SUFFIXES, digest_of, find_file
@@ -71,7 +72,10 @@ def _in_folder(folder: Path, identity: str | None) -> Weights:
     """
     config = folder / "config.json"
     try:
-        kind = parse_json(config.read_text(encoding="utf-8")).get("model_type")
+        special = (file for file in folder.iterdir() if file.exists() and not (file.is_file() or file.is_dir()))
+        if odd := next(special, None):
+            raise ConfigError(f"detector {str(folder)!r}: {odd.name} is no plain file")
+        kind = parse_json(read_bytes(config)).get("model_type")
     except FileNotFoundError:
         raise ConfigError(
             f"detector {str(folder)!r}: has no config.json; expected a folder saved by transformers"

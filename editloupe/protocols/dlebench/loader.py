@@ -7,7 +7,6 @@ state.
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
-from editloupe.data.tables import MetadataTable, TableLine, read_table
+from editloupe.data.tables import MetadataTable, TableLine, read_table, shown
 from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.files import read_toml
 from editloupe.values import Json
 
 LAYOUT: Final = "data.jsonl with Source_Images/ and Reference_Images/ (outputs given with --edited)"
@@ -102,14 +102,9 @@ def box_file(fields: Path | None) -> BoxFile:
 
 def read_mapping(path: Path | None) -> Mapped:
     """Read the default mapping, overlaid with the file at `path`. Raises ConfigError."""
-    merged: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    merged: dict[str, dict[str, Any]] = read_toml(Path(__file__).with_suffix(".toml"), "the built-in mapping file")
     where = "a mapping file (--fields)" if path is None else str(path)
-    try:
-        given: Mapping[str, object] = {} if path is None else tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"mapping file {path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"mapping file {path} is not TOML: {error}") from error
+    given: Mapping[str, object] = {} if path is None else read_toml(path, f"mapping file {path}")
     for section, values in given.items():
         if section not in merged or not isinstance(values, Mapping):
             raise ConfigError(f"{where}: unknown section [{section}]; expected {', '.join(f'[{s}]' for s in merged)}")
@@ -119,9 +114,9 @@ def read_mapping(path: Path | None) -> Mapped:
                 raise ConfigError(f"{where}: unknown key {key!r} in [{section}]; expected {known}")
             several = isinstance(merged[section][key], list)
             words = value if several and isinstance(value, list) else [value]
-            if not all(isinstance(word, str) and word for word in words):
+            if not words or not all(isinstance(word, str) and word for word in words):
                 expected = "a name or a list of names" if several else "text"
-                raise ConfigError(f"{where}: [{section}] {key}: expected {expected}, found {value!r}")
+                raise ConfigError(f"{where}: [{section}] {key}: expected {expected}, found {shown(value)}")
             merged[section][key] = words if several else value
     way = merged["boxes"]["bbox_format"]
     if way != "sniff" and way not in FORMATS:

@@ -1,0 +1,78 @@
+"""Links that are put into a run after it was looked through: no command writes, renames or deletes anything outside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe.runs import index
+from tests.hostile.conftest import Program
+from tests.hostile.kinds import link, replaced, trace
+from tests.hostile.test_runs import COMMANDS, surroundings
+
+PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
+          "samples.jsonl", "config.yaml", "index.sqlite", "report/.files.json", "report/report.md", "the trace",
+          "the judge's traces")  # fmt: skip
+"""Where a stranger puts a link."""
+
+NAMES = (
+    "report",
+    "retry",
+    "gc",
+    "merge",
+    "merge into it",
+    "fork",
+    "rescore",
+    "canary",
+    "show",
+    "judge",
+    "pages",
+    "exports",
+)
+"""Commands that write into a run, or read one and write elsewhere."""
+MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
+    "rescore into it": lambda run, new: ["rescore", run.parent / "other", "--rubric", "dlebench", "--out", run],
+    "compare into it": lambda run, new: ["compare", run, run.parent / "other", "--out", run],
+}
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The links come after the look, and every run is worth an index."""
+    for module in ("store", "folders"):
+        monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
+    monkeypatch.setattr(index, "LARGE", 0)
+
+
+@pytest.mark.parametrize("command", [*NAMES, *MORE])
+def test_a_link_that_comes_after_the_look_leads_nowhere(
+    command: str, good: Path, tmp_path: Path, editloupe: Program, unseen: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, place in enumerate(PLACES):
+        home = tmp_path / str(number)
+        outside, run = home / "outside", home / "run"
+        shutil.copytree(good / "data", home / "data")
+        # What is outside looks like what belongs there, so that a command has something to write to or to delete.
+        for name in ("run", "other", "outside"):
+            shutil.copytree(good / "run", home / name)
+        for name in ("run.lock", "run.owner", "index.sqlite", "probes/x", "forks/x", "report/report.md", "report/old.md"):
+            replaced(outside / name).write_text("")
+        (outside / "report" / ".files.json").write_text(json.dumps({"report": ["report.md", "old.md"]}))
+        for name in ("ab" * 32 + ".png", ".part-" + "0" * 32):
+            replaced(outside / "blobs" / "ab" / name).write_text("precious")
+        if place == "the trace":
+            replaced(trace(run)).symlink_to(trace(outside))
+        elif place == "the judge's traces":
+            judge = trace(run).parent.parent
+            replaced(judge).symlink_to(outside / "traces" / judge.name)
+        else:
+            link(place, place)(run, outside)
+        before = surroundings(outside)
+        monkeypatch.chdir(run)
+        _, out, err = editloupe(*(COMMANDS | MORE)[command](run, home / "new"))
+        assert surroundings(outside) == before, place
+        assert "Traceback" not in out + err, place

@@ -1,0 +1,167 @@
+"""Every file that a command takes from a user: a pipe, a device or a socket in its place, and content that is nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.conftest import Program
+
+Arguments = list[str | Path]
+HUNDREDS = "[" * 700 + "]" * 700
+"""Deep, and yet within what readers take."""
+DEEP = "[" * 60_000 + "]" * 60_000
+
+
+def judge(*more: str | Path) -> Arguments:
+    return ["judge", "data", "--out", "out", *more]
+
+
+FILES: dict[str, Callable[[Path], tuple[str, Arguments]]] = {
+    "a source image": lambda run: ("data/source/s00.png", judge()),
+    "an edited image": lambda run: ("data/edited/s00.png", judge()),
+    "metadata": lambda run: ("data/metadata.jsonl", judge()),
+    "metadata by name": lambda run: ("data/metadata.jsonl", ["judge", "data/metadata.jsonl", "--out", "out"]),
+    "metadata to check": lambda run: ("data/metadata.jsonl", ["check", "data/metadata.jsonl"]),
+    "metadata for targets": lambda run: ("data/metadata.jsonl", ["targets", "data/metadata.jsonl"]),
+    "metadata in CSV": lambda run: ("x.csv", ["check", "x.csv"]),
+    "metadata in Parquet": lambda run: ("x.parquet", ["check", "x.parquet"]),
+    "instructions": lambda run: ("pairs/instructions.txt", ["check", "pairs"]),
+    "instructions in CSV": lambda run: ("pairs/instructions.csv", ["check", "pairs"]),
+    "a row of DLEBench": lambda run: ("bench/data.jsonl", ["check", "bench", "--edited", "e=data/edited"]),
+    "a mapping file": lambda run: ("x.toml", ["check", "bench", "--edited", "e=data/edited", "--fields", "x.toml"]),
+    "a rubric": lambda run: ("x.toml", judge("--rubric", "x.toml")),
+    "a rubric to score by": lambda run: ("x.toml", ["rescore", run, "--rubric", "x.toml"]),
+    "a prompt": lambda run: ("x.md", judge("--prompt", "x.md", "--dry-run")),
+    "a config": lambda run: ("x.yaml", ["judge", "--config", "x.yaml", "--out", "out"]),
+    "judges": lambda run: ("x.yaml", judge("--judges", "x.yaml")),
+    "prices": lambda run: ("x.toml", judge("--prices", "x.toml")),
+    "prices to compare by": lambda run: ("x.toml", ["compare", run, "--prices", "x.toml"]),
+    "weights of a detector": lambda run: ("x.safetensors", judge("--detector", "x.safetensors")),
+    "a detector's folder": lambda run: ("detector/config.json", judge("--detector", "detector")),
+    "weights of an upscaler": lambda run: ("x.pth", judge("--upscaler", "x.pth")),
+    "replies": lambda run: ("x.jsonl", judge("--backend", "scripted/x.jsonl")),
+    "a recording": lambda run: ("recording/run.json", judge("--backend", "recorded/recording")),
+    "human ratings": lambda run: ("x.csv", ["align", run, "--human", "x.csv"]),
+    "human ratings in JSONL": lambda run: ("x.jsonl", ["align", run, "--human", "x.jsonl"]),
+    "human ratings to gate by": lambda run: (
+        "x.csv", ["gate", run, "--human", "x.csv", "--require", "kappa(human) >= 0.1"],
+    ),
+    "scores": lambda run: ("x.csv", ["align", "--scores", "x.csv", "--human", "ratings.csv"]),
+    "votes": lambda run: ("x.csv", ["align", run, "--votes", "x.csv"]),
+    "an instruction": lambda run: (
+        "x.txt", ["fork", run, "s01", "--at", "1", "--criterion", "if", "--add-instruction", "x.txt"],
+    ),
+    "an observation": lambda run: (
+        "x.txt", ["fork", run, "s01", "--at", "1", "--criterion", "if", "--edit-observation", "x.txt"],
+    ),
+    "a token": lambda run: ("x.txt", ["serve", "--out", "out", "--token-file", "x.txt", "--protocol", "none"]),
+    "an image for a tool": lambda run: ("x.png", ["tools", "call", "zoom_in", "x.png", "--bbox", "0,0,500,500"]),
+    "an image to rank": lambda run: (
+        "x.png", ["rank", "x.png", "data/edited/s00.png", "--source", "data/source/s00.png", "--instruction", "Do it."],
+    ),
+    "a source to rank": lambda run: (
+        "x.png", ["rank", "data/edited/s00.png", "data/edited/s01.png", "--source", "x.png", "--instruction", "Do it."],
+    ),
+    "a run": lambda run: ("x", ["report", "x"]),
+}  # fmt: skip
+"""What it is → (the file that is spoilt, the command)."""
+
+SLOW = ("a source image", "an edited image", "an instruction", "an observation", "a config", "judges")
+"""Files whose content costs nothing but a verdict, so that the others are judged, and those whose reader is slow."""
+
+SPECIAL = ("a pipe", "a device", "a socket", "a folder", "a ring of links")
+CONTENTS: dict[str, bytes] = {
+    "nothing": b"",
+    "deep brackets": DEEP.encode(),
+    "less deep brackets": HUNDREDS.encode(),
+    "deep brackets under a key": b"a = " + HUNDREDS.encode(),
+    "deeper brackets under a key": b"a = " + DEEP.encode(),
+    "a deep object": b'{"a":' * 700 + b"1" + b"}" * 700,
+    "no text": b"\xff\xfe\x00\x80" * 100,
+    "NUL": b"\0" * 4096,
+    "a number of 5,000 digits": b"a = " + b"9" * 5000,
+    "a number of 5,000 digits in JSON": b'{"a": ' + b"9" * 5000 + b"}",
+    "NaN": b'{"a": NaN, "models": Infinity}',
+    "half a surrogate pair": b'{"a": "\\ud800", "reply": "\\udfff"}',
+    "a table of nothing": b"item,if,vc\n\0,1e999,nan\n",
+    "aliases": b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+    + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 10))
+    + b"path: *a9\nbackend: *a9\n",
+    "aliases of mappings": b"a0: &a0 {%s}\n" % b", ".join(b"k%d: 1" % n for n in range(9))
+    + b"".join(b"a%d: &a%d {<<: [%s]}\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 10)),
+    "an alias of itself": b"path: &a [*a]\nbackend: *a\n",
+    "tags of the wrong type": b"a: !!bool x\nb: !!timestamp y\n",
+    "an object of Python": b"a: !!python/object/apply:os.system ['touch mine']\n",
+}
+
+
+@pytest.fixture
+def home(good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with data in several layouts and a run."""
+    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
+    data = tmp_path / "data"
+    for names in (("pairs/source", "pairs/edited"), ("bench/Source_Images", "bench/Reference_Images")):
+        for role, name in zip(("source", "edited"), names, strict=True):
+            shutil.copytree(data / role, tmp_path / name)
+    (tmp_path / "bench" / "data.jsonl").write_text('{"id": "s00", "image": "s00.png", "instruction": "Make it red."}\n')
+    (tmp_path / "ratings.csv").write_text("item,score\ns00,1\ns01,2\n")
+    shutil.copytree(good / "run", tmp_path / "recording")
+    (tmp_path / "detector").mkdir()
+    (tmp_path / "detector" / "model.safetensors").write_bytes(b"\0" * 64)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def put(path: Path, kind: str) -> None:
+    """Put something else in the place of a file."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(path.name)
+            shutil.move(path.name, path) if path.parent != Path() else None
+    elif kind == "a folder":
+        path.mkdir()
+    elif kind == "a ring of links":
+        path.symlink_to(path.name)
+    else:
+        path.write_bytes(CONTENTS[kind])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_no_plain_file_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
+    name, arguments = FILES[file](home / "run")
+    for kind in SPECIAL:
+        put(Path(name), kind)
+        shutil.rmtree("out", ignore_errors=True)
+        code, out, err = program(*arguments)
+        assert "Traceback" not in out + err, kind
+        assert code in (1, 2, 3), (kind, out, err)
+        assert len(err) < 3000, kind
+    assert asked == []
+
+
+@pytest.mark.parametrize("file", [pytest.param(f, marks=pytest.mark.slow if f in SLOW else []) for f in FILES])
+def test_content_that_is_nothing_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
+    name, arguments = FILES[file](home / "run")
+    for kind in CONTENTS:
+        put(Path(name), kind)
+        shutil.rmtree("out", ignore_errors=True)
+        code, out, err = program(*arguments)
+        assert "Traceback" not in out + err, kind
+        assert code in (0, 1, 2, 3), (kind, out, err)
+        assert len(err) < 3000, (kind, len(err), err[:500])
+    assert not Path("mine").exists()
+    assert asked == []
