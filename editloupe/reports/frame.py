@@ -70,7 +70,13 @@ def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people:
     for row in rows:
         row.update({name: kind(row[name]) for name, kind in dims.items() if row.get(name) is not None})
     schema: dict[str, Any] = {**COLUMNS, **dims, **SPENT}
-    return polars.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema, orient="row")
+    cells = [{name: _cell(row.get(name)) for name in schema} for row in rows]
+    return polars.DataFrame(cells, schema=schema, orient="row")
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:
