@@ -9,9 +9,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
-from editloupe.cli.options import AsJson, JudgeName, settled
+from editloupe.cli.options import AsJson, JudgeName, TrustRun, settled
 from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
-from editloupe.cli.recorded import backends_of, one_judge, recorded_runs, refuse_elsewhere
+from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.reports import canary as report
@@ -20,6 +20,7 @@ from editloupe.reports.canary import Canary, Flip
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 
 
 def canary(
@@ -33,6 +34,7 @@ def canary(
         float | None, Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
     out_dir: Annotated[Path | None, Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
+    trust_run: TrustRun = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
@@ -40,8 +42,8 @@ def canary(
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
         raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
-    asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
-    refuse_elsewhere(run, backends_of([asked]), [backend] if backend else ())
+    trust = Trust(source=run, whole=trust_run, named=[backend] if backend else (), tell=note)
+    asked = settled(trust.run(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend)))
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
     setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))

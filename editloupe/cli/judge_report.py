@@ -9,6 +9,7 @@ from pathlib import Path
 
 from editloupe.backends.base import LMM
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
+from editloupe.cli.recorded import recorded_runs
 from editloupe.findings import PENDING
 from editloupe.reports import closing, render
 from editloupe.reports.closing import Heading
@@ -17,6 +18,7 @@ from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
 from editloupe.runs.execute import Outcome
 from editloupe.runs.setup import Setup, weights_of
+from editloupe.runs.trust import words_of
 from editloupe.scores import fault_messages
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.tools.reading import NoReader, open_reader
@@ -155,7 +157,8 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     say_first([f"  {f.about.key}, {f.metric}: {f.status}: {r}" for f, r in zip(failures, reasons, strict=True)], 5)
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    say(f"Judge these again: {command('retry', folder, *(['--status', ','.join(final)] if final else []))}")
+    again = ["--status", ",".join(final)] if final else []
+    say(f"Judge these again: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
 
 
 def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:

@@ -14,9 +14,11 @@ from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
 from editloupe.backends.base import settled as settled_uri
+from editloupe.cli.output import note
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
 from editloupe.runs.folders import read_yaml
+from editloupe.runs.trust import Trust
 from editloupe.values import Json
 
 _FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
@@ -35,9 +37,11 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "reader"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "config"),
+    "Output": ("fail_on_error", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
+
+TRUST_RUN: Final = "Use the addresses, weights and files that only the run names. Its env= is never obeyed."
 
 ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
@@ -48,6 +52,7 @@ ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
         ("prompt", Path, "Your own template (.md) of the question."),
         ("judges", Path, "FILE (YAML) of named judges with options of their own."),
         ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
+        ("trust_run", bool, TRUST_RUN),
     )
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
@@ -65,6 +70,7 @@ OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+TrustRun = Annotated[bool, Option("--trust-run", help=TRUST_RUN)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
     str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
@@ -157,7 +163,7 @@ def kind_of(annotation: Any) -> Any:
 
 def _runs(given: dict[str, Any]) -> list[RunConfig]:
     """The runs that a command line describes. Raises ConfigError."""
-    file, judges = given.pop("config", None), given.pop("judges", None)
+    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if "edited" in given:
@@ -165,15 +171,32 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
-        kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
+        named.add("backend")
+        kept = {name: v for name, v in kept.items() if name not in ("backend", "judges", "launch", "launch_args")}
     # Of the protocol's options, each by itself.
     line["option"] = {**kept.get("option", {}), **line["option"]}
     try:
-        return RunConfig.each_judge({**kept, **line})
+        runs = RunConfig.each_judge({**kept, **line})
     except ConfigError as error:
         source = judges or file
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+    if file is None:
+        return runs
+    launch, arguments = bool(line.get("launch")), line.get("launch_args")
+    trust = Trust(
+        source=file,
+        whole=trusted,
+        given=named,
+        launch=launch,
+        launch_args=() if arguments is None else (arguments,),
+        # A remark on several judges is made once.
+        tell=functools.cache(note),
+    )
+    for run in runs:
+        trust.start(run.judge)
+    return [trust.run(run) for run in runs]
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
