@@ -81,7 +81,7 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
-    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy)
+    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, address=read.base_url, policy=policy)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
@@ -130,7 +130,8 @@ class LangChainLMM(Remote):
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
     `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the
-    reply that the model was made with stand above editloupe's defaults.
+    reply that the model was made with stand above editloupe's defaults.   address: to which a connection is tried before a
+    run; None tries none.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
@@ -142,6 +143,7 @@ class LangChainLMM(Remote):
         name: str | None = None,
         traits: Traits | None = None,
         own_settings: bool = True,
+        address: str | None = None,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
     ) -> None:
         if not isinstance(model, BaseChatModel):
@@ -155,7 +157,7 @@ class LangChainLMM(Remote):
         traits = traits or traits_of(model)
         traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
         own = self._scrub(name) if name else _own_name(model, self._model_name, self._scrub)
-        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy)
+        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, address=address, policy=policy)
         self._image_urls = ImageURLs(self.traits.image_policy)
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 

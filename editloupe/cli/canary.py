@@ -13,7 +13,7 @@ from editloupe.cli.options import AsJson, JudgeName, TrustRun, settled
 from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
 from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.errors import ConfigError
+from editloupe.errors import BackendError, ConfigError
 from editloupe.reports import canary as report
 from editloupe.reports import render
 from editloupe.reports.canary import Canary, Flip
@@ -53,6 +53,8 @@ def canary(
         outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:
         raise ConfigError("stopped before all was asked; a part is not compared")
+    if outcome.ledger.refused and outcome.failed:
+        raise BackendError(f"a part is not compared, and not all was asked: {outcome.ledger.refused}")
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:

@@ -10,14 +10,14 @@ from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
-from editloupe.cli.judge_report import heading_of
+from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
 from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
-from editloupe.errors import ConfigError, DataError, ImageError
+from editloupe.errors import BackendError, ConfigError, DataError, ImageError
 from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.judged import Judged
@@ -91,6 +91,8 @@ def rank(
         )
     for text in outcome.notes:
         note(text)
+    if (stopped := stopped_message(outcome)) and not any(f.status == "ok" for f in outcome.findings):
+        raise BackendError(stopped)
     heading = heading_of(setup)
     _show(
         outcome.store,
@@ -105,6 +107,8 @@ def rank(
     )
     if outcome.interrupted:
         note("Stopped before all was judged. The same command continues the run.")
+    elif stopped:
+        note(stopped)
     return exit_code(outcome, tolerated=run.fail_on_error)
 
 

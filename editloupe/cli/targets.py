@@ -12,7 +12,7 @@ from typer import Argument, Option
 from editloupe import models
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
-from editloupe.cli.judge_report import spent_message
+from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
 from editloupe.cli.output import note, out, print_json, progress, say, stoppable
 from editloupe.config import JudgeConfig, RunConfig
@@ -69,6 +69,8 @@ def targets(
                 options, prices = run.to_options(), read_prices(run.prices)
                 found = execute(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
             outcomes.append(found)
+            if stopped := stopped_message(found):
+                note(stopped)
             budget = budget.after(found.ledger, found.seconds)
     tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
     notes = _notes(tables, setups[0], absent)

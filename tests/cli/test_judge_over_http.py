@@ -179,7 +179,7 @@ def test_a_refusal_of_every_question_is_asked_for_once_and_the_run_goes_on_when_
     words = ("judge", folder, "--criteria", "if", "--concurrency", "1", "--out")
     code, said, _ = editloupe(*words, run, "--backend", uri_)
     assert code == 1
-    assert said.count("Stopped asking, since every further question would be refused") == said.count(advice) == 1
+    assert said.count("Stopped asking, since every further question would fail") == said.count(advice) == 1
     assert "8 findings are left. Mend this, then the same command goes on from here." in said
     assert [f.status for f in findings(run)] == ["backend_failed"]
     assert editloupe(*words, run, "--backend", uri_)[0] == 1, "the same command is not held up by what is recorded"
