@@ -81,6 +81,8 @@ class Context:
     """Returns seconds since the start of the task; wall time, for `Budget.max_seconds`."""
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
+    langsmith: bool | None = False
+    """Whether LangGraph may send traces of the loop to LangSmith; None leaves it to LangGraph's own server."""
 
     @property
     def sampling(self) -> Sampling:

@@ -27,6 +27,7 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
+from editloupe.backends.langsmith import decided, tracing
 from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -180,7 +181,8 @@ class LangChainLMM(Remote):
             form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
             runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
         try:
-            found = runnable.invoke(list(messages))
+            with tracing(None if decided() else False):
+                found = runnable.invoke(list(messages))
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
             filtered = reading.filtered_reply(error, sent, self._scrub)
             if filtered is not None:

@@ -9,8 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
-from editloupe.cli.options import AsJson, JudgeName, TrustRun, settled
-from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
+from editloupe.cli.options import AsJson, JudgeName, LangSmith, TrustRun, settled
+from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable, tell_traces
 from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
@@ -35,6 +35,7 @@ def canary(
     ] = None,
     out_dir: Annotated[Path | None, Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
@@ -44,9 +45,12 @@ def canary(
         raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
     trust = Trust(source=run, whole=trust_run, named=[backend] if backend else (), tell=note)
     asked = settled(trust.run(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend)))
+    tell_traces(langsmith)
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
-    setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))
+    setup = open_setup(
+        asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys), "langsmith": langsmith})
+    )
     if not as_json:
         note(f"Asking {setup.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:

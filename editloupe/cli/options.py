@@ -37,7 +37,7 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "reader"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "config", "trust_run"),
+    "Output": ("fail_on_error", "langsmith", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
 
@@ -70,6 +70,7 @@ OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+LangSmith = Annotated[bool, Option("--langsmith", help="Send traces of the loop to LangSmith.")]
 TrustRun = Annotated[bool, Option("--trust-run", help=TRUST_RUN)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
@@ -267,7 +268,8 @@ def editors(values: list[str]) -> dict[str, Path]:
 def read_config(path: Path) -> dict[str, Json]:
     """Return the options of a config.yaml. Raises ConfigError for a file that is missing, broken or no mapping."""
     data = _mapping(path, "option names with values, as a run writes them to config.yaml")
-    return {str(name): value for name, value in data.items() if value is not None}
+    # Nobody's file says where this command sends its traces.
+    return {str(name): value for name, value in data.items() if value is not None and name != "langsmith"}
 
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:

@@ -11,8 +11,8 @@ from typer import Option
 
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import AsJson, CriterionName, RunFolder, TrustRun
-from editloupe.cli.output import note, print_json, say, status, table, warn
+from editloupe.cli.options import AsJson, CriterionName, LangSmith, RunFolder, TrustRun
+from editloupe.cli.output import note, print_json, say, status, table, tell_traces, warn
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
@@ -36,12 +36,14 @@ def replay(
     backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
     concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
     trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
     asks = model == "live" or record_mode != "none"
     if backend is not None and not asks:
         raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
+    tell_traces(langsmith and asks)
     # What is done live is written beside the run.
     with closing(RunStore.edit(run) if asks else RunStore.read(run)) as store:
         store.refuse_rescored()
@@ -49,7 +51,7 @@ def replay(
         trust = Trust(source=store.folder, whole=trust_run, tell=note)
         done: list[Replayed] = []
         with status("replaying", hidden=as_json) as line:
-            for one in _replayed(store, trust, findings, model, tools, record_mode, backend, concurrency):
+            for one in _replayed(store, trust, findings, model, tools, record_mode, backend, concurrency, langsmith):
                 done.append(one)
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
@@ -73,6 +75,7 @@ def _replayed(
     record_mode: RecordMode,
     backend: str | None,
     concurrency: int,
+    langsmith: bool,
 ) -> Iterator[Replayed]:
     asks = model == "live" or record_mode != "none"
     toolbox = run_toolbox(store, trust) if tools == "live" or record_mode != "none" else None
@@ -84,7 +87,8 @@ def _replayed(
         mine = [f for f in findings if f.judge_id == judge_id]
         judge = JudgeSpec.from_json(judges[judge_id])
         asked = asks and judge.kind == "lmm"
-        live = Live(backend=open_backend(backend or trust.backend(judge.backend)) if asked else None, toolbox=toolbox)
+        opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
+        live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)
         live.check(judge)
         replay = Replay(
             folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity

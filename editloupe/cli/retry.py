@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from editloupe.cli.judge import judge_all, opened
-from editloupe.cli.options import AsJson, RunFolder, TrustRun, words
+from editloupe.cli.options import AsJson, LangSmith, RunFolder, TrustRun, words
 from editloupe.cli.output import note
 from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
@@ -34,6 +34,7 @@ def retry(
         list[str] | None, Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
     ] = None,
     trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
@@ -44,7 +45,7 @@ def retry(
         raise ConfigError("--launch-args needs --launch")
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
-    asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
+    asked = {"limit": None, "sample": (*store.samples, *store.rejected), "langsmith": langsmith}
     trust = Trust(
         source=run_folder,
         whole=trust_run,

@@ -144,6 +144,8 @@ class Live:
     """The model; None if replies are recorded."""
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
+    langsmith: bool = False
+    """Whether traces of the loop go to LangSmith."""
 
     def check(self, judge: JudgeSpec) -> None:
         """Raise ConfigError if the backend cannot continue this judge's recording, Unavailable if nobody answers there."""
@@ -172,6 +174,7 @@ def context_of(
         task=task or recording.task,
         repeat=recording.trace.header.repeat,
         elapsed=stopwatch() if live.backend else lambda: 0.0,
+        langsmith=live.langsmith,
     )
 
 

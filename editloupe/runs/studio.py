@@ -82,6 +82,8 @@ def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
         images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
+        # LangGraph's server has its own settings.
+        langsmith=None,
     )
     for recipe in task.views:
         context.images.array(recipe.origin)

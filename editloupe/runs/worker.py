@@ -133,6 +133,7 @@ class Worker:
                 repeat=repeat,
                 elapsed=stopwatch(self.clock),
                 cache=self.cache,
+                langsmith=self.setup.config.langsmith,
             )
             finding = finding_of(run_loop(context, views), context, trace=name)
             writer.finish(finding)

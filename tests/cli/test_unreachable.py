@@ -70,7 +70,7 @@ def test_an_address_where_nobody_answers_is_told_once_before_anything_is_asked(
         pytest.importorskip("google.genai")
     words = ("judge", edits(8), "--backend", uri.format(nobody), "--out", "run")
     code, said, told = editloupe(*words)
-    assert code == 1, said + told
+    assert code == 1
     assert "0 of 16 findings judged" in said
     assert said.count("no connection (Connection refused)") == (said + told).count("check the address") == 1
     assert "16 findings are left. Mend this, then the same command goes on from here." in said
@@ -118,7 +118,7 @@ def test_a_server_that_goes_away_ends_the_run_after_five_calls_in_a_row(editloup
         words = ("judge", edits(16), "--criteria", "if", "--concurrency", "1", "--out", "run")
         words = (*words, "--backend", f"openai/m?base_url={server.url}")
         code, said, _ = editloupe(*words)
-        assert code == 1, said + told
+        assert code == 1
         assert [f.status for f in RunStore.read(Path("run")).current()] == ["ok"] * 2 + ["backend_failed"] * LOST_IN_A_ROW
         assert len(server.seen) == 2 + LOST_IN_A_ROW * ATTEMPTS, "attempts within a call are not counted"
         assert said.count("5 calls in a row found no connection") == said.count("check the address") == 1
