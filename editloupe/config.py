@@ -214,6 +214,8 @@ class RunConfig(_Strict):
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Tolerated share of findings that are not ok."""
+    langsmith: bool = False
+    """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
 
     @classmethod
     def each_judge(cls, data: Mapping[str, Any]) -> list[RunConfig]:
@@ -244,7 +246,7 @@ class RunConfig(_Strict):
 
     def to_options(self) -> dict[str, Json]:
         """Return what `each_judge` reads, without defaults: the content of config.yaml."""
-        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge"})
+        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge", "langsmith"})
         return {**data, **self.judge.own()}
 
     def with_judge(self, judge: JudgeConfig) -> RunConfig:

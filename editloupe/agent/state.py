@@ -83,6 +83,8 @@ class Context:
     """Seconds of the task's earlier sessions, which a stop, a failure or a kill has ended."""
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
+    langsmith: bool | None = False
+    """Whether LangGraph may send traces of the loop to LangSmith; None leaves it to LangGraph's own server."""
 
     @property
     def sampling(self) -> Sampling:

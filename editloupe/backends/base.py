@@ -121,6 +121,11 @@ class BackendURI:
         return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
 
 
+def reach(backend: LMM) -> None:
+    """Try the address of a backend once, without a request, if it has a method `reach` for that. Raises Unavailable."""
+    getattr(backend, "reach", lambda: None)()
+
+
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
 _OF_FILES = ("recorded", "scripted")

@@ -6,11 +6,13 @@ import ipaddress
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Traits, check_parameters
@@ -21,6 +23,8 @@ DEFAULT_TIMEOUT_S: Final = 120.0
 MOST_TIMEOUT_S: Final = 86_400
 """A day; far longer ones are more than a socket takes."""
 CONNECT_TIMEOUT_S: Final = 10.0
+LOOK_S: Final = 5.0
+"""To connect in the look before a run."""
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
@@ -136,11 +140,11 @@ class Endpoint(Parameters):
         """Return an error of the HTTP library as ours."""
         kind = type(error).__name__
         if "ConnectTimeout" in kind:
-            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s")
+            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s", lost=kind)
         if "Timeout" in kind:
             return Unavailable(f"{self.where}: no answer within {self.timeout_s:g} s")
-        words = self.scrub(str(error))
-        return Unavailable(f"{self.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
+        words = f"{kind}: {self.scrub(str(error))}"
+        return Unavailable(f"{self.where}: the connection failed ({words}); {UNREACHABLE_ADVICE}", lost=words)
 
 
 def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
@@ -164,6 +168,25 @@ def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = No
     lasting = {"base_url": read.base_url} if read.base_url is not None and place is None else {}
     uri = replace(uri, params=lasting)
     return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=place or url, key=key, key_hint=key_hint)
+
+
+def connect_to(url: str) -> None:
+    """Open a connection to an address and close it again. Nothing is sent.
+
+    Where the environment names a proxy for the address, nothing is tried: the proxy would be reached, and not the server.
+    Raises Unavailable where nothing takes the connection within LOOK_S.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if not is_loopback(url) and {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
+        return
+    try:
+        socket.create_connection((host, port), timeout=LOOK_S).close()
+    except TimeoutError as error:
+        raise Unavailable(f"{url}: no connection within {LOOK_S:g} s; {UNREACHABLE_ADVICE}", lost="timeout") from error
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise Unavailable(f"{url}: no connection ({words}); {UNREACHABLE_ADVICE}", lost=words) from error
 
 
 def bounded(

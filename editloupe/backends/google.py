@@ -83,6 +83,7 @@ class GoogleBackend(Remote):
             endpoint.uri,
             endpoint.place,
             endpoint.traits,
+            address=endpoint.url,
             close=http.close,
             tool_images="beside the function responses, in the same content",
             policy=policy,

@@ -29,6 +29,7 @@ from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import Endpoint, Parameters, bounded, is_loopback, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.keys import HIDDEN, scrub
+from editloupe.backends.langsmith import decided, tracing
 from editloupe.backends.openai import OPENAI
 from editloupe.backends.openai_wire import read_reply, redirected
 from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
@@ -85,7 +86,9 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
-    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, close=close)
+    return LangChainLMM(
+        chat, name=name, traits=traits, own_settings=False, address=read.base_url, policy=policy, close=close
+    )
 
 
 def _init(uri: BackendURI, provider: str, model: str, read: Parameters) -> tuple[BaseChatModel, Callable[[], None]]:
@@ -169,7 +172,8 @@ class LangChainLMM(Remote):
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
     `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the
-    reply that the model was made with stand above editloupe's defaults.   close: closes its connections.
+    reply that the model was made with stand above editloupe's defaults.   address: to which a connection is tried before a
+    run; None tries none.   close: closes its connections.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
@@ -181,6 +185,7 @@ class LangChainLMM(Remote):
         name: str | None = None,
         traits: Traits | None = None,
         own_settings: bool = True,
+        address: str | None = None,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
         close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -195,7 +200,8 @@ class LangChainLMM(Remote):
         traits = traits or traits_of(model)
         traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
         own = self._scrub(name) if name else _own_name(model, self._model_name, self._scrub)
-        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, close=close, policy=policy)
+        uri = parse_uri(f"langchain/{own}")
+        super().__init__(uri, _endpoint(model), traits, address=address, close=close, policy=policy)
         self._image_urls = ImageURLs(self.traits.image_policy)
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
@@ -218,7 +224,8 @@ class LangChainLMM(Remote):
             form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
             runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
         try:
-            found = runnable.invoke(list(messages))
+            with tracing(None if decided() else False):
+                found = runnable.invoke(list(messages))
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
             filtered = reading.filtered_reply(error, sent, self._scrub)
             if filtered is not None:

@@ -212,7 +212,7 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if like == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if like == _NO_CONNECTION:
-        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
+        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=words)
     if like == 408 or like >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if like in (401, 403):

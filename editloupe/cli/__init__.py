@@ -13,7 +13,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli.output import fail
+from editloupe.cli.output import fail, send_traces
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -67,6 +67,8 @@ class _Lazy(TyperGroup):
         except (KeyboardInterrupt, Interrupted):
             fail("interrupted")
             code = 130
+        finally:
+            send_traces()
         raise typer.Exit(code or 0)
 
 

@@ -22,7 +22,7 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable
+from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable, tell_traces
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
@@ -77,6 +77,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
     runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
     those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
     """
+    tell_traces(runs[0].langsmith)
     budget, several = budget_of(runs[0]), len(runs) > 1
     entries = entries_of(runs) if several else []
     codes: dict[str, int] = {}

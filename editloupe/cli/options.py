@@ -16,8 +16,10 @@ from typer import Argument, BadParameter, Option
 
 from editloupe import files
 from editloupe.backends.base import settled as settled_uri
+from editloupe.cli.output import note
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
+from editloupe.runs.trust import Trust
 from editloupe.values import Json
 
 _FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
@@ -36,11 +38,12 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "reader"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "config"),
+    "Output": ("fail_on_error", "langsmith", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
 
 _ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
+TRUST_RUN: Final = "Use the addresses, weights and files that only the run names. Its env= is never obeyed."
 
 ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
@@ -51,6 +54,7 @@ ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
         ("prompt", Path, "Your own template (.md) of the question."),
         ("judges", Path, "FILE (YAML) of named judges with options of their own."),
         ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
+        ("trust_run", bool, TRUST_RUN),
     )
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
@@ -76,6 +80,8 @@ def finite(value: float | None) -> float | None:
 
 
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+LangSmith = Annotated[bool, Option("--langsmith", help="Send traces of the loop to LangSmith.")]
+TrustRun = Annotated[bool, Option("--trust-run", help=TRUST_RUN)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
     str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
@@ -171,7 +177,7 @@ def kind_of(annotation: Any) -> Any:
 
 def _runs(given: dict[str, Any]) -> list[RunConfig]:
     """The runs that a command line describes. Raises ConfigError."""
-    file, judges = given.pop("config", None), given.pop("judges", None)
+    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if "edited" in given:
@@ -179,15 +185,32 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
-        kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
+        named.add("backend")
+        kept = {name: v for name, v in kept.items() if name not in ("backend", "judges", "launch", "launch_args")}
     # Of the protocol's options, each by itself.
     line["option"] = {**kept.get("option", {}), **line["option"]}
     try:
-        return RunConfig.each_judge({**kept, **line})
+        runs = RunConfig.each_judge({**kept, **line})
     except ConfigError as error:
         source = judges or file
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+    if file is None:
+        return runs
+    launch, arguments = bool(line.get("launch")), line.get("launch_args")
+    trust = Trust(
+        source=file,
+        whole=trusted,
+        given=named,
+        launch=launch,
+        launch_args=() if arguments is None else (arguments,),
+        # A remark on several judges is made once.
+        tell=functools.cache(note),
+    )
+    for run in runs:
+        trust.start(run.judge)
+    return [trust.run(run) for run in runs]
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +278,8 @@ def editors(values: list[str]) -> dict[str, Path]:
 def read_config(path: Path) -> dict[str, Json]:
     """Return the options of a config.yaml. Raises ConfigError for a file that is missing, broken or no mapping."""
     data = _mapping(path, "option names with values, as a run writes them to config.yaml")
-    return {str(name): value for name, value in data.items() if value is not None}
+    # Nobody's file says where this command sends its traces.
+    return {str(name): value for name, value in data.items() if value is not None and name != "langsmith"}
 
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:

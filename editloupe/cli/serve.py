@@ -15,7 +15,7 @@ from typer import Option
 
 from editloupe.backends.limits import limit_of
 from editloupe.cli.options import PANELS, finite, only, read_text, run_options
-from editloupe.cli.output import many, note
+from editloupe.cli.output import many, note, tell_traces
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.execute import default_concurrency
@@ -73,6 +73,7 @@ def serve(
         raise MissingExtra("The HTTP service", "serve") from error
     run = only(runs, "serve")
     setup = open_setup(run)
+    tell_traces(run.langsmith)
     if run.max_connections is not None:
         limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.

@@ -12,9 +12,9 @@ from typer import Argument, Option
 from editloupe import models
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
-from editloupe.cli.judge_report import spent_message
+from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
-from editloupe.cli.output import note, out, print_json, progress, say, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, stoppable, tell_traces
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
@@ -30,7 +30,7 @@ from editloupe.runs.setup import Setup, open_setup
 from editloupe.values import Json
 
 
-@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices"), absolute)
+@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices", "langsmith"), absolute)
 def targets(
     given: dict[str, Any],
     paths: Annotated[list[Path], Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
@@ -61,8 +61,10 @@ def targets(
     setups = [open_setup(settled(run)) for run in runs]
     absent = _absent(setups[0])
     keys = None if write is None else _check_layout(write, runs[0])
+    tell_traces(runs[0].langsmith)
     budget = budget_of(runs[0])
     outcomes: list[Outcome] = []
+    refused: list[str] = []
     with stoppable() as stop:
         for path, run, setup in zip(paths, runs, setups, strict=True):
             folder = default_out(run)
@@ -72,6 +74,9 @@ def targets(
                 options, prices = run.to_options(), read_prices(run.prices)
                 found = execute(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
             outcomes.append(found)
+            refused.append(stopped_message(found))
+            if refused[-1]:
+                note(refused[-1])
             budget = budget.after(found.ledger, found.seconds)
     tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
     notes = _notes(tables, setups[0], absent)
@@ -108,6 +113,8 @@ def targets(
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
         return 5 if stopped[0].ledger.reason else 130
+    if any(refused):
+        return 1
     return 0 if any(row.phrase is not None or row.box is not None for one in tables for row in one.rows) else 1
 
 

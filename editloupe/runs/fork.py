@@ -63,12 +63,13 @@ def fork(
     backend: LMM,
     toolbox: Toolbox,
     changes: Changes | None = None,
+    langsmith: bool = False,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
     The parent's file stays as it is, and the shared beginning is not copied.
     at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
-    toolbox: the tools that the fork may offer.
+    toolbox: the tools that the fork may offer.   langsmith: whether traces of the loop go to LangSmith.
     Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
     continue from, or if the question itself would change.
     """
@@ -84,7 +85,7 @@ def fork(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
         )
-    live = Live(backend=backend, toolbox=toolbox)
+    live = Live(backend=backend, toolbox=toolbox, langsmith=langsmith)
     live.check(recording.judge)
     missing = [tool for tool in changes.tools or () if tool not in toolbox.tools]
     if missing:

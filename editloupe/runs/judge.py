@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.chat import Sampling
 from editloupe.config import SHORTHANDS, RunConfig, ToolProtocolChoice
@@ -48,6 +49,7 @@ class Judge:
         remind_answers: bool = True,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
+        langsmith: bool = False,
     ) -> None:
         """Open a judge.
 
@@ -61,6 +63,8 @@ class Judge:
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
+        langsmith: whether LangGraph sends traces of the loop to LangSmith; without it none are sent, whatever the
+        environment says.
 
         Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
         """
@@ -91,6 +95,7 @@ class Judge:
             max_turns=max_turns,
             tools=None if tools is None else tuple(tools),
             ablate=ablate,
+            langsmith=langsmith,
         )
         self._setup = open_setup(config)
         self._stop = threading.Event()
@@ -147,7 +152,9 @@ class Judge:
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
 
     def close(self) -> None:
-        """Give the run folder back. Without one there is nothing to do."""
+        """Give the run folder back, and wait a while until traces for LangSmith are sent. Without either, do nothing."""
+        if self._setup.config.langsmith:
+            traces.flush()
         if self._store is not None:
             self._store.close()
 

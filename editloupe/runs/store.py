@@ -27,6 +27,7 @@ from editloupe.runs import checks
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
+from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
@@ -237,8 +238,15 @@ class RunStore:
         return str(self.spec.identity.get("protocol"))
 
     def options(self) -> dict[str, Json]:
-        """Return the options by which the run's protocol can be made again."""
-        return dict(_object(self.spec.record.get("options")))
+        """Return the options by which the run's protocol can be made again. Raises ConfigError for a file."""
+        options = dict(_object(self.spec.record.get("options")))
+        for name in ("rubric", "prompt"):
+            if names_file(options.get(name)):
+                raise ConfigError(
+                    f"{self.folder / 'run.json'} names the file {options[name]!r} as its {name}; expected the text itself, "
+                    "as editloupe writes it. Files that a run names are not opened"
+                )
+        return options
 
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""

@@ -138,6 +138,7 @@ class Worker:
                 elapsed=stopwatch(self.clock),
                 earlier=seconds_spent(writer.events),
                 cache=self.cache,
+                langsmith=self.setup.config.langsmith,
             )
             finding = finding_of(run_loop(context, views), context, trace=name)
             writer.finish(finding)
