@@ -21,7 +21,7 @@ from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
 from editloupe.findings import Observation
 from editloupe.models.devices import check_device
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Box, ImageRef, Json, View
+from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
 if TYPE_CHECKING:
     import jsonschema
@@ -69,6 +69,25 @@ class ToolContext:
     def image(self, name: str) -> ImageRef:
         """Return the image of that name. Raises ToolError as `named`."""
         return self.view(name).image
+
+    def masks(self, name: str) -> tuple[Box, ...]:
+        """Return the boxes, in px of the named image, that the question painted over in it; () for none.
+
+        A crop has those of the image from which it was cut, grown by the 2 px over which enlarging spreads an edge.
+        Raises ToolError as `named`.
+        """
+        view, cuts = self.view(name), list[View]()
+        while view.op != "mask":
+            cut_from = (v for v in self.views.values() if v.image == view.origin and v != view and v not in cuts)
+            cuts.append(view)
+            if (found := next(cut_from, None)) is None:
+                return ()
+            view = found
+        boxes = [box_from_json(box) for box in cast("Sequence[Json]", view.params["boxes"])]
+        for cut in reversed(cuts):
+            grown = [Box(x0 - 2, y0 - 2, x1 + 2, y1 + 2) for x0, y0, x1, y1 in boxes]
+            boxes = [cut.from_origin(part) for box in grown if (part := box.intersection(cut.region)) is not None]
+        return tuple(boxes)
 
     def box(self, values: Iterable[float], image: ImageRef) -> Box:
         """Return four numbers 0..1000, [x0, y0, x1, y1], as a box in px of `image`.
