@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
-from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
+from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +165,6 @@ class _Spec(Serialisable):
         """What the final answer must hold, as a phrase of a prompt."""
         raise NotImplementedError
 
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        raise NotImplementedError
-
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
         raise NotImplementedError
@@ -189,10 +184,6 @@ class _Menu(_Spec):
     @property
     def ask(self) -> str:
         return f"one of the {self.noun}s below, spelled as it is here,"
-
-    @property
-    def example(self) -> str:
-        return self.choices()[0]
 
     def instructions(self) -> str:
         return f"The {self.noun}s: {', '.join(self.choices())}."
@@ -250,11 +241,6 @@ class Scale(_Spec):
     @property
     def ask(self) -> str:
         return f"one {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
-
-    @property
-    def example(self) -> str:
-        middle = (self.low + self.high) / 2
-        return f"{round(middle) if self.whole else middle:g}"
 
     def instructions(self) -> str:
         return f"The answer is {self.ask}."
@@ -348,7 +334,6 @@ class FreeText(_Spec):
 
     max_words: int | None = None
     kind: Literal["free_text"] = "free_text"
-    example: ClassVar[str] = "your answer"
 
     def __post_init__(self) -> None:
         if self.max_words is not None and self.max_words < 1:
@@ -362,9 +347,12 @@ class FreeText(_Spec):
         return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def parse(self, text: str) -> Text:
-        """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""
+        """Return the text, white space folded.
+
+        Raises ReplyError for an empty or overlong one, for the dots that hold its place in prompts, and for "Cannot Judge".
+        """
         said = " ".join(text.split())
-        if not said:
+        if not said.strip(" .…"):
             raise ReplyError("unparsed", "the answer is empty; expected some words")
         if fold(said) == fold(CANNOT_JUDGE):
             raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
@@ -384,7 +372,6 @@ class BoxList(_Spec):
     kind: Literal["box_list"] = "box_list"
     noun: ClassVar[str] = "list of boxes"
     ask: ClassVar[str] = "a JSON list of boxes"
-    example: ClassVar[str] = "[[100, 200, 300, 400]]"
 
     def instructions(self) -> str:
         return (
@@ -422,7 +409,6 @@ class RecordOf(_Spec):
     kind: Literal["record_of"] = "record_of"
     noun: ClassVar[str] = "JSON object"
     ask: ClassVar[str] = "one JSON object of the schema below"
-    example: ClassVar[str] = "{…}"
 
     def __post_init__(self) -> None:
         if not self.schema:
@@ -487,8 +473,8 @@ def _json_in(text: str, expected: str) -> Json:
     if not body:
         raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
     try:
-        value: Json = json.loads(body, parse_constant=_not_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        value: Json = parse_json(body, parse_constant=_not_finite, parse_float=_finite)
+    except ValueError as error:
         raise ReplyError(
             "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
         ) from error

@@ -6,6 +6,7 @@ visit is made (limits, concurrency, paths). The docstrings of the fields are the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -36,12 +37,14 @@ def _words(value: Any) -> Any:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value."""
+    """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value, and a name given twice."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, rest = str(text).partition("=")
         if not equals or not name.strip() or not rest.strip():
             raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
+        if name.strip() in found:
+            raise ConfigError(f"{text}: {name.strip()!r} is given twice, first as {found[name.strip()]!r}; give it once")
         found[name.strip()] = rest.strip()
     return found
 
@@ -58,19 +61,27 @@ def _by_backend(value: Any) -> Any:
     return {role: {"backend": given} if isinstance(given, str) else given for role, given in value.items()}
 
 
+OWN_BACKEND: Final = (
+    "an object with uri, endpoint, version, traits and complete(request, images) -> Reply; of a function from a request to "
+    "a text, editloupe.backends.scripted.ScriptedLMM(function) makes one (docs/backends.md, A backend of your own)"
+)
+"""What a backend is that is not named by a URI, for messages."""
+
+
 def _backend(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.strip()) or hasattr(value, "complete"):
         return value
-    raise ValueError(f"expected provider/model, or an object with complete(request, images); found {value!r}")
+    raise ValueError(f"expected provider/model, such as openai/gpt-4.1, or {OWN_BACKEND}")
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Whole = Annotated[int, Strict()]
+Whole = Annotated[int, Strict(), Field(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that every program can store."""
 Number = Annotated[float, Strict()]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     @classmethod
     def make(cls, **given: Any) -> Self:
@@ -90,7 +101,7 @@ class JudgeConfig(_Strict):
     backend: Annotated[Any, BeforeValidator(_backend), PlainSerializer(lambda b: getattr(b, "uri", b))] = None
     """Who judges: provider/model; may be repeated. Default: the pixel baseline."""
 
-    temperature: Number | None = Field(default=0.0, ge=0)
+    temperature: Number | None = Field(default=0.0, ge=0, le=100)
     """Sampling temperature."""
     top_p: Number | None = Field(default=None, ge=0, le=1)
     """Nucleus sampling."""
@@ -103,6 +114,8 @@ class JudgeConfig(_Strict):
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
     constrain_labels: bool = False
     """Constrain the last answer to the allowed ones, if the backend can."""
+    remind_answers: bool = True
+    """Send a reminder after an unusable answer too, such as one that is none of the labels."""
 
     launch: bool = False
     """Start vllm serve for the backend vllm/MODEL."""
@@ -162,7 +175,7 @@ class RunConfig(_Strict):
     """Give no score if the entropy of the answers exceeds this many bits."""
 
     tools: Words | None = None
-    """Comma-separated tools on offer. Default: the paper's five."""
+    """Comma-separated tools on offer. Default: the five built-in ones."""
     ablate: Words = ()
     """Hide or falsify what tools show: black-crops, sham-differences or both."""
     device: str | None = None
@@ -179,7 +192,7 @@ class RunConfig(_Strict):
     max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
     """Maximum tool calls in one turn; further ones are refused."""
     max_reminders: Whole = Field(default=2, ge=0, le=100)
-    """Maximum format reminders in one task, extra to the turns."""
+    """Maximum reminders of unusable replies and answers in one task, extra to the turns."""
     max_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of one task."""
     max_seconds: Number | None = Field(default=None, gt=0)
@@ -201,6 +214,8 @@ class RunConfig(_Strict):
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Tolerated share of findings that are not ok."""
+    langsmith: bool = False
+    """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
 
     @classmethod
     def each_judge(cls, data: Mapping[str, Any]) -> list[RunConfig]:
@@ -222,11 +237,16 @@ class RunConfig(_Strict):
             raise ConfigError(
                 "--launch starts the server of one judge; of several, say 'launch: true' in the file of --judges"
             )
-        return [run.with_judge(_judge(name, {**shared, **own})) for name, own in judges or [("", {})]]
+        runs = [run.with_judge(_judge(name, {**shared, **own})) for name, own in judges or [("", {})]]
+        titles = Counter(run.judge.title for run in runs)
+        # Of judges without a name, those with one title are one judge given twice.
+        if twice := list(dict.fromkeys(run.judge.name for run in runs if run.judge.name and titles[run.judge.name] > 1)):
+            raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
+        return runs
 
     def to_options(self) -> dict[str, Json]:
         """Return what `each_judge` reads, without defaults: the content of config.yaml."""
-        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge"})
+        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge", "langsmith"})
         return {**data, **self.judge.own()}
 
     def with_judge(self, judge: JudgeConfig) -> RunConfig:
@@ -272,7 +292,7 @@ def _options_of(name: Any, given: Any) -> dict[str, Any]:
 def _judge(name: str, options: Mapping[str, Any]) -> JudgeConfig:
     # config.yaml has a judge without a name under its backend.
     try:
-        return JudgeConfig.make(name="" if name == options.get("backend") else name, **options)
+        return JudgeConfig.make(name="" if name == options.get("backend") else name.strip(), **options)
     except ConfigError as error:
         raise ConfigError(f"judge {name!r}: {error}" if name else str(error)) from error
 
@@ -281,7 +301,9 @@ def _explained(problem: Any) -> str:
     where = ".".join(map(str, problem["loc"])) or "config"
     if problem["type"] == "extra_forbidden":
         return f"unknown option {where!r}"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}; found {problem.get('input')!r}"
+    found = repr(problem.get("input"))
+    found = found if len(found) <= 200 else f"{found[:199]}…"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}; found {found}"
 
 
 @dataclass(frozen=True, kw_only=True)

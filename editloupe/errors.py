@@ -104,15 +104,21 @@ class BackendError(EditLoupeError):
 
     status: the HTTP status where there was one.   retryable: whether the same request may succeed later.
     for_all: whether it lies in the key, the account, the model's name or the address, so that every other request will be
-    refused as well.
+    refused as well.   lost: how the connection failed, in equal words for equal failures; "" where there was an answer.
     """
 
     retryable = False
 
     def __init__(
-        self, message: str, *, status: int | None = None, retry_after_s: float | None = None, for_all: bool = False
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        for_all: bool = False,
+        lost: str = "",
     ) -> None:
-        self.status, self.retry_after_s, self.for_all = status, retry_after_s, for_all
+        self.status, self.retry_after_s, self.for_all, self.lost = status, retry_after_s, for_all, lost
         super().__init__(message)
 
 

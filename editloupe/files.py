@@ -63,11 +63,24 @@ def read_toml(path: Path, what: str, *, error: type[EditLoupeError] = ConfigErro
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Raises ConfigError as `read_text` and `read_toml` do."""
+    """Return the content of a YAML file.
+
+    Raises ConfigError as `read_text` and `read_toml` do, and for a name that stands twice in one mapping.
+    """
     # Only those who write or judge need it.
     import yaml
 
     class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    # Plain YAML would take the last one and drop the others without a word.
+                    line = key.start_mark.line + 1
+                    raise ConfigError(f"{path}, line {line}: {key.value!r} stands twice; each name may stand once")
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
             super().flatten_mapping(node)
             if len(node.value) > _MOST_KEYS:
@@ -86,6 +99,7 @@ def _parsed(
     problem: str,
     error: type[EditLoupeError],
 ) -> Any:
+    refused = (*refused, ValueError)
     try:
         value = parse(text)
         check_extent(value)

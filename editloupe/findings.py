@@ -17,12 +17,12 @@ from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
 PENDING: Final[frozenset[str]] = frozenset(
-    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error"}
+    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error", "invalid"}
 )
 """Statuses that the same command judges again: what the world, not the model, can mend.
 
 The files behind `missing_output` and `input_error` are read again anyway, so a mended file is judged and a broken one
-costs nothing.
+costs nothing. What is `invalid` is read from its trace again, and judged anew only where the trace was changed too.
 """
 
 Ending: TypeAlias = Literal[
@@ -60,6 +60,8 @@ class JudgeSpec(Serialisable):
     tool_protocol: str = "text"
     image_policy: str = ""
     constrain_labels: bool = False
+    remind_answers: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
+    """Whether an unusable answer is reminded of; runs that do not say so were judged without."""
     prompts: str = ""
     """Digest of the agent's own templates."""
     questions: str = ""
@@ -155,7 +157,7 @@ class Finding(Serialisable):
     counts: Mapping[str, int] = field(default_factory=dict)
     """Malformed calls, tool errors, tool calls answered from a cache, reminders."""
     seconds: float = 0.0
-    """Wall time of the task."""
+    """Wall time of the task, the sum of its sessions. Of a session that was killed, the recorded calls count."""
     trace: str | None = None
     """Path of the trace inside the run folder."""
 

@@ -249,11 +249,11 @@ def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[s
 
 @dataclass(frozen=True, kw_only=True)
 class Dots:
-    """A group of points in a scatter plot."""
+    """A group of points in a plot."""
 
     name: str
     points: tuple[tuple[float, float], ...]
-    """(share of the image 0 to 1, score 0 to 100)."""
+    """ScatterPlot: (share of the image 0 to 1, score 0 to 100); SizePlot: (width, height), shares of the image's 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +269,32 @@ class ScatterPlot:
     """Name of the line, or why there is none."""
     description: str
     """Read out instead of the picture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePlot:
+    """Widths and heights of targets on two log axes, coloured by score."""
+
+    name: str
+    """Of its file, without ending."""
+    title: str
+    groups: tuple[Dots, ...]
+    """A group a label."""
+    note: str
+    """Shown below the legend."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramPlot:
+    """How many samples have targets of which area."""
+
+    name: str
+    """Of its file, without ending."""
+    title: str
+    shares: tuple[float, ...]
+    """Areas as shares of the image, above 0 up to 1, one for each sample."""
+    unknown: int
+    """Samples whose target area is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,4 +318,4 @@ class RadarPlot:
     """(name, a score an axis); None leaves the line open."""
 
 
-Plot: TypeAlias = ScatterPlot | BarPlot | RadarPlot
+Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | RadarPlot

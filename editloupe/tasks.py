@@ -18,7 +18,7 @@ from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, 
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
-    "not_defined", "tool_failed", "backend_failed", "input_error",
+    "not_defined", "tool_failed", "backend_failed", "input_error", "invalid",
 ]  # fmt: skip
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -69,7 +69,7 @@ class Budget(Serialisable):
     max_turns: int = 6
     """Turns with at least one tool call."""
     max_reminders: int = 2
-    """Format reminders, extra to the turns."""
+    """Reminders of unusable replies and answers, extra to the turns."""
     max_tokens: int | None = None
     """Input plus output tokens over all calls."""
     max_seconds: float | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -23,17 +24,35 @@ else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
 
-_DEEPEST: Final = 100
 _MOST: Final = 1_000_000
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
+MAX_NESTING: Final = 100
+"""How many brackets of a JSON text may stand in one another. What Python itself reads depends on its version and stack."""
 
-def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises ValueError for text that is no JSON, and for one nested too deep to read."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
+_NO_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^][{}"]+', re.DOTALL)
+
+
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
+    """Return the value of a JSON text. `hooks` are those of `json.loads`.
+
+    Raises ValueError for text that is no JSON, and for one nested deeper than `MAX_NESTING`.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    check_nesting(text)
+    return json.loads(text, **hooks)
+
+
+def check_nesting(text: str) -> None:
+    """Raise ValueError where more than `MAX_NESTING` brackets of a JSON text stand in one another."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
+        return
+    depth = 0
+    for bracket in _NO_BRACKETS.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_NESTING:
+            raise ValueError(f"brackets are nested deeper than {MAX_NESTING}")
 
 
 def check_extent(value: object) -> None:
@@ -42,14 +61,14 @@ def check_extent(value: object) -> None:
     Every part counts as often as it occurs: with YAML's aliases a short text stands for more than fits into memory.
     """
     parts = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(MAX_NESTING):
         within = (p.values() if isinstance(p, dict) else p for p in parts if isinstance(p, dict | list | tuple))
         parts = list(islice(chain.from_iterable(within), _MOST + 1))
         if not parts:
             return
         if len(parts) > _MOST:
             raise ValueError(f"holds more than {_MOST:,} values")
-    raise ValueError(f"is nested too deep, in more than {_DEEPEST} levels")
+    raise ValueError(f"is nested too deep, in more than {MAX_NESTING} levels")
 
 
 def finite(value: object) -> float | None:

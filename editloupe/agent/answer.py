@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.prompts.tags import TAGS, closes
-from editloupe.values import Json, canonical_json
+from editloupe.tags import TAGS, closes
+from editloupe.values import Json, canonical_json, check_nesting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,16 +174,17 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
         yield MalformedCall(raw=block, error="the <tool_call> block is empty")
         return
     try:
-        values = _strict(body)
-        if values is None and cut:
-            yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
-            return
-        if values is None:
-            repaired: Json = json_repair.loads(body.translate(_QUOTES))
-            values = [v for v in (repaired if isinstance(repaired, list) else [repaired]) if isinstance(v, Mapping)]
-    except RecursionError:
-        yield MalformedCall(raw=block[:1000], error="the <tool_call> block is nested too deep")
+        check_nesting(body)
+    except ValueError as error:
+        yield MalformedCall(raw=block[:1000], error=f"in the <tool_call> block {error}")
         return
+    values = _strict(body)
+    if values is None and cut:
+        yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
+        return
+    if values is None:
+        repaired: Json = json_repair.loads(body.translate(_QUOTES))
+        values = [v for v in (repaired if isinstance(repaired, list) else [repaired]) if isinstance(v, Mapping)]
     if not values:
         yield MalformedCall(raw=block, error="the <tool_call> block holds no JSON object")
     for value in values:

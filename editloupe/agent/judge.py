@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from editloupe.agent.state import Context, LoopState
 from editloupe.answers import answer_from_json
+from editloupe.backends.langsmith import tracing
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Evidence, Finding
 from editloupe.prompts import prompt_digest, render
@@ -96,7 +97,11 @@ def run_loop(context: Context, views: Mapping[str, View]) -> LoopState:
 
 def resume_loop(state: LoopState, context: Context) -> LoopState:
     """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
-    return cast(LoopState, _loop().invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
+    loop = _loop()
+    # Nor does a graph that calls us trace what we do.
+    config = {"recursion_limit": RECURSION_LIMIT, **({"callbacks": []} if context.langsmith is False else {})}
+    with tracing(context.langsmith):
+        return cast(LoopState, loop.invoke(state, cast(Any, config), context=context))
 
 
 def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:
@@ -116,7 +121,7 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],
-        seconds=context.elapsed(),
+        seconds=context.earlier + context.elapsed(),
         trace=trace,
     )
 

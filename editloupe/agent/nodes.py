@@ -13,17 +13,18 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.agent.answer import parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
+from editloupe.backends.base import checked_reply
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.parsing import without_name
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import View
+from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -82,7 +83,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return update | {"next": "act"}
     if parsed.answer is not None:
         return update | {"next": "conclude"}
-    if state["last"]:
+    if state["last"] and not _reminds(state, context):
         return update | _over(
             "over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word"
         )
@@ -148,15 +149,21 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def remind(state: LoopState, context: Context) -> dict[str, Any]:
-    """Say what was wrong with the reply and how to reply. End as `unparsed` after the last reminder.
+    """Say what was wrong with the reply or its answer, and how to reply. End as `unparsed` after the last reminder.
 
     If labels are constrained, one last turn that is held to them comes before that.
     """
     reminders, noun = state["reminders"], context.task.answer.noun
     update: dict[str, Any]
     if reminders < context.task.budget.max_reminders:
-        tools, native = bool(context.task.tools), context.native
-        text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
+        text = render(
+            "agent/remind",
+            problem=state["problem"],
+            tools=bool(context.task.tools) and not state["last"],
+            answer=context.task.answer,
+            native=context.native,
+            held=state["last"] and context.constrained,
+        )
         context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
         update = {"reminders": reminders + 1, "counts": _counted(state, reminders=1)}
     elif context.constrained:
@@ -169,10 +176,15 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
-    """Parse the answer as a label of the rubric, else end with the status that says why not. Nothing is guessed."""
+    """Parse the answer as a label of the rubric. Nothing is guessed: an unusable answer gets a reminder.
+
+    Without one left, the task ends with the status that says why the answer is unusable.
+    """
     try:
         answer = context.task.answer.parse(without_name(state["answer"] or "", context.task.metric))
     except ReplyError as error:
+        if error.status != "abstained" and _reminds(state, context):
+            return {"next": "remind", "problem": neutralise(str(error))}
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
         )
@@ -194,6 +206,12 @@ def run_nodes(state: LoopState, context: Context, *, until: Callable[[LoopState]
     while state["next"] != "end" and not until(state):
         state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
     return state
+
+
+def _reminds(state: LoopState, context: Context) -> bool:
+    """Return whether one more reply is asked for after an unusable answer, or after a last turn without an answer."""
+    left = state["reminders"] < context.task.budget.max_reminders or (context.constrained and not state["last"])
+    return context.judge.remind_answers and left
 
 
 def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
@@ -254,13 +272,24 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
 
 
 def _ask(context: Context, request: Request) -> Reply:
-    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError."""
+    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError.
+
+    Raises ConfigError for what is no reply: the next question would have none either.
+    """
     try:
-        return context.backend.complete(request, context.images)
+        reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
     except EditLoupeError:
         raise
     except Exception as error:
         raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
+    calls, malformed = [], [*reply.malformed_calls]
+    for call in reply.tool_calls:
+        try:
+            check_extent(call.arguments)
+            calls.append(call)
+        except ValueError as fault:
+            malformed.append(MalformedCall(raw=call.name, error=f"the arguments of {call.name!r}: {fault}"))
+    return replace(reply, tool_calls=tuple(calls), malformed_calls=tuple(malformed))
 
 
 def _missing_usage(context: Context, request: Request, reply: Reply) -> dict[str, int]:

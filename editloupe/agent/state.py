@@ -78,9 +78,13 @@ class Context:
     repeat: int = 0
     """Which time the task is asked, from 0."""
     elapsed: Callable[[], float] = field(default_factory=stopwatch)
-    """Returns seconds since the start of the task; wall time, for `Budget.max_seconds`."""
+    """Returns seconds since the start of this session of the task; wall time, for `Budget.max_seconds`."""
+    earlier: float = 0.0
+    """Seconds of the task's earlier sessions, which a stop, a failure or a kill has ended."""
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
+    langsmith: bool | None = False
+    """Whether LangGraph may send traces of the loop to LangSmith; None leaves it to LangGraph's own server."""
 
     @property
     def sampling(self) -> Sampling:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
 from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
+from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError
 
@@ -81,6 +82,32 @@ class LMM(Protocol):
         """Answer `request`. Raises BackendError, and only that, where the endpoint fails."""
 
 
+def checked_lmm(value: object) -> LMM:
+    """Return a backend as it is. Raises ConfigError if it is none, which says what is missing."""
+    if isinstance(value, type):
+        raise ConfigError(f"backend {value.__name__}: expected an object, found a class; make one: {value.__name__}(…)")
+    missing = [name for name in ("uri", "endpoint", "version", "traits", "complete") if not hasattr(value, name)]
+    if missing:
+        raise ConfigError(f"backend of class {type(value).__name__} has no {', '.join(missing)}; expected {OWN_BACKEND}")
+    lmm = cast(LMM, value)
+    if not isinstance(lmm.traits, Traits):
+        raise ConfigError(
+            f"backend {lmm.uri}: traits is a {type(lmm.traits).__name__}; expected editloupe.backends.base.Traits, such as "
+            'Traits(describes="my model")'
+        )
+    return lmm
+
+
+def checked_reply(value: object, uri: str) -> Reply:
+    """Return what a backend answered. Raises ConfigError if it is no Reply with a text: its `complete` must be mended."""
+    if isinstance(value, Reply) and isinstance(value.text, str):
+        return value
+    found = f"a Reply whose text is a {type(value.text).__name__}" if isinstance(value, Reply) else type(value).__name__
+    raise ConfigError(
+        f'backend {uri}: complete(request, images) returned {found}; expected editloupe.chat.Reply, such as Reply(text="…")'
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendURI:
     """A backend's address, taken apart."""
@@ -92,6 +119,11 @@ class BackendURI:
     def __str__(self) -> str:
         query = "&".join(f"{k}={quote(v, safe='/:')}" for k, v in sorted(self.params.items()))
         return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
+
+
+def reach(backend: LMM) -> None:
+    """Try the address of a backend once, without a request, if it has a method `reach` for that. Raises Unavailable."""
+    getattr(backend, "reach", lambda: None)()
 
 
 NOT_LMMS = ("baseline", "scripted")
@@ -143,5 +175,5 @@ def settled(uri: str) -> str:
 def open_backend(uri: str) -> LMM:
     """Open the backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
     parsed = parse_uri(uri)
-    factory: Callable[[BackendURI], LMM] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
-    return factory(parsed)
+    factory: Callable[[BackendURI], object] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
+    return checked_lmm(factory(parsed))

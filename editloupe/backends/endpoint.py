@@ -6,24 +6,29 @@ import ipaddress
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Traits, check_parameters
+from editloupe.backends.keys import scrub
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
+MOST_TIMEOUT_S: Final = 86_400
+"""A day; far longer ones are more than a socket takes."""
 CONNECT_TIMEOUT_S: Final = 10.0
+LOOK_S: Final = 5.0
+"""To connect in the look before a run."""
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
-SHORTEST_SECRET: Final = 8
-"""Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
 )
@@ -124,8 +129,8 @@ class Endpoint(Parameters):
         return min(CONNECT_TIMEOUT_S, self.timeout_s)
 
     def scrub(self, text: str) -> str:
-        """Take the key out of a text."""
-        return text.replace(self.key, "***") if len(self.key) >= SHORTEST_SECRET else text
+        """Take the key out of a text, however it is spelt there."""
+        return scrub(text, (self.key,))
 
     def advice(self, words: str) -> str:
         """Return what to do about a refusal in these words; "" where nothing is known."""
@@ -135,11 +140,11 @@ class Endpoint(Parameters):
         """Return an error of the HTTP library as ours."""
         kind = type(error).__name__
         if "ConnectTimeout" in kind:
-            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s")
+            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s", lost=kind)
         if "Timeout" in kind:
             return Unavailable(f"{self.where}: no answer within {self.timeout_s:g} s")
-        words = self.scrub(str(error))
-        return Unavailable(f"{self.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
+        words = f"{kind}: {self.scrub(str(error))}"
+        return Unavailable(f"{self.where}: the connection failed ({words}); {UNREACHABLE_ADVICE}", lost=words)
 
 
 def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
@@ -165,8 +170,27 @@ def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = No
     return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=place or url, key=key, key_hint=key_hint)
 
 
+def connect_to(url: str) -> None:
+    """Open a connection to an address and close it again. Nothing is sent.
+
+    Where the environment names a proxy for the address, nothing is tried: the proxy would be reached, and not the server.
+    Raises Unavailable where nothing takes the connection within LOOK_S.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if not is_loopback(url) and {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
+        return
+    try:
+        socket.create_connection((host, port), timeout=LOOK_S).close()
+    except TimeoutError as error:
+        raise Unavailable(f"{url}: no connection within {LOOK_S:g} s; {UNREACHABLE_ADVICE}", lost="timeout") from error
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise Unavailable(f"{url}: no connection ({words}); {UNREACHABLE_ADVICE}", lost=words) from error
+
+
 def bounded(
-    client_class: type, endpoint: Endpoint, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+    client_class: type, endpoint: Endpoint, *, check: Callable[[str, int, bytes, Mapping[str, str]], None] | None = None
 ) -> type:
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
@@ -174,7 +198,7 @@ def bounded(
     would hold a worker indefinitely. Here an answer is read whole within `timeout_s` and `MAX_REPLY_BYTES`; a later or
     longer one raises BackendError.
 
-    check: is called with status, body and headers of each answer; what it raises goes to the caller.
+    check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
     """
     timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
 
@@ -200,7 +224,7 @@ def bounded(
             finally:
                 response.close()
             if check is not None:
-                check(response.status_code, body, response.headers)
+                check(request.url.path, response.status_code, body, response.headers)
             # The body is no longer packed.
             packed = ("content-encoding", "content-length", "transfer-encoding")
             headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
@@ -255,15 +279,16 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (0 < value < math.inf):
-        raise ConfigError(f"timeout_s={text!r}: expected a number of seconds above 0")
+    if not 0 < value <= MOST_TIMEOUT_S:
+        raise ConfigError(f"timeout_s={text[:40]!r}: expected a number of seconds above 0, at most {MOST_TIMEOUT_S:,}")
     return value
 
 
 def _side(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
+    # Python turns no text of thousands of digits into a number, and no image is that wide.
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= SMALLEST_SIDE_PX):
         raise ConfigError(
-            f"max_image_side={text!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
+            f"max_image_side={text[:40]!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
         )
     return int(text)
 

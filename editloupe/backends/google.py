@@ -54,7 +54,7 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def check(_: str, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         # Here, before the SDK makes an error of it that holds the request, and in it the key.
         if status != 200:
             raise wire.failure(status, body, headers, endpoint)
@@ -83,6 +83,7 @@ class GoogleBackend(Remote):
             endpoint.uri,
             endpoint.place,
             endpoint.traits,
+            address=endpoint.url,
             close=http.close,
             tool_images="beside the function responses, in the same content",
             policy=policy,

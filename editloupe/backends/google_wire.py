@@ -288,8 +288,8 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endp
     """Return a failed answer as one of our errors, with what to do about it."""
     try:
         payload = cleaned(loads(body), endpoint.scrub)
-    except (ValueError, RecursionError):
-        payload = {"message": clean_text(body[:2000].decode("utf-8", "replace"), endpoint.scrub)}
+    except ValueError:
+        payload = {"message": clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]}
     return _failure(status, payload, headers, endpoint)
 
 

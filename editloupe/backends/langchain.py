@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,8 +26,12 @@ from pydantic import SecretStr
 from editloupe.backends import langchain_reply as reading
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
+from editloupe.backends.endpoint import Endpoint, Parameters, bounded, is_loopback, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
+from editloupe.backends.keys import HIDDEN, scrub
+from editloupe.backends.langsmith import decided, tracing
+from editloupe.backends.openai import OPENAI
+from editloupe.backends.openai_wire import read_reply, redirected
 from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -76,16 +81,18 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
             f"backend {str(uri)!r}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5"
         )
     read = read_parameters(uri, known=_PARAMETERS)
-    chat = _init(provider, model, base_url=read.base_url, timeout_s=read.timeout_s, asked="timeout_s" in uri.params)
+    chat, close = _init(uri, provider, model, read)
     lasting = {} if read.base_url is None else {"base_url": read.base_url}
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
-    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy)
+    return LangChainLMM(
+        chat, name=name, traits=traits, own_settings=False, address=read.base_url, policy=policy, close=close
+    )
 
 
-def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
-    """Return the chat model, without retries of its own where its class allows it. Raises ConfigError."""
+def _init(uri: BackendURI, provider: str, model: str, read: Parameters) -> tuple[BaseChatModel, Callable[[], None]]:
+    """Return the chat model, without retries of its own if its class allows it, and what closes it. Raises ConfigError."""
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
@@ -109,14 +116,49 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
         return made
 
-    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
-    kind = type(make(**options))
-    for name, wanted in (("base_url", base_url is not None), ("timeout", asked)):
+    options: dict[str, Any] = {} if read.base_url is None else {"base_url": read.base_url}
+    draft = make(**options)
+    kind = type(draft)
+    for name, wanted in (("base_url", read.base_url is not None), ("timeout", "timeout_s" in uri.params)):
         if wanted and not _takes(kind, name):
             hint = "; leave timeout_s out" if name == "timeout" else ""
             raise ConfigError(f"{where}: {kind.__name__} takes no {name}{hint}")
-    options |= {name: value for name, value in (("timeout", timeout_s), ("max_retries", 0)) if _takes(kind, name)}
-    return make(**options)
+    options |= {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if _takes(kind, name)}
+    if not (_takes(kind, "http_client") and any(base.__module__.startswith("langchain_openai.") for base in kind.__mro__)):
+        return make(**options), lambda: None
+    http = _http_client(uri, draft, read)
+    # The class refuses a proxy beside a client; ours has it.
+    return make(**options, http_client=http, openai_proxy=None), http.close
+
+
+def _http_client(uri: BackendURI, model: BaseChatModel, read: Parameters) -> Any:
+    """Return the HTTP client for a class over OpenAI's SDK: an answer is bounded and read as with `openai/…`.
+
+    What is no whole answer fails here, by our own errors: the class would fail in its own ways, or go on with half of it.
+    """
+    import openai
+
+    url = _endpoint(model)
+    endpoint = Endpoint(
+        **vars(read),
+        provider=OPENAI,
+        uri=uri,
+        url=url,
+        place=url,
+        key="",
+        key_hint="check the key that the model's class reads",
+    )
+
+    def check(path: str, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        location = headers.get("location")
+        if 300 <= status < 400 and location:
+            raise redirected(status, location, endpoint)
+        if status == 200 and path.endswith("/chat/completions"):
+            read_reply(body, {}, endpoint)
+
+    proxy = getattr(model, "openai_proxy", None) or None
+    client = bounded(openai.DefaultHttpxClient, endpoint, check=check)
+    return client(trust_env=not is_loopback(url), follow_redirects=False, proxy=proxy)
 
 
 def _takes(kind: type[BaseChatModel], name: str) -> bool:
@@ -130,7 +172,8 @@ class LangChainLMM(Remote):
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
     `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the
-    reply that the model was made with stand above editloupe's defaults.
+    reply that the model was made with stand above editloupe's defaults.   address: to which a connection is tried before a
+    run; None tries none.   close: closes its connections.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
@@ -142,7 +185,9 @@ class LangChainLMM(Remote):
         name: str | None = None,
         traits: Traits | None = None,
         own_settings: bool = True,
+        address: str | None = None,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
@@ -155,7 +200,8 @@ class LangChainLMM(Remote):
         traits = traits or traits_of(model)
         traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
         own = self._scrub(name) if name else _own_name(model, self._model_name, self._scrub)
-        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy)
+        uri = parse_uri(f"langchain/{own}")
+        super().__init__(uri, _endpoint(model), traits, address=address, close=close, policy=policy)
         self._image_urls = ImageURLs(self.traits.image_policy)
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
@@ -178,7 +224,8 @@ class LangChainLMM(Remote):
             form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
             runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
         try:
-            found = runnable.invoke(list(messages))
+            with tracing(None if decided() else False):
+                found = runnable.invoke(list(messages))
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
             filtered = reading.filtered_reply(error, sent, self._scrub)
             if filtered is not None:
@@ -334,7 +381,7 @@ def _identifying(model: BaseChatModel, scrub: Scrub) -> dict[str, Json]:
     }
     found = cleaned(params, scrub)
     assert isinstance(found, dict)
-    return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
+    return {k: HIDDEN if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
 
 
 def _own_name(model: BaseChatModel, model_name: str, scrub: Scrub) -> str:
@@ -362,12 +409,4 @@ def _scrubber(model: BaseChatModel | None = None) -> Scrub:
     found = [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]
     if model is not None:
         found += [value.get_secret_value() for value in vars(model).values() if isinstance(value, SecretStr)]
-    # The longest first: one may be a part of another.
-    secrets = sorted({value for value in found if len(value) >= SHORTEST_SECRET}, key=len, reverse=True)
-
-    def scrub(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return scrub
+    return partial(scrub, keys=tuple(sorted(set(found))))

@@ -35,6 +35,11 @@ _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_call
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
 _NO_CONNECTION = 0
+_UNREADABLE = re.compile(
+    r"JSONDecodeError|UnicodeDecodeError|RecursionError|KeyError|IndexError|null value for 'choices'"
+    r"|ValueError: Unexpected response type(?!.*'<)"
+)
+"""How classes fail at an answer that is cut, no JSON, or without a message."""
 _LIKE: Final = (
     (re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE), 429),
     (re.compile(r"Connect"), _NO_CONNECTION),
@@ -63,13 +68,13 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
 
     arguments: list[Any] = [payload.cleaned(c["args"], scrub) for c in message.tool_calls]
     calls = tuple(
-        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=given)
+        ToolCall(id=clean(str(c["id"] or f"call_{n}")), name=clean(c["name"]), arguments=given)
         for n, (c, given) in enumerate(zip(message.tool_calls, arguments, strict=True), 1)
     )
     malformed = tuple(
         MalformedCall(
             raw=clean(str(c.get("args") or c.get("name") or "")),
-            error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
+            error=f"the arguments of {clean(c.get('name') or 'the call')} are not a JSON object",
         )
         for c in message.invalid_tool_calls
     )
@@ -149,7 +154,7 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
     return {
         "langchain": {
             "by": by,
-            "calls": [str(c["id"] or f"call_{n}") for n, c in enumerate(message.tool_calls, 1)],
+            "calls": [payload.clean_text(str(c["id"] or f"call_{n}"), scrub) for n, c in enumerate(message.tool_calls, 1)],
             "content": payload.cleaned(message.content, scrub, cut_images=False),
             "additional_kwargs": payload.cleaned(further, scrub, cut_images=False),
             "response_metadata": payload.cleaned(kept, scrub),
@@ -184,9 +189,12 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
 
 def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     """Return any error of a provider's library as one of ours: by its HTTP status, else by the names of its classes."""
-    if isinstance(error, BackendError):
-        return error
     chain = list(_chain(error))
+    for one in chain:
+        if isinstance(one, BackendError):
+            # Of our HTTP client, in whatever the SDK made of it.
+            one.args = tuple(scrub(str(a)) for a in one.args)
+            return one
     status = next(filter(None, map(_status, chain)), None)
     words = scrub(_words(chain))
     names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in Exception.__mro__)
@@ -204,7 +212,7 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if like == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if like == _NO_CONNECTION:
-        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
+        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=words)
     if like == 408 or like >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if like in (401, 403):
@@ -214,12 +222,17 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
         return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
+    if status is None and _UNREADABLE.search(f"{names}: {words}"):
+        return Unavailable(f"{message}; the answer is not whole, or not as the model's class expects it")
     return Rejected(message, status=status)
 
 
 def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
     """Return the error as a cause whose text shows no key, cleaned in place; None where it cannot be cleaned."""
     for one in _chain(error):
+        if isinstance(one, BackendError):
+            # It stands in the chain itself, and says what happened.
+            return None
         one.args = tuple(scrub(a) if isinstance(a, str) else a for a in one.args)
         for name in ("message", "body"):
             value = getattr(one, name, None)

@@ -140,7 +140,9 @@ class OpenAIBackend(Remote):
     """A model behind a chat completions endpoint."""
 
     def __init__(self, endpoint: Endpoint, clients: ClientPool, *, service: Service, policy: RetryPolicy) -> None:
-        super().__init__(endpoint.uri, endpoint.place, endpoint.traits, close=clients.close, policy=policy)
+        super().__init__(
+            endpoint.uri, endpoint.place, endpoint.traits, address=endpoint.url, close=clients.close, policy=policy
+        )
         self._service, self._clients, self._at = service, clients, endpoint
         self._image_urls = ImageURLs(self.traits.image_policy)
 

@@ -208,7 +208,7 @@ def _call(item: Json, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
     try:
         # No text at all is how some servers write a call without arguments.
         parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return MalformedCall(raw=arguments, error=f"the arguments are not JSON: {error}")
     if not isinstance(parsed, Mapping):
         return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
@@ -246,19 +246,23 @@ def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
     if isinstance(error, openai.APIStatusError):
         wait, location = retry_after_s(error.response.headers), error.response.headers.get("location")
         if 300 <= error.status_code < 400 and location:
-            location = clean_text(location, endpoint.scrub)
-            return Rejected(
-                f"{endpoint.where}: HTTP {error.status_code} sends to another address, {location}, and is "
-                f"not followed; {_BASE_URL_HINT}",
-                status=error.status_code,
-                for_all=True,
-            )
+            return redirected(error.status_code, location, endpoint)
         return _failure(error.status_code, error.body, endpoint, retry_after_s=wait)
     cause = error.__cause__ or error
     kind = type(cause).__name__
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError) and "Timeout" not in kind:
         return Rejected(f"{endpoint.where}: {kind}: {endpoint.scrub(str(cause))}")
     return endpoint.unreachable(cause)
+
+
+def redirected(status: int, location: str, endpoint: Endpoint) -> Rejected:
+    """Return the error for an answer that sends to another address."""
+    location = clean_text(location, endpoint.scrub)
+    return Rejected(
+        f"{endpoint.where}: HTTP {status} sends to another address, {location}, and is not followed; {_BASE_URL_HINT}",
+        status=status,
+        for_all=True,
+    )
 
 
 def filtered_reply(error: openai.APIStatusError, sent: JsonObject, endpoint: Endpoint) -> Reply | None:

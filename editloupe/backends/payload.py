@@ -18,7 +18,7 @@ from editloupe.backends.endpoint import Endpoint
 from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import BackendError, Rejected, Unavailable
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, parse_json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
 """Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the longest unused
@@ -133,9 +133,9 @@ def parse_answer(
     Raises that error, Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
     try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
+        # Scrubbed before it is read, since the error of a broken text holds the text.
         payload = cleaned(loads(endpoint.scrub(body.decode("utf-8-sig", "replace"))), endpoint.scrub)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if body.lstrip()[:1] == b"<":
             raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}") from error
         raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
@@ -176,8 +176,8 @@ def count(value: object, *path: str | int) -> int | None:
 
 
 def loads(text: str | bytes) -> Json:
-    """Parse JSON. A number that is not finite stays the text that it was. Raises ValueError, RecursionError."""
-    return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
+    """Parse JSON. A number that is not finite stays the text that it was. Raises ValueError, also for deep nesting."""
+    return cast("Json", parse_json(text, parse_constant=str, parse_float=_finite))
 
 
 def _finite(text: str) -> float | str:

@@ -66,6 +66,12 @@ class Prices:
             return None
         return _listed(listed, model, usage)
 
+    @staticmethod
+    def advice() -> str:
+        """Return how a backend comes by a price."""
+        install = "install the list of hosted models' prices with pip install 'editloupe[prices]'"
+        return "give one with --prices FILE (docs/backends.md)" + ("" if find_spec("genai_prices") else f", {install}")
+
     def basis(self, backend: LMM) -> str:
         """Return where the price comes from, in words for a report."""
         if not self.known(backend):

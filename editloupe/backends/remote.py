@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.endpoint import connect_to
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
@@ -32,8 +33,8 @@ class Remote(ABC):
     """A model behind an address. Thread-safe; HTTP clients are shared.
 
     uri: provider, model and address; with the box dialect and the image limit of `traits` it is the judge's identity.
-    place: what is shown and recorded as the endpoint.   close: closes the connections.   tool_images: where the pictures of
-    a tool's message stand on the wire, for `Reply.sent`.
+    place: what is shown and recorded as the endpoint.   address: to which `reach` connects; None for none.   close: closes
+    the connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
     version = ""
@@ -44,6 +45,7 @@ class Remote(ABC):
         place: str,
         traits: Traits,
         *,
+        address: str | None = None,
         close: Callable[[], None] = lambda: None,
         tool_images: str = "",
         policy: RetryPolicy = retry.DEFAULT_POLICY,
@@ -57,7 +59,7 @@ class Remote(ABC):
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         in_place = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
         self._tool_images = tool_images or in_place
-        self._policy, self._lock = policy, threading.Lock()
+        self._address, self._policy, self._lock = address, policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._close = weakref.finalize(self, close)
 
@@ -72,6 +74,11 @@ class Remote(ABC):
     def close(self) -> None:
         """Close the connections. Happens by itself when the backend is no longer used."""
         self._close()
+
+    def reach(self) -> None:
+        """Connect once to the address, and send nothing. Raises Unavailable where nobody takes the connection."""
+        if self._address is not None:
+            connect_to(self._address)
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Answer `request`, retried as the policy says; `sent["attempts"]` counts.

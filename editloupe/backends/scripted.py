@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, get_args
 
-from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.base import BackendURI, Traits, checked_reply
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -77,8 +77,8 @@ class ScriptedLMM:
             line = self._script[turn]
         if isinstance(line, Exception):
             raise line
-        if isinstance(line, Reply):
-            return line
+        if not isinstance(line, str):
+            return checked_reply(line, self.uri)
         return Reply(text=line, model=self._name, usage=Usage(output_tokens=len(line.split())))
 
 

@@ -27,7 +27,7 @@ from typing import Final
 
 from editloupe.backends import vllm
 from editloupe.backends.base import BackendURI
-from editloupe.backends.endpoint import SHORTEST_SECRET
+from editloupe.backends.keys import scrub
 from editloupe.backends.openai import OpenAIBackend
 from editloupe.errors import ConfigError, Unavailable
 
@@ -209,9 +209,7 @@ class Server:
         size = os.fstat(self._log.fileno()).st_size
         start = max(0, size - 64 * _LINE_BYTES)
         text = os.pread(self._log.fileno(), size - start, start).decode("utf-8", "replace")
-        key = os.environ.get(vllm.KEY_VARIABLE, "").strip()
-        if len(key) >= SHORTEST_SECRET:
-            text = text.replace(key, "***")
+        text = scrub(text, (os.environ.get(vllm.KEY_VARIABLE, "").strip(),))
         # A progress bar writes its line again and again behind carriage returns.
         lines = ["".join(c if c.isprintable() else " " for c in line).rstrip() for line in text.splitlines()]
         return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines if line][-count:]

@@ -18,11 +18,12 @@ from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, PixelVerdict
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
+from editloupe.imaging.render import unmarked
 from editloupe.parsing import CANNOT_JUDGE
-from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
-from editloupe.values import ImageRef, Json
+from editloupe.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
+from editloupe.values import Box, ImageRef, Json
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
 
 _OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."
@@ -52,7 +53,7 @@ class PixelBaseline:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: OrderedDict[tuple[str, str], _Compared] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str, tuple[Box, ...], bool], _Compared] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return a tool call, a label or the name of an instruction's object, in the tags of the text protocol.
@@ -71,7 +72,7 @@ class PixelBaseline:
         if "localize_differences" in left:
             both: dict[str, Json] = {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED}
             return _call("First: where do the two images differ?", "localize_differences", both)
-        verdict, thought = _judged(question, self._pair(original, edited, images))
+        verdict, thought = _judged(question, self._pair(original, edited, question, images))
         place = verdict.place
         if "zoom_in" in left and place is not None and min(place.width, place.height) < _SMALL_PX:
             width, height = original.width, original.height
@@ -80,9 +81,9 @@ class PixelBaseline:
             return _call(reason, "zoom_in", {"target_image": EDITED, "bbox": bbox})
         return _answer(verdict.label, f"{thought} {verdict.reason}")
 
-    def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> ImagePair:
+    def _pair(self, original: ImageRef, edited: ImageRef, question: Question, images: ImageStore) -> ImagePair:
         """Compare two pictures once, however many threads ask for them at a time."""
-        key = (original.sha256, edited.sha256)
+        key = (original.sha256, edited.sha256, question.covered, bool(question.marked))
         with self._lock:
             kept = self._pairs.setdefault(key, _Compared())
             self._pairs.move_to_end(key)
@@ -91,7 +92,12 @@ class PixelBaseline:
         # A second caller of the same waits for the first. An error is not kept.
         with kept.lock:
             try:
-                kept.pair = kept.pair or ImagePair(images.array(original), images.array(edited))
+                if kept.pair is None:
+                    first, second = (images.array(ref) for ref in (original, edited))
+                    if question.marked:
+                        first, second = unmarked(first), unmarked(second)
+                    masks_1, masks_2 = ([_in_px(box, ref) for box in question.covered] for ref in (original, edited))
+                    kept.pair = ImagePair(first, second, masks_1, masks_2)
             except ImageError as error:
                 raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
             return kept.pair
@@ -128,11 +134,22 @@ def _judged(question: Question, pair: ImagePair) -> tuple[PixelVerdict, str]:
     else:
         places = list(question.observed[:_MOST_PLACES])
         source = "The places are those of the observation"
-    measured = verdicts.measure(pair, [p.box for p in places], crops={p.crop: p.box for p in places if p.crop})
+    measured = verdicts.measure(
+        pair,
+        [p.box for p in places],
+        crops={p.crop: p.box for p in places if p.crop},
+        marked=[box.scaled(pair.size[0] / 1000, pair.size[1] / 1000) for box in question.marked],
+        covered=bool(question.covered),
+    )
     judge = verdicts.follow if question.labels == FOLLOWING else verdicts.consist
     count = f"{len(places)}, of which {len(measured.regions)} count"
     thought = f"Read from the instruction: {instruction.described}. {source}: {count}."
     return judge(instruction, measured), thought
+
+
+def _in_px(box: Box, image: ImageRef) -> Box:
+    """Return a box in thousandths as a box in px of the image."""
+    return box.scaled(image.width / 1000, image.height / 1000)
 
 
 def _call(thought: str, name: str, parameters: dict[str, Json]) -> Reply:

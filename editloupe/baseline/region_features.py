@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -96,10 +97,13 @@ class ImageFeatures:
 
 
 class ImagePair:
-    """Two images side by side, brought to one size, place and tone."""
+    """Two images side by side, brought to one size, place and tone.
 
-    def __init__(self, original: RGB, edited: RGB) -> None:
-        self.found: Differences = localize(original, edited)
+    masks_1, masks_2: boxes painted over in the original and in the edited image, in px of each.
+    """
+
+    def __init__(self, original: RGB, edited: RGB, masks_1: Sequence[Box] = (), masks_2: Sequence[Box] = ()) -> None:
+        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2)
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
         self._second = alignment.second

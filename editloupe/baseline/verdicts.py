@@ -66,6 +66,10 @@ class Measurements:
     """(width, height) of the original image in px."""
     crops: Mapping[str, Box] = field(default_factory=dict)
     """Name of a picture that was shown → the box that it is about."""
+    marked: tuple[Box, ...] = ()
+    """Where the images, which are crops, mark the targets; () for whole images."""
+    covered: bool = False
+    """True where the targets lie under masks, so that no region can be one."""
 
     def at(self, region: RegionFeatures) -> str:
         """Return a region in words: its box in thousandths, as in the tools' observations, and the crops that show it."""
@@ -75,15 +79,24 @@ class Measurements:
         return f"{box} ({', '.join(shown)})" if shown else box
 
 
-def measure(pair: ImagePair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Measurements:
+def measure(
+    pair: ImagePair,
+    boxes: Sequence[Box],
+    *,
+    crops: Mapping[str, Box],
+    marked: Sequence[Box] = (),
+    covered: bool = False,
+) -> Measurements:
     """Measure each box. Pieces of one thing are taken together; regions where nothing visible happened are dropped.
 
-    boxes: px of the original image.   crops: name of a picture that was shown → the box that it is about.
+    boxes: px of the original image. crops, marked, covered: as `Measurements` has them.
     """
     regions = [pair.features(box) for box in joined(pair, boxes)]
     # The same silhouette, colour and edges: no person would call it a change.
     changed = tuple(r for r in regions if r.outline <= 0.85 or r.shift >= 9 or r.edges <= 0.85)
-    return Measurements(regions=changed, whole=pair.whole, size=pair.size, crops=crops)
+    return Measurements(
+        regions=changed, whole=pair.whole, size=pair.size, crops=crops, marked=tuple(marked), covered=covered
+    )
 
 
 def joined(pair: ImagePair, boxes: Sequence[Box]) -> list[Box]:
@@ -163,7 +176,11 @@ def find_target(instruction: ParsedInstruction, measured: Measurements) -> Pixel
 
 
 def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
-    """Return True if the region has the colour and the place in the picture that the instruction names, if any."""
+    """Return True if the region has the colour that the instruction names, if any, and the target's place.
+
+    That is the marked place, or in whole images the one that the instruction names. Where a number changes, all of a crop
+    counts.
+    """
     if region.appeared and instruction.action not in ("add", "count"):
         return False
     if instruction.action in ("add", "count") and region.appeared:
@@ -173,6 +190,8 @@ def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measu
     seen = name is None or _has(colour, name)
     if instruction.action == "text" and name is not None:
         seen = seen or _is_lettering(region, name)
+    if measured.marked:
+        return seen and (instruction.action == "count" or any(box.intersection(region.box) for box in measured.marked))
     x, y = (c / side for c, side in zip(region.box.center, measured.size, strict=True))
     holds = {
         "left": x < 0.5, "right": x > 0.5, "top": y < 0.5, "bottom": y > 0.5,
@@ -341,10 +360,12 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> PixelVerd
     whole = measured.whole
     if _collapsed(whole):
         return PixelVerdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
-    target = None if instruction.action == "unknown" else find_target(instruction, measured)
+    unknown = instruction.action == "unknown" or measured.covered
+    target = None if unknown else find_target(instruction, measured)
     mine = () if target is None else target.regions
     strays = tuple(region for region in measured.regions if region not in mine)
     lead = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
+    lead = "The target is covered." if measured.covered else lead
     if not strays:
         return PixelVerdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)

@@ -13,7 +13,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli.output import fail
+from editloupe.cli.output import fail, send_traces
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
     "merge": "Join shards of one run; they stay as they are.",
+    "verify": "Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
     "align": "Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
@@ -66,6 +67,8 @@ class _Lazy(TyperGroup):
         except (KeyboardInterrupt, Interrupted):
             fail("interrupted")
             code = 130
+        finally:
+            send_traces()
         raise typer.Exit(code or 0)
 
 

@@ -24,10 +24,12 @@ from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn, colum
 from editloupe.reports.human_labels import read_label_table, read_people
 from editloupe.reports.judged import chosen as chosen_judges
 from editloupe.reports.label_tables import column_names
+from editloupe.reports.raters import RaterAgreement, agreement_between_raters
 from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Aggregate, Drawing
+from editloupe.values import Json
 
 
 def align(
@@ -42,7 +44,7 @@ def align(
         str | None, Option(metavar="ROLE=COLUMN,…", help="The same for the columns of --scores.")
     ] = None,
     rubric: Annotated[
-        str | None, Option(help="With --scores: the rubric whose labels both tables use, a name or a file.")
+        str | None, Option(help="With tables alone: the rubric whose labels they use, a name or a file.")
     ] = None,
     criteria: Annotated[str | None, Option(help="Comma-separated criteria. Default: all that both have.")] = None,
     judge: Annotated[str | None, Option(help="One judge of the run, by name, id or URI. Default: each in turn.")] = None,
@@ -70,15 +72,22 @@ def align(
 
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
+
+    --human FILE alone: how far people agree among themselves, without a judge (DLEBench, Table 2).
     """
-    if votes is None and (run is None) == (scores is None):
+    if votes is None and run is not None and scores is not None:
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
+    if votes is None and run is None and scores is None and human is None:
+        raise ConfigError(
+            "name a run folder, or a table of scores with --scores FILE: one of the two; or people's ratings alone with "
+            "--human FILE, for the agreement of people among themselves"
+        )
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise ConfigError("--json, --csv and --markdown exclude each other")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     options = AlignOptions(how=aggregate, good=good_from, drawing=drawing)
     chosen = words(criteria)
-    found: Sequence[JudgeAgreement | VoteAgreement]
+    found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement]
     if votes is not None:
         for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
             if given is not None:
@@ -88,6 +97,7 @@ def align(
         table = read_votes(votes, column_names(columns, "--columns"), "--columns")
         if run is not None:
             store = RunStore.read(run)
+            warn(store.problems)
             judges = _of_run(store, judge, store.metric_set().metrics)
         else:
             judges = [] if scores is None else [_of_table(scores, score_columns)]
@@ -98,8 +108,14 @@ def align(
         if human is None:
             raise ConfigError("--scores needs --human FILE with people's ratings of the same items")
         found = [_between_tables(scores, human, columns, score_columns, rubric, chosen, group, options)]
+    elif run is None:
+        assert human is not None
+        of_a_judge = {"--judge": judge, "--group": group, "--good-from": good_from, "--score-columns": score_columns}
+        for name, given in of_a_judge.items():
+            if given is not None:
+                raise ConfigError(f"{name} is about a judge; --human alone compares people among themselves")
+        found = [_between_raters(human, columns, rubric, chosen, options)]
     else:
-        assert run is not None
         for name, given in (("--score-columns", score_columns), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} goes with --scores; a run knows its own")
@@ -151,7 +167,7 @@ def _between_tables(
     group: str | None,
     options: AlignOptions,
 ) -> JudgeAgreement:
-    bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
+    bound = _metrics_of(rubric)
     judge = _of_table(scores, score_columns, None if bound is None else names_of(bound))
     known = names_of(judge.metrics if bound is None else bound)
     only = str(judge.metrics[0]) if len(judge.metrics) == 1 else None
@@ -165,6 +181,30 @@ def _between_tables(
         both = [name for name in both if name in {known(word) for word in chosen}]
     judge = replace(judge, metrics=both if bound is None else [m for m in bound if m.id in both])
     return _agreement(judge, replace(people, notes=(*judge.notes, *people.notes)), group, options, closed=False)
+
+
+def _metrics_of(rubric: str | None) -> tuple[Metric, ...] | None:
+    return None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
+
+
+def _between_raters(
+    human: Path, columns: str | None, rubric: str | None, chosen: tuple[str, ...] | None, options: AlignOptions
+) -> RaterAgreement:
+    bound = _metrics_of(rubric)
+    known = None if bound is None else names_of(bound)
+    people = read_label_table(human, known=known, columns=column_names(columns, "--columns"), option="--columns")
+    metrics: Sequence[Metric | str] = people.metrics if bound is None else [m for m in bound if m.id in people.metrics]
+    if not metrics:
+        known_ones = ", ".join(m.short for m in bound or ())
+        rated = ", ".join(people.metrics) or "none"
+        raise ConfigError(f"{human}: no criterion of --rubric {rubric} ({known_ones}); it rates {rated}")
+    if chosen is not None:
+        named = names_of(metrics)
+        wanted = {word: named(word) for word in chosen}
+        if unknown := [word for word, name in wanted.items() if name is None]:
+            raise ConfigError(f"--criteria {', '.join(unknown)}: {human} rates {', '.join(people.metrics) or 'none'}")
+        metrics = [m for m in metrics if (m if isinstance(m, str) else m.id) in wanted.values()]
+    return agreement_between_raters(people, metrics, options)
 
 
 def _agreement(
@@ -283,9 +323,13 @@ def _finite(text: str, option: str) -> float:
     return found
 
 
-def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
+def _print(
+    found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool
+) -> None:
     if as_json:
-        typer.echo(render.json_text({"judges": [one.to_json() for one in found]}), nl=False)
+        raters = [one.to_json() for one in found if isinstance(one, RaterAgreement)]
+        data: dict[str, Json] = {"raters": raters[0]} if raters else {"judges": [one.to_json() for one in found]}
+        typer.echo(render.json_text(data), nl=False)
     elif as_csv:
         typer.echo(render.records_csv([record for one in found for record in one.records()]), nl=False)
     elif as_markdown:

@@ -9,17 +9,18 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
-from editloupe.cli.options import AsJson, JudgeName, settled
-from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
-from editloupe.cli.recorded import backends_of, one_judge, recorded_runs, refuse_elsewhere
+from editloupe.cli.options import AsJson, JudgeName, LangSmith, TrustRun, finite, settled
+from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable, tell_traces
+from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.errors import ConfigError
+from editloupe.errors import BackendError, ConfigError
 from editloupe.reports import canary as report
 from editloupe.reports import render
 from editloupe.reports.canary import Canary, Flip
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 
 
 def canary(
@@ -30,9 +31,11 @@ def canary(
     judge: JudgeName = None,
     samples: Annotated[int, Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
     fail_above: Annotated[
-        float | None, Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
+        float | None, Option(min=0, max=1, callback=finite, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
     out_dir: Annotated[Path | None, Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
+    trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
@@ -40,17 +43,22 @@ def canary(
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
         raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
-    asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
-    refuse_elsewhere(run, backends_of([asked]), [backend] if backend else ())
+    trust = Trust(source=run, whole=trust_run, named=[backend] if backend else (), tell=note)
+    asked = settled(trust.run(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend)))
+    tell_traces(langsmith)
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
-    setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))
+    setup = open_setup(
+        asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys), "langsmith": langsmith})
+    )
     if not as_json:
         note(f"Asking {setup.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
         outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:
         raise ConfigError("stopped before all was asked; a part is not compared")
+    if outcome.ledger.refused and outcome.failed:
+        raise BackendError(f"a part is not compared, and not all was asked: {outcome.ledger.refused}")
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:

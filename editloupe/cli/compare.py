@@ -60,7 +60,8 @@ def compare(
         notes = (*spent, *notes)
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     comparison = compare_judges(found, prices=priced, people=people, drawing=drawing)
-    comparison = replace(comparison, notes=(*comparison.notes, *notes))
+    unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
+    comparison = replace(comparison, notes=(*unread, *comparison.notes, *notes))
     if as_json:
         print_json(comparison.to_json())
         return 0

@@ -9,13 +9,24 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import AsJson, CriterionName, JudgeName, RepeatNumber, RunFolder, read_text, words
-from editloupe.cli.output import command, many, print_json, say
-from editloupe.cli.recorded import findings_of, refuse_elsewhere, run_toolbox
+from editloupe.cli.options import (
+    AsJson,
+    CriterionName,
+    JudgeName,
+    LangSmith,
+    RepeatNumber,
+    RunFolder,
+    TrustRun,
+    read_text,
+    words,
+)
+from editloupe.cli.output import command, many, note, print_json, say, tell_traces
+from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.runs.fork import Changes, Forked
 from editloupe.runs.fork import fork as go
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, sample_key
@@ -34,6 +45,8 @@ def fork(
     tools: Annotated[str | None, Option(help='Comma-separated tools from then on; "none" for none.')] = None,
     edit_observation: Annotated[Path | None, Option(help="A text file: what that step's tool says instead.")] = None,
     call: Annotated[int | None, Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
+    trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
@@ -46,18 +59,19 @@ def fork(
         observation=None if edit_observation is None else read_text(edit_observation, "--edit-observation", "the words"),
         call=call,
     )
+    tell_traces(langsmith)
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
         name, uri = _trace(store, sample, criterion, judge, repeat, of)
-        if backend is None:
-            refuse_elsewhere(store.folder, [uri])
+        trust = Trust(source=store.folder, whole=trust_run, tell=note)
         forked = go(
             store.folder,
             name,
             at=at,
-            backend=open_backend(backend or uri),
-            toolbox=run_toolbox(store, chosen),
+            backend=open_backend(backend or trust.backend(uri)),
+            toolbox=run_toolbox(store, trust, chosen),
             changes=changes,
+            langsmith=langsmith,
         )
     _report(forked, run, sample, as_json=as_json)
     return 0 if forked.finding.status == "ok" else 1

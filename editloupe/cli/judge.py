@@ -6,7 +6,6 @@ import shlex
 import textwrap
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable
+from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable, tell_traces
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
@@ -78,6 +77,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
     runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
     those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
     """
+    tell_traces(runs[0].langsmith)
     budget, several = budget_of(runs[0]), len(runs) > 1
     entries = entries_of(runs) if several else []
     codes: dict[str, int] = {}
@@ -194,9 +194,6 @@ def opened(run: RunConfig) -> Setup:
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
     """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
-    titles = Counter(run.judge.name for run in runs if run.judge.name)
-    if twice := [name for name, times in titles.items() if times > 1]:
-        raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
     budget, prices = budget_of(runs[0]), read_prices(runs[0].prices)
     found: dict[str, tuple[str, Entry]] = {}
     for run in runs:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from editloupe.backends.base import LMM
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
-from editloupe.findings import PENDING
+from editloupe.cli.recorded import recorded_runs
+from editloupe.findings import PENDING, Finding
 from editloupe.reports import closing, render
 from editloupe.reports.closing import Heading
 from editloupe.reports.judged import judged_in
@@ -17,6 +18,7 @@ from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
 from editloupe.runs.execute import Outcome
 from editloupe.runs.setup import Setup, weights_of
+from editloupe.runs.trust import words_of
 from editloupe.scores import fault_messages
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.tools.reading import NoReader, open_reader
@@ -96,7 +98,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         return
     for line in outcome.notes:
         note(line)
-    if outcome.scores:
+    if outcome.scores and judged:
         out().print(closing.terminal(tables, heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
@@ -111,15 +113,22 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         say(f"{why}. The same command goes on from here.")
-    elif outcome.failed and outcome.ledger.refused:
-        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
-        say(f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}")
-        say(f"{left} left. Mend this, then the same command goes on from here.")
+    elif stopped := stopped_message(outcome):
+        say(stopped)
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
         say(f"Look at one: {command('show', folder, first.about.key)}")
+
+
+def stopped_message(outcome: Outcome) -> str:
+    """Return why nothing more was asked, and what is left; "" if no backend ended the run."""
+    if not (outcome.failed and outcome.ledger.refused):
+        return ""
+    left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+    why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
+    return f"{why}\n{left} left. Mend this, then the same command goes on from here."
 
 
 def _self_agreement(outcome: Outcome) -> list[str]:
@@ -151,11 +160,20 @@ def spent_message(ledger: Ledger, backend: LMM) -> str:
 
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
-    reasons = [textwrap.shorten(f.reason, 240, placeholder=" …") for f in failures]
-    say_first([f"  {f.about.key}, {f.metric}: {f.status}: {r}" for f, r in zip(failures, reasons, strict=True)], 5)
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for one in failures:
+        # How long the attempts took differs between equal failures.
+        alike.setdefault((one.status, one.reason.partition(" (gave up after")[0]), []).append(one)
+    lines = []
+    for first, *others in alike.values():
+        more = f" and {len(others)} more" if others else ""
+        reason = textwrap.shorten(first.reason, 240, placeholder=" …")
+        lines.append(f"  {first.about.key}, {first.metric}{more}: {first.status}: {reason}")
+    say_first(lines, 5)
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    say(f"Judge these again: {command('retry', folder, *(['--status', ','.join(final)] if final else []))}")
+    again = ["--status", ",".join(final)] if final else []
+    say(f"Judge these again: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
 
 
 def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:

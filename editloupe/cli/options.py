@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from editloupe import files
 from editloupe.backends.base import settled as settled_uri
+from editloupe.cli.output import note
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
+from editloupe.runs.trust import Trust
 from editloupe.values import Json
 
 _FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
@@ -31,23 +34,27 @@ def _fields(first: str, last: str) -> list[str]:
 PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Data": _fields("format", "sample"),
     "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
-    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "launch", "launch_args"),
+    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "remind_answers", "launch", "launch_args"),
     "Tools": _fields("tools", "reader"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "config"),
+    "Output": ("fail_on_error", "langsmith", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
+
+_ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
+TRUST_RUN: Final = "Use the addresses, weights and files that only the run names. Its env= is never obeyed."
 
 ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
     for name, kind, text in (
-        ("mode", str, "How the protocol asks, such as tool, oracle or plain."),
+        ("mode", str, f"How the protocol asks, such as tool, oracle or plain. {_ORACLE}"),
         ("rubric", str, "A built-in rubric or your own .toml file."),
         ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
         ("prompt", Path, "Your own template (.md) of the question."),
         ("judges", Path, "FILE (YAML) of named judges with options of their own."),
         ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
+        ("trust_run", bool, TRUST_RUN),
     )
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
@@ -64,7 +71,17 @@ _REPEATED: Final[Mapping[str, str]] = {
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
+
+def finite(value: float | None) -> float | None:
+    """Return the number of an option. Raises BadParameter for "nan" and "inf", which typer reads as numbers."""
+    if value is not None and not math.isfinite(value):
+        raise BadParameter(f"expected a finite number, found {value}")
+    return value
+
+
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+LangSmith = Annotated[bool, Option("--langsmith", help="Send traces of the loop to LangSmith.")]
+TrustRun = Annotated[bool, Option("--trust-run", help=TRUST_RUN)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
     str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
@@ -80,8 +97,8 @@ Columns = Annotated[
     str | None,
     Option("--columns", metavar="ROLE=COLUMN,…", help="What columns of people's table hold, where names do not say it."),
 ]
-Resamples = Annotated[int, Option("--resamples", min=100, help="Bootstrap resamples.")]
-Level = Annotated[float, Option("--level", min=0.5, max=0.999, help="Level of the intervals.")]
+Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
+Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
 Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
 JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
 MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
@@ -138,8 +155,11 @@ def _option(name: str) -> inspect.Parameter:
     if name in _REPEATED:
         kind, settings["metavar"] = list[str], _REPEATED[name]
     elif kind in (int, float):
-        settings["min"] = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
-        settings["max"] = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
+        # The narrowest: a field's own bound stands beside that of its type.
+        settings["min"] = max((cast(float, rule.ge) for rule in field.metadata if isinstance(rule, Ge)), default=None)
+        settings["max"] = min((cast(float, rule.le) for rule in field.metadata if isinstance(rule, Le)), default=None)
+        if kind is float:
+            settings["callback"] = finite
     elif kind is bool:
         # A flag of config.yaml can be taken back.
         flag = f"{flag}/--no-{flag[2:]}"
@@ -157,7 +177,7 @@ def kind_of(annotation: Any) -> Any:
 
 def _runs(given: dict[str, Any]) -> list[RunConfig]:
     """The runs that a command line describes. Raises ConfigError."""
-    file, judges = given.pop("config", None), given.pop("judges", None)
+    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if "edited" in given:
@@ -165,15 +185,32 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
-        kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
+        named.add("backend")
+        kept = {name: v for name, v in kept.items() if name not in ("backend", "judges", "launch", "launch_args")}
     # Of the protocol's options, each by itself.
     line["option"] = {**kept.get("option", {}), **line["option"]}
     try:
-        return RunConfig.each_judge({**kept, **line})
+        runs = RunConfig.each_judge({**kept, **line})
     except ConfigError as error:
         source = judges or file
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+    if file is None:
+        return runs
+    launch, arguments = bool(line.get("launch")), line.get("launch_args")
+    trust = Trust(
+        source=file,
+        whole=trusted,
+        given=named,
+        launch=launch,
+        launch_args=() if arguments is None else (arguments,),
+        # A remark on several judges is made once.
+        tell=functools.cache(note),
+    )
+    for run in runs:
+        trust.start(run.judge)
+    return [trust.run(run) for run in runs]
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,7 +278,8 @@ def editors(values: list[str]) -> dict[str, Path]:
 def read_config(path: Path) -> dict[str, Json]:
     """Return the options of a config.yaml. Raises ConfigError for a file that is missing, broken or no mapping."""
     data = _mapping(path, "option names with values, as a run writes them to config.yaml")
-    return {str(name): value for name, value in data.items() if value is not None}
+    # Nobody's file says where this command sends its traces.
+    return {str(name): value for name, value in data.items() if value is not None and name != "langsmith"}
 
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:

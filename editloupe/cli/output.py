@@ -105,6 +105,21 @@ def note(message: str) -> None:
     err().print(safe(message), markup=False, soft_wrap=True)
 
 
+def tell_traces(wanted: bool) -> None:
+    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError where they cannot."""
+    if wanted:
+        from editloupe.backends.langsmith import announcement
+
+        note(announcement())
+
+
+def send_traces() -> None:
+    """Wait a while until the traces that go to LangSmith are sent. Without any there is nothing to do."""
+    module = sys.modules.get("editloupe.backends.langsmith")
+    if module is not None and not module.flush():
+        note("LangSmith did not take all traces.")
+
+
 def slug(text: str) -> str:
     """Return a text as part of a file's name."""
     return re.sub(r"[^\w.]+", "-", text).strip("-")

@@ -10,14 +10,14 @@ from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
-from editloupe.cli.judge_report import heading_of
+from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable, tell_traces
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
-from editloupe.errors import ConfigError, DataError, ImageError
+from editloupe.errors import BackendError, ConfigError, DataError, ImageError
 from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.judged import Judged
@@ -72,6 +72,7 @@ def rank(
     chosen, setup = _setup(run, words(by), pairwise=pairwise)
     loaded = selected(run, ImageStore(cache_bytes=0)) if source is None else _edits(source, instruction or "", paths)
     _check_several(loaded.samples)
+    tell_traces(run.langsmith)
     # Another instruction for the same image is another run.
     asked = None if source is None else digest([str(source.resolve()), instruction])[:6]
     name = data_name(paths[0]) if source is None else f"{source.stem}-{asked}"
@@ -91,6 +92,8 @@ def rank(
         )
     for text in outcome.notes:
         note(text)
+    if (stopped := stopped_message(outcome)) and not any(f.status == "ok" for f in outcome.findings):
+        raise BackendError(stopped)
     heading = heading_of(setup)
     _show(
         outcome.store,
@@ -105,6 +108,8 @@ def rank(
     )
     if outcome.interrupted:
         note("Stopped before all was judged. The same command continues the run.")
+    elif stopped:
+        note(stopped)
     return exit_code(outcome, tolerated=run.fail_on_error)
 
 

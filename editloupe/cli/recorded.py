@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from editloupe.backends.base import parse_uri
 from editloupe.cli.options import read_config
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
@@ -18,6 +13,7 @@ from editloupe.reports.judged import Judged, chosen
 from editloupe.runs.judges import names_of
 from editloupe.runs.setup import weights_of
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 from editloupe.tools.ablations import ablated
 from editloupe.tools.base import Toolbox, open_toolbox
 
@@ -34,40 +30,14 @@ def recorded_runs(folder: Path) -> list[RunConfig]:
     return runs
 
 
-def backends_of(runs: Iterable[RunConfig]) -> list[Any]:
-    """Return the backends that runs ask, of all roles."""
-    return [judge.backend for run in runs for judge in (run.judge, *run.role.values())]
-
-
-def refuse_elsewhere(folder: Path, recorded: Iterable[Any], named: Collection[str] = ()) -> None:
-    """Raise ConfigError where a run folder, and not the user, sends pictures and a key to an address off this machine."""
-    for uri in (one for one in recorded if isinstance(one, str) and one not in named):
-        address = parse_uri(uri).params.get("base_url")
-        try:
-            host = None if address is None else urlsplit(address).hostname
-        except ValueError:
-            host = ""
-        if address is not None and host not in ("127.0.0.1", "localhost", "::1"):
-            raise ConfigError(
-                f"{folder} names the endpoint {address!r}, which is not on this machine; if you trust it, say so: "
-                f"--backend {shlex.quote(uri)}"
-            )
-
-
-def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
-    """The run's tools (or those named), opened with the weights of its config.yaml, which the environment must name too.
+def run_toolbox(store: RunStore, trust: Trust, names: Sequence[str] | None = None) -> Toolbox:
+    """The run's tools (or those named), opened with the weights of its config.yaml.
 
     Raises ConfigError for weights that only the run folder names.
     """
     # A run made in Python has no config.yaml.
     config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
-    for name in ("detector", "upscaler"):
-        variable, weights = f"EDITLOUPE_{name.upper()}", getattr(config, name)
-        if weights is not None and os.environ.get(variable, "").strip() != weights:
-            raise ConfigError(
-                f"{store.folder} names the {name} {weights!r}; if you trust these weights, say so: "
-                f"{variable}={shlex.quote(weights)}"
-            )
+    trust.weights(config)
     identity = store.info["identity"]
     assert isinstance(identity, dict)
     recorded, absent = identity.get("tools"), identity.get("absent_tools")

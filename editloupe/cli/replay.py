@@ -11,14 +11,15 @@ from typer import Option
 
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import AsJson, CriterionName, RunFolder
-from editloupe.cli.output import print_json, say, status, table, warn
-from editloupe.cli.recorded import findings_of, refuse_elsewhere, run_toolbox
+from editloupe.cli.options import AsJson, CriterionName, LangSmith, RunFolder, TrustRun
+from editloupe.cli.output import note, print_json, say, status, table, tell_traces, warn
+from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
 from editloupe.runs.rerun import RecordMode, Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 
 _SHOWN = 20
 
@@ -34,19 +35,23 @@ def replay(
     ] = "none",
     backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
     concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
+    trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
     asks = model == "live" or record_mode != "none"
     if backend is not None and not asks:
         raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
+    tell_traces(langsmith and asks)
     # What is done live is written beside the run.
     with closing(RunStore.edit(run) if asks else RunStore.read(run)) as store:
         store.refuse_rescored()
         findings = findings_of(store, sample=sample, criterion=criterion)
+        trust = Trust(source=store.folder, whole=trust_run, tell=note)
         done: list[Replayed] = []
         with status("replaying", hidden=as_json) as line:
-            for one in _replayed(store, findings, model, tools, record_mode, backend, concurrency):
+            for one in _replayed(store, trust, findings, model, tools, record_mode, backend, concurrency, langsmith):
                 done.append(one)
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
@@ -63,15 +68,17 @@ def replay(
 
 def _replayed(
     store: RunStore,
+    trust: Trust,
     findings: Sequence[Finding],
     model: Side,
     tools: Side,
     record_mode: RecordMode,
     backend: str | None,
     concurrency: int,
+    langsmith: bool,
 ) -> Iterator[Replayed]:
     asks = model == "live" or record_mode != "none"
-    toolbox = run_toolbox(store) if tools == "live" or record_mode != "none" else None
+    toolbox = run_toolbox(store, trust) if tools == "live" or record_mode != "none" else None
     if toolbox is not None:
         toolbox.prepare()
     judges = store.info.get("judges")
@@ -80,9 +87,8 @@ def _replayed(
         mine = [f for f in findings if f.judge_id == judge_id]
         judge = JudgeSpec.from_json(judges[judge_id])
         asked = asks and judge.kind == "lmm"
-        if asked and backend is None:
-            refuse_elsewhere(store.folder, [judge.backend])
-        live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
+        opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
+        live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)
         live.check(judge)
         replay = Replay(
             folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity

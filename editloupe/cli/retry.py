@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
+from functools import cache
 from typing import Annotated
 
 from typer import Option
 
 from editloupe.cli.judge import judge_all, opened
-from editloupe.cli.options import AsJson, RunFolder, words
+from editloupe.cli.options import AsJson, LangSmith, RunFolder, TrustRun, words
 from editloupe.cli.output import note
-from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
+from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
 from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 
 
 def retry(
@@ -26,12 +27,14 @@ def retry(
     ] = None,
     backend: Annotated[
         list[str] | None,
-        Option(metavar="URI", help="A backend of the run that may be asked off this machine; may be repeated."),
+        Option(metavar="URI", help="A backend of the run that may be asked at the address it has; may be repeated."),
     ] = None,
     launch: Annotated[bool, Option("--launch", help="Start vllm serve again, where the run did.")] = False,
     launch_args: Annotated[
         list[str] | None, Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
     ] = None,
+    trust_run: TrustRun = False,
+    langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
@@ -42,16 +45,19 @@ def retry(
         raise ConfigError("--launch-args needs --launch")
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
-    asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
-    runs = [run.model_copy(update=asked) for run in recorded_runs(run_folder)]
-    refuse_elsewhere(run_folder, backends_of(runs), backend or ())
-    for judge in (run.judge for run in runs if run.judge.launch or run.judge.launch_args):
-        if not launch or (judge.launch_args and judge.launch_args not in (launch_args or ())):
-            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
-            raise ConfigError(
-                f"{run_folder} starts a server for {judge.title}; if you trust what it is started with, say so: "
-                f"--launch{arguments}"
-            )
+    asked = {"limit": None, "sample": (*store.samples, *store.rejected), "langsmith": langsmith}
+    trust = Trust(
+        source=run_folder,
+        whole=trust_run,
+        named=backend or (),
+        launch=launch,
+        launch_args=launch_args or (),
+        # A remark on several judges is made once.
+        tell=cache(note),
+    )
+    runs = [trust.run(run.model_copy(update=asked)) for run in recorded_runs(run_folder)]
+    for run in runs:
+        trust.start(run.judge)
     try:
         ids = {opened(run).judge.id for run in runs}
     except UnknownPlugin as error:

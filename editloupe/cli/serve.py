@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from typer import Option
 
 from editloupe.backends.limits import limit_of
-from editloupe.cli.options import PANELS, only, read_text, run_options
-from editloupe.cli.output import many, note
+from editloupe.cli.options import PANELS, finite, only, read_text, run_options
+from editloupe.cli.output import many, note, tell_traces
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.execute import default_concurrency
@@ -43,10 +43,17 @@ def serve(
         int | None, Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
     ] = None,
     max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
-    timeout: Annotated[float, Option(min=0.1, help="Seconds for one request, waiting included; then 504.")] = 600.0,
-    grace: Annotated[float, Option(min=0, help="Seconds to finish in when told to stop.")] = 30.0,
-    max_body_mb: Annotated[float, Option(min=0.001, max=1024, help="Largest request, in MB.")] = 32.0,
-    max_megapixels: Annotated[float, Option(min=0.001, max=150, help="Largest image.")] = 40.0,
+    timeout: Annotated[
+        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one request, waiting included; then 504.")
+    ] = 600.0,
+    body_timeout: Annotated[
+        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for the body of a request to come; then 408.")
+    ] = 60.0,
+    grace: Annotated[
+        float, Option(min=0, max=604_800, callback=finite, help="Seconds to finish in when told to stop.")
+    ] = 30.0,
+    max_body_mb: Annotated[float, Option(min=0.001, max=1024, callback=finite, help="Largest request, in MB.")] = 32.0,
+    max_megapixels: Annotated[float, Option(min=0.001, max=150, callback=finite, help="Largest image.")] = 40.0,
     root: Annotated[Path | None, Option(help="Images below this folder may be named by path. Default: none may.")] = None,
     token_file: Annotated[Path | None, Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")] = None,
 ) -> int:
@@ -66,6 +73,7 @@ def serve(
         raise MissingExtra("The HTTP service", "serve") from error
     run = only(runs, "serve")
     setup = open_setup(run)
+    tell_traces(run.langsmith)
     if run.max_connections is not None:
         limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
@@ -74,6 +82,7 @@ def serve(
         max_body=int(max_body_mb * 1_000_000),
         max_pixels=int(max_megapixels * 1_000_000),
         token=token,
+        body_s=body_timeout,
         hosts=frozenset({"127.0.0.1", "localhost", "[::1]", _in_url(host)}) if _is_loopback(host) else None,
     )
     listening = _listen(host, port)

@@ -12,9 +12,9 @@ from typer import Argument, Option
 from editloupe import models
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
-from editloupe.cli.judge_report import spent_message
+from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
-from editloupe.cli.output import note, out, print_json, progress, say, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, stoppable, tell_traces
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
@@ -23,14 +23,14 @@ from editloupe.data.tables import read_table
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
 from editloupe.exports.write import whole
 from editloupe.reports import targets as report
-from editloupe.reports.plots import cumulative
+from editloupe.reports.plots import cumulative, histogram
 from editloupe.reports.targets import TargetTable, by_rules
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.values import Json
 
 
-@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices"), absolute)
+@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices", "langsmith"), absolute)
 def targets(
     given: dict[str, Any],
     paths: Annotated[list[Path], Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
@@ -40,6 +40,9 @@ def targets(
     detector: Annotated[str | None, Option(help="What finds them: a folder, file or hub id.")] = None,
     out_file: Annotated[Path | None, Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
     plot: Annotated[Path | None, Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
+    bars: Annotated[
+        Path | None, Option("--histogram", help="FILE.svg: how many targets have which area, a panel for each PATH.")
+    ] = None,
     write: Annotated[Path | None, Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")] = None,
     as_json: Annotated[bool, Option("--json", help="Summaries and every target as JSON.")] = False,
 ) -> int:
@@ -48,7 +51,7 @@ def targets(
     Boxes in the data are used as they are. The run of each PATH is in runs/NAME-BACKEND-targets; the same command again
     continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
-    _check_files(paths, out_file=out_file, plot=plot, write=write)
+    _check_files(paths, out_file=out_file, plot=plot, histogram=bars, write=write)
     runs = [
         RunConfig.make(
             **given, path=path.resolve(), protocol="targets", judge=JudgeConfig.make(backend=backend), detector=detector
@@ -58,8 +61,10 @@ def targets(
     setups = [open_setup(settled(run)) for run in runs]
     absent = _absent(setups[0])
     keys = None if write is None else _check_layout(write, runs[0])
+    tell_traces(runs[0].langsmith)
     budget = budget_of(runs[0])
     outcomes: list[Outcome] = []
+    refused: list[str] = []
     with stoppable() as stop:
         for path, run, setup in zip(paths, runs, setups, strict=True):
             folder = default_out(run)
@@ -69,6 +74,9 @@ def targets(
                 options, prices = run.to_options(), read_prices(run.prices)
                 found = execute(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
             outcomes.append(found)
+            refused.append(stopped_message(found))
+            if refused[-1]:
+                note(refused[-1])
             budget = budget.after(found.ledger, found.seconds)
     tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
     notes = _notes(tables, setups[0], absent)
@@ -78,6 +86,8 @@ def targets(
         _write(out_file, text)
     if plot is not None:
         _write(plot, cumulative([one.shares for one in tables]))
+    if bars is not None:
+        _write(bars, histogram([one.shares for one in tables], title="Target objects by area"))
     if write is not None:
         version = setups[0].models.versions(("detect",))["detect"]
         if keys is not None:
@@ -103,6 +113,8 @@ def targets(
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
         return 5 if stopped[0].ledger.reason else 130
+    if any(refused):
+        return 1
     return 0 if any(row.phrase is not None or row.box is not None for one in tables for row in one.rows) else 1
 
 
@@ -115,13 +127,16 @@ def _absent(setup: Setup) -> str:
     return ""
 
 
-def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, write: Path | None) -> None:
+def _check_files(
+    paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, histogram: Path | None, write: Path | None
+) -> None:
     """What is wrong with the files to be written is said before anything is spent."""
     if out_file is not None and out_file.suffix.lower() not in (".json", ".csv"):
         raise ConfigError(f"--out {out_file}: expected a name that ends in .json or .csv")
-    if plot is not None and plot.suffix.lower() != ".svg":
-        raise ConfigError(f"--plot {plot}: expected a name that ends in .svg")
-    for file in (out_file, plot, write):
+    for option, file in (("--plot", plot), ("--histogram", histogram)):
+        if file is not None and file.suffix.lower() != ".svg":
+            raise ConfigError(f"{option} {file}: expected a name that ends in .svg")
+    for file in (out_file, plot, histogram, write):
         if file is not None and not file.resolve().parent.is_dir():
             raise ConfigError(f"{file}: there is no folder {file.resolve().parent}; make it first")
     if write is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +18,20 @@ from editloupe import plugins
 from editloupe.cli.options import AsJson, with_options, words
 from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
-from editloupe.tools.base import PAPER_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
 from editloupe.tools.reading import describe_reader
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
+
+_CREDITS: Final = (
+    "DLEBench (section 4.2) names four tools: Grounding, Zoom-In, Difference and Enhancer. Difference is "
+    "localize_differences, as in the paper's dialogues. detect_object is from the dialogues too: Grounding in words alone. "
+    "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
+)
 
 _with_weights = with_options("weights", ("device", "detector", "upscaler", "reader"))
 Weights = Mapping[str, str]
@@ -34,7 +39,10 @@ Weights = Mapping[str, str]
 
 @_with_weights
 def tools(context: typer.Context, weights: Weights) -> int:
-    """List the tools and which are absent here, or call one, load them, serve them."""
+    """List the tools and which are absent here, or call one, load them, serve them.
+
+    DLEBench names four tools: Grounding, Zoom-In, Difference and Enhancer. The list says which of the five is which.
+    """
     context.obj = ToolSettings.from_environment()
     settings = context.obj = _settings(context, weights)
     if context.invoked_subcommand:
@@ -48,6 +56,7 @@ def tools(context: typer.Context, weights: Weights) -> int:
 
     _table(box, names, ("Tool", "Arguments", "What it does"), row)
     say(describe_reader(settings))
+    say(_CREDITS)
     return 0
 
 
@@ -179,7 +188,7 @@ def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
-    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
+    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
     return open_toolbox(names, settings), names
 
 
@@ -212,7 +221,7 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
     if args is not None:
         try:
             found = _json(args, f"--args {args!r}")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ConfigError(f"--args {args!r}: is not JSON ({error})") from error
         if not isinstance(found, dict):
             raise ConfigError(f'--args {args!r}: expected one JSON object, for example \'{{"phrase": "red mug"}}\'')
@@ -227,7 +236,7 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
         given[key] = value
         if properties.get(key, {}).get("type") != "string":
             # No JSON stays text: the tool says what it expected instead.
-            with suppress(ValueError, RecursionError):
+            with suppress(ValueError):
                 given[key] = _json(value, f"--arg {key}={value}")
     if bbox is not None:
         if "bbox" in given:
@@ -237,12 +246,12 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
 
 
 def _json(text: str, what: str) -> Json:
-    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError and RecursionError for what is no JSON."""
+    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError for what is no JSON."""
 
     def refuse(word: str) -> Json:
         raise ConfigError(f"{what}: {word} is no JSON number; expected finite numbers")
 
-    found: Json = json.loads(text, parse_constant=refuse)
+    found: Json = parse_json(text, parse_constant=refuse)
     return found
 
 

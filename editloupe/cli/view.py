@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import webbrowser
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,10 @@ def view(
     open_browser: Annotated[bool, Option("--open", help="Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
-    site = Site.of([RunReader(run, live=True) for run in runs], live=True, prices=read_prices(prices))
-    with Viewer(site, host=host, port=port, names=allow_host or ()) as server:
+    with ExitStack() as opened:
+        readers = [opened.enter_context(RunReader(run, live=True)) for run in runs]
+        site = Site.of(readers, live=True, prices=read_prices(prices))
+        server = opened.enter_context(Viewer(site, host=host, port=port, names=allow_host or ()))
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
         say(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)")

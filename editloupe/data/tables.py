@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.data import parquet
 from editloupe.errors import SampleError
 from editloupe.files import read_bytes
-from editloupe.values import Json, check_extent
+from editloupe.values import MAX_NESTING, Json, check_extent, parse_json
 
 if TYPE_CHECKING:
     import polars
 
-_DEEPEST: Final = 100
 ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
 
@@ -73,7 +72,7 @@ def _read_jsonl(file: Path) -> MetadataTable:
 
 def _json_line(number: int, raw: bytes) -> TableLine:
     try:
-        values = json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
+        values = parse_json(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
         check_extent(values)
@@ -81,8 +80,6 @@ def _json_line(number: int, raw: bytes) -> TableLine:
         fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
     except UnicodeEncodeError:
         fault = "holds half of a surrogate pair, which is no character"
-    except RecursionError:
-        fault = "is nested too deeply; expected one JSON object"
     except json.JSONDecodeError as error:
         fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
     except ValueError as error:
@@ -162,8 +159,8 @@ def _read_parquet(file: Path) -> MetadataTable:
     refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
     try:
         data = read_bytes(file)
-        if parquet.depth(data) > _DEEPEST:
-            raise ValueError(f"its columns are nested in more than {_DEEPEST} levels")
+        if parquet.depth(data) > MAX_NESTING:
+            raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
         frame = polars.read_parquet(data)
     except refused as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
+from editloupe.reports.render import records_csv
 from editloupe.values import Json
 
 COLUMNS: Final[Mapping[str, str]] = {
@@ -64,7 +64,7 @@ def write_findings(source: Source, path: Path) -> int:
     if kind == ".jsonl":
         data = b"".join(json_bytes({**f.to_json(), **_beside(source, f)}) + b"\n" for f in rows)
     elif kind == ".csv":
-        data = _csv([_row(source, f) for f in rows])
+        data = records_csv([_row(source, f) for f in rows], list(COLUMNS)).encode("utf-8", "replace")
     else:
         data = _parquet([_row(source, f) for f in rows])
     with whole(path) as file:
@@ -93,14 +93,6 @@ def _row(source: Source, finding: Finding) -> dict[str, Any]:
     for name in ("answer", "evidence", "counts"):
         data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
     return {name: data.get(name) for name in COLUMNS}
-
-
-def _csv(rows: list[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "replace")
 
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:

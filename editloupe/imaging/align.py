@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,10 @@ WORKING_PIXELS: Final = 1_050_000
 _ASPECT_TOLERANCE = 0.02
 _MARGIN_PX = 3
 """Interpolation reaches so far over the border of what image 2 shows."""
+_RIM_PX = 4
+"""Resampling, and one sharpness for both, carry a mask's edge so far beyond it."""
+_FILL_SIDE = 256
+"""px; longest side of the copies from which masks are filled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,8 @@ class Alignment:
     """Displacement that is added to that place by place, in px of the copies; None where there is none."""
     valid: Box
     """The part of the copies that both images cover; integer corners."""
+    masked: NDArray[np.bool_]
+    """h×w: what lies under a mask of either image, or within 4 px of one. The copies are filled there from around."""
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -145,11 +152,21 @@ class Alignment:
         return _shown(self.matrix, width=width, height=height).scaled(1 / sx, 1 / sy)
 
 
-def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Alignment:
+def align(
+    image_1: RGB,
+    image_2: RGB,
+    *,
+    masks_1: Sequence[Box] = (),
+    masks_2: Sequence[Box] = (),
+    max_pixels: int = WORKING_PIXELS,
+) -> Alignment:
     """Return copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
 
     image_1, image_2: H×W×3 uint8 RGB, any sizes. A small affine motion of the whole picture, a tone, and what then is left
     as a smooth local drift are estimated in this order, each kept only where it lowers what differs.
+
+    masks_1, masks_2: boxes that were painted over, in px of each image. Their edges do not move with a picture, so they are
+    filled from around before anything is estimated.
     """
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
     # The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
@@ -159,6 +176,10 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
         factor = math.sqrt(max_pixels / (w1 * h1))
         width, height = max(1, round(w1 * factor)), max(1, round(h1 * factor))
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
+    masked_1, masked_2 = (
+        _drawn(boxes, size, width=width, height=height) for boxes, size in ((masks_1, (w1, h1)), (masks_2, (w2, h2)))
+    )
+    first, second = _filled(first, masked_1), _filled(second, masked_2)
     matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
         matrix = register(_grey(first), _grey(second))
@@ -166,10 +187,12 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
             flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
             moved = cv2.warpAffine(second, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
             second = np.asarray(moved, dtype=np.uint8)
+            masked_2 = np.asarray(cv2.warpAffine(masked_2, matrix, (width, height), flags=flags), dtype=np.uint8)
         tone = estimate_tone(first, second)
         drift = estimate_drift(_grey(tone.rounded(first)), _grey(second))
         if drift is not None:
             second = drift.undone(second)
+            masked_2 = drift.undone(masked_2)
     return Alignment(
         first=first,
         second=second,
@@ -179,7 +202,36 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
         matrix=matrix,
         drift=drift,
         valid=_valid(matrix, drifted=drift is not None, width=width, height=height),
+        masked=_grown(np.maximum(masked_1, masked_2)) > 0,
     )
+
+
+def _drawn(boxes: Sequence[Box], size: tuple[int, int], *, width: int, height: int) -> NDArray[np.uint8]:
+    """Return h×w uint8: 255 under the boxes, which are px of an image of `size` (width, height), and 0 elsewhere."""
+    drawn = np.zeros((height, width), dtype=np.uint8)
+    for box in boxes:
+        x0, y0, x1, y1 = box.scaled(width / size[0], height / size[1]).ints()
+        drawn[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
+    return drawn
+
+
+def _grown(masked: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    side = 2 * _RIM_PX + 1
+    return np.asarray(cv2.dilate(masked, np.ones((side, side), dtype=np.uint8)), dtype=np.uint8)
+
+
+def _filled(rgb: RGB, masked: NDArray[np.uint8]) -> RGB:
+    """Return the picture with its masks and their rims filled smoothly from around; the picture itself for no mask."""
+    if not masked.any():
+        return rgb
+    height, width = masked.shape
+    grown = _grown(masked)
+    factor = min(1.0, _FILL_SIDE / max(width, height))
+    size = (max(1, round(width * factor)), max(1, round(height * factor)))
+    small, hole = (cv2.resize(picture, size, interpolation=cv2.INTER_AREA) for picture in (rgb, grown))
+    filled = cv2.inpaint(small, (hole > 0).astype(np.uint8), 3, cv2.INPAINT_TELEA)
+    filled = cv2.resize(filled, (width, height), interpolation=cv2.INTER_LINEAR)
+    return np.where(grown[..., None] > 0, filled, rgb).astype(np.uint8)
 
 
 def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:

@@ -44,7 +44,8 @@ def find_control_regions(found: Differences) -> tuple[ControlRegion, ...]:
     """
     grey = cv2.cvtColor(found.alignment.first, cv2.COLOR_RGB2GRAY).astype(np.float32)
     edges = cv2.magnitude(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1))
-    busy, levels, detail = _Means(found.changed | (found.levels > CLEAR)), _Means(found.levels), _Means(edges)
+    unfit = found.changed | (found.levels > CLEAR) | found.alignment.masked
+    busy, levels, detail = _Means(unfit), _Means(found.levels), _Means(edges)
     taken = np.zeros(found.levels.shape, dtype=bool)
     controls: list[ControlRegion] = []
     for region in found.regions:

@@ -6,6 +6,7 @@ edits under known nuisances (benchmarks/localize makes such pairs); they are no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -103,19 +104,31 @@ class Differences:
         return self.changed_share > REGENERATED_SHARE or self.restyled or self.drifted
 
     @property
+    def masked_share(self) -> float:
+        """The share 0..1 of image 1 that lies under a mask of either image, or at its rim, and was not compared."""
+        return float(self.alignment.masked.mean())
+
+    @property
     def largest(self) -> float:
         """The largest difference on the map, 0..255."""
         return float(self.levels.max(initial=0.0))
 
 
-def localize(image_1: RGB, image_2: RGB) -> Differences:
-    """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result."""
-    alignment = align(image_1, image_2)
+def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2: Sequence[Box] = ()) -> Differences:
+    """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result.
+
+    masks_1, masks_2: boxes that are painted over, in px of image 1 and of image 2. Places under a mask of either image, and
+    the rim of a mask, are no differences, wherever the masks end.
+    """
+    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2)
     height, width = alignment.first.shape[:2]
     if image_1.shape == image_2.shape and np.array_equal(image_1, image_2):
         nothing = np.zeros((height, width), dtype=np.float32)
         return Differences(levels=nothing, changed=nothing > 0, identical=True, alignment=alignment)
     left = residual(*_compared(alignment))
+    if alignment.masked.any():
+        hidden = cv2.resize(alignment.masked.astype(np.uint8) * 255, left.light.shape[::-1], interpolation=cv2.INTER_AREA)
+        left = left.without(hidden > 0)
     levels = left.levels
     changed_share = float(np.mean(levels > CLEAR))
     weighed = significance(left)

@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.images import RGB
 from editloupe.imaging.register import SMALLEST_SIDE, Grey
 
 _CELL = 32
@@ -49,8 +48,8 @@ class Drift:
         weights = cv2.resize(np.eye(rows, dtype=np.float32), (rows, self.height), interpolation=cv2.INTER_CUBIC)
         return np.asarray(np.tensordot(weights[y0:y1], across.reshape(rows, self.width, 2), axes=1), dtype=np.float32)
 
-    def undone(self, picture: RGB) -> RGB:
-        """Return the picture with the drift undone, h×w×3 uint8: at (x, y) what was at (x + dx, y + dy).
+    def undone(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the picture with the drift undone, h×w or h×w×3 uint8: at (x, y) what was at (x + dx, y + dy).
 
         The border is repeated.
         """

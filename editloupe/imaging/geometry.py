@@ -1,4 +1,8 @@
-"""Computes boxes around small things: the expansion ratio λ(s) of DLEBench and crops with context."""
+"""Computes boxes around small things: the expansion ratio λ(s) of DLEBench and crops with context.
+
+Eq. 1 is the paper's rule for the crops in which it edits reference images (section 3.1). Its use for the crops of the
+oracle mode and of tools is ours: the paper does not say how large those are.
+"""
 
 from __future__ import annotations
 

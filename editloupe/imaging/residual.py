@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import cv2
@@ -54,6 +54,17 @@ class Residual:
     """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
     colour_grain: float
     """The same of Cr and Cb."""
+
+    def without(self, hidden: NDArray[np.bool_]) -> Residual:
+        """Return the residual with no difference at the places h×w where `hidden` is True."""
+        nothing = np.float32(0)
+        return replace(
+            self,
+            planes=tuple((one, np.where(hidden, one, other)) for one, other in self.planes),
+            light=np.where(hidden, nothing, self.light),
+            red=np.where(hidden, nothing, self.red),
+            blue=np.where(hidden, nothing, self.blue),
+        )
 
     @property
     def levels(self) -> Map:

@@ -1,31 +1,21 @@
-"""Computes where a sample's targets are in each of its images: boxes carried from image to image, areas."""
+"""Computes where a sample's targets are, in fractions of its images: what one image knows holds for all of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Final
 
 from editloupe.values import Box, ImageRef, Role, Sample, Target
 
 _BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
-"""Roles whose box is taken for a role that has none, in this order."""
+"""Roles by how far their box is a person's word on where the target is, the most trusted first."""
 _PAD_PX = 2.0
 
 AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
 """Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """A target's box in one image."""
-
-    box: Box
-    """In px of the image."""
-    scaled_from: Role | None = None
-    """The image whose box was scaled to this one; None for a box of its own."""
 
 
 def images_of(sample: Sample) -> dict[Role, ImageRef]:
@@ -34,45 +24,65 @@ def images_of(sample: Sample) -> dict[Role, ImageRef]:
     return {role: image for role, image in found.items() if image is not None}
 
 
-def placed(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
-    """Return a target's box in the image of `role`: its own there, else another's, scaled by the images' sizes; or None."""
-    if role in target.boxes:
-        return Placed(box=target.boxes[role])
-    base = next((r for r in _BY_TRUST if r in target.boxes and r in images), None)
-    if base is None:
-        return None
-    return Placed(box=_carried(target.boxes[base], images[base], images[role]), scaled_from=base)
+def unit_boxes(target: Target, images: Mapping[Role, ImageRef]) -> dict[Role, Box]:
+    """Return a target's boxes by role, in fractions 0..1 of the width and height of the role's image.
 
-
-def extent(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
-    """Return the box of `placed`, grown to the source's and the reference's box: what the target takes up before and after.
-
-    It is for edits after which something is elsewhere, of another size, or gone.
+    The source's comes first. A box in an image that the sample does not have is left out.
     """
-    own = placed(target, role, images)
-    if own is None:
-        return None
-    box, scaled_from = own.box, own.scaled_from
-    for other in ("source", "reference"):
-        if other != role and other in target.boxes and other in images:
-            grown = box.union(_carried(target.boxes[other], images[other], images[role]))
-            if grown != box:
-                box, scaled_from = grown, other
-    return Placed(box=box, scaled_from=scaled_from)
+    return {
+        role: target.boxes[role].scaled(1 / images[role].width, 1 / images[role].height)
+        for role in _BY_TRUST
+        if role in target.boxes and role in images
+    }
 
 
-def _carried(box: Box, of: ImageRef, to: ImageRef) -> Box:
-    return box.scaled(to.width / of.width, to.height / of.height)
+def unit_hull(target: Target, images: Mapping[Role, ImageRef]) -> Box:
+    """Return the box around all `unit_boxes` of a target: what it takes up before and after, in fractions 0..1.
 
-
-def padded(box: Box, *, pad: float, width: int, height: int) -> Box:
-    """Return a box grown on every side by `pad` of its shorter side, at least 2 px.
-
-    It is rounded outward and clipped to the image.
+    Raises ValueError for a target without a box.
     """
-    grow = max(_PAD_PX, pad * min(box.width, box.height))
-    grown = Box(box.x0 - grow, box.y0 - grow, box.x1 + grow, box.y1 + grow)
-    return grown.rounded_out().clipped(width=width, height=height)
+    boxes = list(unit_boxes(target, images).values())
+    if not boxes:
+        raise ValueError("a target without a box is nowhere")
+    return reduce(Box.union, boxes)
+
+
+def unit_masks(targets: Iterable[Target], images: Mapping[Role, ImageRef], *, pad: float) -> list[Box]:
+    """Return the boxes that cover all targets, in fractions 0..1: one list, which holds for each of the images.
+
+    Each box of each image is grown on every side by `pad` of its shorter side and by at least 2 px of the coarsest image,
+    then cut outward (`cut_outward`). A box that lies inside another is left out.
+    """
+    source = images["source"]
+    columns, rows = _coarsest(images)
+    found: list[Box] = []
+    for box in (box for target in targets for box in unit_boxes(target, images).values()):
+        grow = pad * min(box.width * source.width, box.height * source.height)
+        across, down = max(grow / source.width, _PAD_PX / columns), max(grow / source.height, _PAD_PX / rows)
+        grown = cut_outward(Box(box.x0 - across, box.y0 - down, box.x1 + across, box.y1 + down), images)
+        if not any(grown.union(other) == other for other in found):
+            found = [*(other for other in found if grown.union(other) != grown), grown]
+    return found
+
+
+def cut_outward(box: Box, images: Mapping[Role, ImageRef]) -> Box:
+    """Return a box in fractions, grown to whole px of the coarsest image and clipped to 0..1.
+
+    So it ends at the same place in all images as nearly as their px allow.
+    """
+    width, height = _coarsest(images)
+    whole = box.scaled(width, height).rounded_out().clipped(width=width, height=height)
+    return whole.scaled(1 / width, 1 / height)
+
+
+def in_px(box: Box, image: ImageRef) -> Box:
+    """Return a box in fractions as a box in whole px of an image, rounded outward and clipped."""
+    return box.scaled(image.width, image.height).rounded_out().clipped(width=image.width, height=image.height)
+
+
+def _coarsest(images: Mapping[Role, ImageRef]) -> tuple[int, int]:
+    """Return (width, height): the fewest columns and rows that any of the images has."""
+    return min(image.width for image in images.values()), min(image.height for image in images.values())
 
 
 def covered_area(boxes: Sequence[Box]) -> float:
@@ -92,9 +102,29 @@ def relative_area(sample: Sample) -> float | None:
 
     What overlaps counts once.
     """
-    images = images_of(sample)
-    boxes = [found.box for target in sample.targets if (found := placed(target, "source", images)) is not None]
+    boxes = _in_source(sample)
     return covered_area(boxes) / (sample.source.width * sample.source.height) if boxes else None
+
+
+def relative_size(sample: Sample) -> tuple[float, float] | None:
+    """Return (width, height) of the target's box as shares 0..1 of the source image's; None where no box is known.
+
+    Of several targets it is the one whose box has the largest area.
+    """
+    box = max(_in_source(sample), key=lambda box: box.width * box.height, default=None)
+    return None if box is None else (box.width / sample.source.width, box.height / sample.source.height)
+
+
+def _in_source(sample: Sample) -> list[Box]:
+    """Return one box a target in px of the source image; targets without a box are left out."""
+    images = images_of(sample)
+    width, height = sample.source.width, sample.source.height
+    return [
+        # A box in the source's own px stays as it is written: equal areas stay equal.
+        target.boxes.get("source") or next(iter(known.values())).scaled(width, height)
+        for target in sample.targets
+        if (known := unit_boxes(target, images))
+    ]
 
 
 def area_name(area: float) -> str:
@@ -104,4 +134,4 @@ def area_name(area: float) -> str:
 
 def without_boxes(samples: Iterable[Sample]) -> list[Sample]:
     """Return the samples in which no target, or not every target, has a box that can be used."""
-    return [s for s in samples if not s.targets or any(placed(t, "source", images_of(s)) is None for t in s.targets)]
+    return [s for s in samples if not s.targets or not all(unit_boxes(t, images_of(s)) for t in s.targets)]

@@ -16,6 +16,7 @@ import numpy as np
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.imaging import render
+from editloupe.imaging.align import resize
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
@@ -54,8 +55,7 @@ def size_of(recipe: Recipe) -> ImageRef:
     """Return a stand-in of the size of a recipe's picture. Nothing is decoded, and the stand-in has no bytes."""
     if recipe.op != "crop" or recipe.region is None:
         return recipe.origin
-    scale = _scale(recipe.region)
-    width, height = (max(1, round(side * scale)) for side in (recipe.region.width, recipe.region.height))
+    width, height = _shown_size(recipe.region, recipe.params)
     return replace(recipe.origin, width=width, height=height, media_type="image/png")
 
 
@@ -64,23 +64,28 @@ def _whole(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Ima
 
 
 def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """Show the region; a small one is enlarged by a whole factor (Lanczos) to 256 px a side."""
+    """Show the region; a small one is enlarged by a whole factor (Lanczos) to 256 px a side.
+
+    `size` ([width, height] in px) sets another size; `marks` are boxes to be outlined, in px of the picture shown.
+    """
     if region is None:
         raise ValueError("a crop needs a region")
-    cut, scale = render.crop(rgb, region), _scale(region)
-    return (render.scaled(cut, scale) if scale != 1 else cut), region
+    width, height = _shown_size(region, params)
+    shown = resize(render.crop(rgb, region), width=width, height=height)
+    marks = _boxes(params["marks"]) if "marks" in params else []
+    return (render.marked(shown, marks) if marks else shown), region
 
 
 def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
     """Show the image with the `boxes` painted white."""
-    return render.masked(rgb, _boxes(params)), _all_of(rgb)
+    return render.masked(rgb, _boxes(params["boxes"])), _all_of(rgb)
 
 
 def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
     """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
     drawn, color, width = rgb.copy(), params.get("color", [255, 0, 0]), params.get("width", 3)
     red, green, blue = (int(v) for v in color)  # type: ignore[union-attr, arg-type]
-    for box in _boxes(params):
+    for box in _boxes(params["boxes"]):
         x0, y0, x1, y1 = box.ints()
         cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), (red, green, blue), int(width))  # type: ignore[arg-type]
     return drawn, _all_of(rgb)
@@ -103,8 +108,7 @@ OPS: Final[dict[str, Op]] = {"whole": _whole, "crop": _crop, "mask": _mask, "out
 """Name → op."""
 
 
-def _boxes(params: Mapping[str, Json]) -> list[Box]:
-    boxes = params["boxes"]
+def _boxes(boxes: Json) -> list[Box]:
     if isinstance(boxes, str) or not isinstance(boxes, list | tuple):
         raise ValueError(f"expected a list of boxes, found {boxes!r}")
     return [box_from_json(box) for box in boxes]
@@ -114,5 +118,11 @@ def _all_of(rgb: RGB) -> Box:
     return Box.whole(width=rgb.shape[1], height=rgb.shape[0])
 
 
-def _scale(region: Box) -> float:
-    return render.display_scale(region.width, region.height, long_side=LONG_SIDE)
+def _shown_size(region: Box, params: Mapping[str, Json]) -> tuple[int, int]:
+    """Return (width, height) in px of the picture of a crop."""
+    given = params.get("size")
+    if given is None:
+        scale = render.display_scale(region.width, region.height, long_side=LONG_SIDE)
+        given = [max(1, round(side * scale)) for side in (region.width, region.height)]
+    width, height = (int(side) for side in given)  # type: ignore[union-attr, arg-type]
+    return width, height

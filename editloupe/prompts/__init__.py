@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
 _HERE: Final = Path(__file__).parent
+_PACKAGE: Final = _HERE.parent
+MOST_CHARACTERS: Final = 1_000_000
+"""Length of a rendered prompt. No model reads more."""
 
 
 @lru_cache(maxsize=1)
@@ -54,19 +57,38 @@ def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
     """Return the text of a template with its variables filled in. Values are inserted as they are.
 
     template: a built-in name ("agent/format"), or the path of a .md file, or one that was read.
-    Raises PromptError with file, line and variable.
+    Raises PromptError with file, line and variable, and for a template of others that takes too long or too much memory.
+    """
+    shown, text = _read(template)
+    if not isinstance(template, OwnTemplate) and (template in builtin_prompts() or _PACKAGE in Path(template).parents):
+        return rendered(shown, text, variables)
+    from editloupe.prompts.bounded import render_bounded
+
+    return render_bounded(shown, text, variables)
+
+
+def rendered(shown: str, text: str, variables: dict[str, object]) -> str:
+    """Return a template's text with its variables filled in, in this process.
+
+    shown: the template's name in messages.   text: the template.   Raises PromptError with line and variable.
     """
     from jinja2 import TemplateError, TemplateNotFound
 
-    shown, text = _read(template)
-    compiled = _compiled(shown, text)
     try:
-        return compiled.render(**variables)
+        parts, size = [], 0
+        for part in _compiled(shown, text).generate(**variables):
+            size += len(part)
+            if size > MOST_CHARACTERS:
+                raise PromptError(f"prompt {shown!r}: is longer than {MOST_CHARACTERS:,} characters when it is rendered")
+            parts.append(part)
+        return "".join(parts)
     except TemplateNotFound as error:
         raise PromptError(
             f"prompt {shown!r}{_line(error.__traceback__, shown)}: includes {error.name!r}; a template must be one file"
         ) from error
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except RecursionError as error:
+        raise PromptError(f"prompt {shown!r}: nests too deep, or calls itself without end") from error
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as error:
         # Jinja2 passes on what an expression of the template raises; the template's author can fix it.
         hint = _hint(str(error), variables)
         raise PromptError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error

@@ -40,7 +40,7 @@ Question: TypeAlias = tuple[str, str, str, int, str]
 class Options(BaseModel):
     """What a run may set of a protocol. A protocol derives its own model from this one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class RubricOptions(Options):

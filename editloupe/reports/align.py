@@ -312,9 +312,7 @@ def tables(found: MetricAgreement, level: float) -> Iterator[Table]:
     if found.averages is not None:
         yield from _averages(found.averages, inside)
     if found.all.ceiling:
-        title = f"People among themselves ({found.raters} raters)"
-        rows = [_figure_row(TITLES[name], figure)[:-1] for name, figure in found.all.ceiling.items()]
-        yield _table("people", title, ("Figure", "Value", inside, "Rated"), rows)
+        yield people_table(found.all.ceiling, found.raters, level)
     for dimension, title in DIMENSIONS.items():
         if dimension in found.by:
             yield _by(title, found.by[dimension])
@@ -326,6 +324,13 @@ def figure_table(name: str, title: str, found: Mapping[str, Figure], level: floa
     """Return a table of figures by title: value, interval or why there is none, judged of asked, adjusted value."""
     columns = ("Figure", "Value", f"{100 * level:g} % interval", "Judged", "Adjusted")
     return _table(name, title, columns, [_figure_row(title, figure) for title, figure in found.items()])
+
+
+def people_table(found: Mapping[str, Estimate], raters: int, level: float) -> Table:
+    """Return a table of people's agreement among themselves: value, interval or why there is none, items."""
+    rows = [_figure_row(TITLES[name], figure)[:-1] for name, figure in found.items()]
+    columns = ("Figure", "Value", f"{100 * level:g} % interval", "Rated")
+    return _table("people", f"People among themselves ({raters} raters)", columns, rows)
 
 
 def confusion_table(scale: LabelScale, counts: Sequence[Sequence[int]], title: str) -> Table:

@@ -37,7 +37,7 @@ from editloupe.reports.readings import MetricReading, Ruler, ruler
 from editloupe.scores import Metric, Score
 from editloupe.stats.agreement import Figure, Paired, confusion, figures, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
-from editloupe.stats.significance import Significance, holm, mcnemar, signed_ranks
+from editloupe.stats.significance import Significance, holm, sign_flips, signed_ranks
 from editloupe.values import Serialisable, is_empty, parse_json, sample_key
 
 _ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
@@ -126,10 +126,12 @@ class Cost(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class RightMoreOften(Significance):
-    """McNemar's test of two judges against people: who is right where one alone is."""
+    """Sign-flip permutation test by source image of two judges against people: who is right where one alone is."""
 
     right_alone: int
+    """Samples on which the judge alone is right."""
     other_right_alone: int
+    """Samples on which the other one alone is right."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,12 +364,15 @@ class _Joined:
         for i, judge in enumerate(self.judges):
             versus = {}
             for j in range(i + 1, len(self.judges)):
-                both = right[i].keys() & right[j].keys()
-                ours = sum(right[i][k] and not right[j][k] for k in both)
-                theirs = sum(right[j][k] and not right[i][k] for k in both)
-                test = mcnemar(ours, theirs) if both else Significance(p=None, n=0, why="no sample that both judged")
+                both = [k for k in right[i] if k in right[j]]
+                outcomes = [right[i][k] - right[j][k] for k in both]
+                test = sign_flips(outcomes, [self.items[k].source for k in both])
                 versus[self.judges[j].name] = RightMoreOften(
-                    p=test.p, n=test.n, why=test.why, right_alone=ours, other_right_alone=theirs
+                    p=test.p,
+                    n=test.n,
+                    why=test.why if both else "no sample that both judged",
+                    right_alone=outcomes.count(1),
+                    other_right_alone=outcomes.count(-1),
                 )
             pair = self._paired(rated[i], self.values[i], self.truth, (judge.name, "people"))
             found = figures(pair, scale=self.ruler.scale, drawing=self.drawing)

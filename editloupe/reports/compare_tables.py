@@ -224,8 +224,9 @@ def _versus(found: Comparison) -> Table:
         rows,
         fixed=2,
         caption=(
-            "Right: people's label. p: McNemar's exact test of the samples on which one alone is right, corrected by Holm; "
-            f"it takes samples as independent, which edits of one source image are not quite.{_whys(tests)}"
+            "Right: people's label; counts of samples. p: exact sign-flip permutation test, which flips all edits of a "
+            "source image together (McNemar's exact test where each has one edit), corrected by Holm for all rows."
+            f"{_whys(tests)}"
         ),
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from editloupe.data.tables import MetadataTable, read_table, shown
 from editloupe.errors import ConfigError, SampleError
+from editloupe.reports.escape import from_csv_cell
 from editloupe.values import Json
 
 
@@ -36,7 +38,16 @@ def read_labels(file: Path) -> MetadataTable:
             file=file,
             line=line.number,
         )
-    return table
+    # The table may be one that editloupe wrote.
+    return _as_written(table) if table.text_only else table
+
+
+def _as_written(table: MetadataTable) -> MetadataTable:
+    lines = []
+    for line in table.lines:
+        values = {from_csv_cell(name): from_csv_cell(str(value)) for name, value in line.values.items()}
+        lines.append(replace(line, values=values))
+    return replace(table, columns=tuple(map(from_csv_cell, table.columns)), lines=tuple(lines))
 
 
 def find_roles(

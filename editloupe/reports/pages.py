@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -27,9 +29,10 @@ class TableSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement(Serialisable):
-    """One judge beside people: of ratings (`align`) or of votes on pairs (`votes`)."""
+    """One judge beside people, of ratings (`align`) or votes on pairs (`votes`); or people among themselves (`raters`)."""
 
-    judge: str
+    judge: Annotated[str | None, Field(exclude_if=lambda judge: judge is None)] = None
+    """None for people among themselves."""
     people: str
     """Where the labels are from."""
     bootstrap: Drawing
@@ -43,7 +46,7 @@ class Agreement(Serialisable):
     @property
     def heading(self) -> str:
         """Who is compared with whom."""
-        return f"Judge: {self.judge}; people: {self.people}"
+        return f"People: {self.people}" if self.judge is None else f"Judge: {self.judge}; people: {self.people}"
 
     @property
     def caption(self) -> str:

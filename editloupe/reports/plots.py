@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
 from editloupe.reports.escape import safe
-from editloupe.tables import BarPlot, Plot, RadarPlot, ScatterPlot
+from editloupe.tables import BarPlot, Dots, HistogramPlot, Plot, RadarPlot, ScatterPlot, SizePlot
 from editloupe.values import digest
 
 WIDTH: Final = 720
@@ -86,9 +87,9 @@ def percent_axis(*, start: float, end: float, title: str) -> Axis:
     return Axis(low=0.0, high=1.0, start=start, end=end, title=title, ticks=ticks)
 
 
-def log_percent_axis(values: Iterable[float], *, start: float, end: float, title: str) -> Axis:
-    """Shares above 0 on a log axis over whole decades, from that of the smallest value (at most 0.1 %) to 100 %."""
-    decade = min(-3, math.floor(math.log10(min(values, default=1.0)) + 1e-9))
+def log_percent_axis(values: Iterable[float], *, start: float, end: float, title: str, least: int = -3) -> Axis:
+    """Shares above 0 on a log axis over whole decades, from that of the smallest value (at most 10^least) to 100 %."""
+    decade = min(least, math.floor(math.log10(min(values, default=1.0)) + 1e-9))
     ticks = tuple((10.0**n, f"{100 * 10.0**n:.10f}".rstrip("0").rstrip(".") + " %") for n in range(decade, 1))
     return Axis(low=10.0**decade, high=1.0, start=start, end=end, title=title, ticks=ticks, log=True)
 
@@ -190,22 +191,36 @@ def _colours(ground: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """One line of `cumulative`: shares of the image above 0 up to 1, and how many more have none that is known."""
+    """One line of `cumulative`, or one panel of `histogram`: shares of the image above 0 up to 1.
+
+    Raises ValueError: a value outside 0 < v ≤ 1.
+    """
 
     name: str
     values: tuple[float, ...]
     unknown: int = 0
+    """How many more have no share that is known."""
+    of: str = "target"
+    """What is counted, in the singular."""
+
+    def __post_init__(self) -> None:
+        wrong = next((value for value in self.values if not 0 < value <= 1), None)
+        if wrong is not None:
+            raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong!r}")
+
+    @property
+    def counted(self) -> str:
+        """Return how many are known, and how many more are not, in words."""
+        known = f"{len(self.values):,} {self.of}{'s' * (len(self.values) != 1)}"
+        return f"{known}, {self.unknown:,} more of unknown area" if self.unknown else known
 
 
 def cumulative(series: Sequence[Shares]) -> str:
     """Cumulative distributions of area shares, one step line a series, as SVG (DLEBench, Figure 3).
 
     The line of a series reaches 100 % where all its known values lie; unknown ones are no part of it and are counted in the
-    legend. A series without a known value has no line. Raises ValueError: a value outside 0 < v ≤ 1.
+    legend. A series without a known value has no line.
     """
-    wrong = [v for s in series for v in s.values if not 0 < v <= 1]
-    if wrong:
-        raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong[0]!r}")
     x = log_percent_axis((v for s in series for v in s.values), start=_LEFT, end=WIDTH - 28, title=_AREA)
     y = percent_axis(start=_BOTTOM, end=_TOP, title="Targets of at most this area")
     lines = [
@@ -214,7 +229,7 @@ def cumulative(series: Sequence[Shares]) -> str:
         if s.values
     ]
     below = _BOTTOM + 72
-    parts = [*grid(x, y), *lines, *legend([f"{s.name}: {_counted(s)}" for s in series], x=_LEFT, y=below)]
+    parts = [*grid(x, y), *lines, *legend([f"{s.name}: {s.counted}" for s in series], x=_LEFT, y=below)]
     height = below + 20 * len(series)
     return svg(parts, height=height, title="Target objects by area", desc=_read_out(series), left=_LEFT)
 
@@ -233,19 +248,59 @@ def _steps(values: Sequence[float], x: Axis, y: Axis) -> str:
     return "".join(path)
 
 
-def _counted(series: Shares) -> str:
-    known = f"{len(series.values):,} {'target' if len(series.values) == 1 else 'targets'}"
-    return f"{known}, {series.unknown:,} more of unknown area" if series.unknown else known
-
-
 def _read_out(series: Sequence[Shares]) -> str:
     """The plot in words: for each series how much lies below 0.1 %, 1 % and 10 %."""
     sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
     for s in series:
         under = {a: sum(v < a for v in s.values) / max(1, len(s.values)) for a in (0.001, 0.01, 0.1)}
         shares = ", ".join(f"{100 * share:.0f} % are under {100 * a:g} %" for a, share in under.items())
-        sentences.append(f"{s.name}: {_counted(s)}; {f'{shares} of the image' if s.values else 'no line'}.")
+        sentences.append(f"{s.name}: {s.counted}; {f'{shares} of the image' if s.values else 'no line'}.")
     return " ".join(sentences)
+
+
+BARS_A_DECADE: Final = 3
+"""Bars of `histogram` for each power of ten: equal steps of the logarithm."""
+
+
+def histogram(series: Sequence[Shares], *, title: str) -> str:
+    """Counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4).
+
+    The count stands above each bar. A bar holds shares from its left edge on and below its right one; 100 % is in the last.
+    The paper does not name its intervals; ours are thirds of a power of ten.
+    """
+    width, parts, sentences, bottom = 1 / BARS_A_DECADE, list[str](), list[str](), 16.0
+    for s in series:
+        top, bottom = bottom + 56, bottom + 56 + 220
+        x = log_percent_axis((v for one in series for v in one.values), start=_LEFT, end=WIDTH - 28, title=_AREA)
+        # What is an edge on paper may lie a bit below it in floating point.
+        steps = Counter(min(math.floor(math.log10(v) * BARS_A_DECADE + 1e-9), -1) for v in s.values)
+        y = _count_axis(max(steps.values(), default=1), start=bottom, end=top, title=f"{s.of.capitalize()}s")
+        parts += [
+            *grid(x, y),
+            fitted(f"{s.name}: {s.counted}" if s.name else s.counted, _LEFT, top - 12, room=x.end - _LEFT),
+        ]
+        told = []
+        for step, count in sorted(steps.items()):
+            left, right = (x.px(10 ** (n * width)) for n in (step, step + 1))
+            at = y.px(count)
+            parts.append(
+                f'<rect class="bar s0" x="{left + 1:.1f}" y="{at:.1f}" width="{right - left - 2:.1f}" '
+                f'height="{bottom - at:.1f}"/>'
+            )
+            parts.append(text(f"{count:,}", (left + right) / 2, at - 5, anchor="middle", style="halo"))
+            low, high = (float(f"{100 * 10 ** (n * width):.2g}") for n in (step, step + 1))
+            told.append(f"{low:g} to {high:g} %: {count:,}")
+        sentences.append(f"{s.name or title}: {s.counted}; {', '.join(told) or 'no bar'}.")
+        bottom += 48
+    return svg(parts, height=bottom + 8, title=title, desc=" ".join(sentences), left=_LEFT)
+
+
+def _count_axis(most: int, *, start: float, end: float, title: str) -> Axis:
+    """Counts from 0, with room for the number above the highest bar; six ticks at most, in steps of 1, 2 or 5 × 10ⁿ."""
+    high = most * 1.12
+    step = next(n * 10**power for power in range(12) for n in (1, 2, 5) if n * 10**power * 5 >= high)
+    ticks = tuple((float(n), f"{n:,}") for n in range(0, math.floor(high) + 1, step))
+    return Axis(low=0.0, high=high, start=start, end=end, title=title, ticks=ticks)
 
 
 _SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
@@ -256,6 +311,11 @@ def draw(plot: Plot) -> str:
     match plot:
         case ScatterPlot():
             return scatter(plot)
+        case SizePlot():
+            return sizes(plot)
+        case HistogramPlot():
+            known = Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
+            return histogram([known], title=plot.title)
         case BarPlot():
             return bars(plot.rows, title=plot.title)
         case RadarPlot():
@@ -282,11 +342,8 @@ def scatter(plot: ScatterPlot) -> str:
             )
     line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
     at, room = _BOTTOM + 72, WIDTH - _EDGE - _LEFT - 38
-    keys = []
-    for i, group in enumerate(groups):
-        name = fitted(f"{group.name}: {len(group.points):,}", _LEFT + 38, at, room=room)
-        keys.append(f'<g><circle class="dot s{i % len(COLOURS)}" cx="{_LEFT + 14}" cy="{at - 4}" r="4"/>{name}</g>')
-        at += 20
+    keys = _dot_keys(groups, at)
+    at += 20 * len(groups)
     mark = ""
     if line:
         marks.append(f'<path class="trend" d="{line}"/>')
@@ -294,6 +351,42 @@ def scatter(plot: ScatterPlot) -> str:
     keys.append(f"<g>{mark}{fitted(plot.trend_title, _LEFT + 38, at, room=room)}</g>")
     keys.append(fitted(_SPREAD, _LEFT + 38, at + 20, room=room))
     return svg([*grid(x, y), *marks, *keys], height=at + 40, title=plot.title, desc=plot.description, left=_LEFT)
+
+
+def sizes(plot: SizePlot) -> str:
+    """Relative widths of targets against relative heights, both on a log axis, a dot a sample, coloured by score.
+
+    The main panel of DLEBench's Figure 6. Dots of one size lie about their place, so that they do not cover each other.
+    """
+    bottom = _BOTTOM + 120
+    shares = [share for group in plot.groups for point in group.points for share in point]
+    x, y = (
+        log_percent_axis(shares, start=start, end=end, title=f"Target {side}, share of the image's (log scale)", least=-2)
+        for side, start, end in (("width", _LEFT, WIDTH - 28), ("height", bottom, _TOP))
+    )
+    marks, there = list[str](), Counter[tuple[float, float]]()
+    for i, (w, h) in ((i, point) for i, group in enumerate(plot.groups) for point in group.points):
+        # The golden angle packs any number of dots about a place.
+        number = there[w, h]
+        there[w, h] += 1
+        cx, cy = (at + 5 * number**0.5 * turn(2.399963 * number) for at, turn in ((x.px(w), math.cos), (y.px(h), math.sin)))
+        marks.append(f'<circle class="dot s{i % len(COLOURS)}" cx="{cx:.1f}" cy="{cy:.1f}" r="3" fill-opacity="0.55"/>')
+    at = bottom + 72
+    note = fitted(plot.note, _LEFT, at + 20 * len(plot.groups), room=WIDTH - _EDGE - _LEFT)
+    told = ", ".join(f"{group.name} {len(group.points):,}" for group in plot.groups)
+    desc = f"Width against height of the target, coloured by label: {told}. {plot.note}"
+    parts = [*grid(x, y), *marks, *_dot_keys(plot.groups, at), note]
+    return svg(parts, height=at + 20 * len(plot.groups) + 20, title=plot.title, desc=desc, left=_LEFT)
+
+
+def _dot_keys(groups: Sequence[Dots], y: float) -> list[str]:
+    """A row for each group, 20 px high, the first at y: a dot, its name and how many there are."""
+    room, keys = WIDTH - _EDGE - _LEFT - 38, []
+    for i, group in enumerate(groups):
+        name = fitted(f"{group.name}: {len(group.points):,}", _LEFT + 38, y, room=room)
+        keys.append(f'<g><circle class="dot s{i % len(COLOURS)}" cx="{_LEFT + 14}" cy="{y - 4:g}" r="4"/>{name}</g>')
+        y += 20
+    return keys
 
 
 def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -> str:

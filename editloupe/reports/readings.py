@@ -95,16 +95,21 @@ class MetricReading:
             {rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated
         ]
         self.labels = [_most_frequent(r, self.ruler.scale) for r in self.ratings]
-        self.notes = [f"{name}: {text}" for text in self._remarks(unknown)]
+        self.unread = [f"{name}: {text}" for text in self._unread(unknown)]
+        self.notes = [*self.unread, *(f"{name}: {text}" for text in self._remarks())]
 
-    def _remarks(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
-        """What was left out, and why."""
+    def _unread(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
+        """What is no label."""
         scale = self.ruler.scale
         if unknown:
             text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
             text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
             expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
             yield f"no label of the metric and left out: {text}{expected}"
+
+    def _remarks(self) -> Iterable[str]:
+        """What else was left out, and why."""
+        scale = self.ruler.scale
         if scale is not None:
             drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
             if drawn:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from markupsafe import Markup
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from editloupe.reports.escape import markdown_row, plain, safe
+from editloupe.reports.escape import csv_cell, markdown_row, plain, safe
 from editloupe.tables import Row, Table
 from editloupe.values import Json
 
@@ -43,12 +43,17 @@ def markdown(table: Table, *, level: int = 2) -> str:
 
 
 def records_csv(records: Sequence[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
-    """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear."""
-    text, found = io.StringIO(), dict.fromkeys(name for record in records for name in record)
-    writer = csv.DictWriter(text, names or list(found), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
+    """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear.
+
+    No cell is a formula to a spreadsheet: texts come from models and strangers (`csv_cell`).
+    """
+    lines: list[str] = []
+    columns = names or list(dict.fromkeys(name for record in records for name in record))
+    # Python quotes a carriage return in a cell only if lines end with one.
+    writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
+    for row in (columns, *([record.get(name) for name in columns] for record in records)):
+        writer.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return "".join(lines)
 
 
 def json_text(data: Mapping[str, Json]) -> str:

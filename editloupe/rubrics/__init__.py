@@ -23,6 +23,7 @@ from editloupe.answers import LabelRule, Labels
 from editloupe.errors import RubricError
 from editloupe.files import read_toml
 from editloupe.parsing import CANNOT_JUDGE, fold
+from editloupe.tags import TAGS
 from editloupe.values import Json, digest
 
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
@@ -310,6 +311,8 @@ def _clashes(rubric: Rubric) -> Iterable[str]:
         for place, word in words:
             if not fold(word):
                 yield f"{place}: {word!r} holds no letter, digit or symbol that an answer could be matched by"
+            elif tag := TAGS.search(word):
+                yield f"{place}: {word!r} holds {tag[0]!r}, a tag that parts a judge's reply; choose other words"
             elif fold(word) == fold(CANNOT_JUDGE):
                 yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
         yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)

@@ -6,14 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import Json
+
+LOST_IN_A_ROW: Final = 5
+"""Calls whose connection fails in the same way before nothing more is asked. The attempts within a call are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +66,13 @@ class Ledger:
     reason: str = ""
     """Which budget ended the run; "" while none has."""
     refused: str = ""
-    """What the backend said when it refused all requests (`BackendError.for_all`); "" while it has not. Nothing is asked
-    from then on."""
+    """Why nothing more is asked: what the backend said when it refused all requests (`BackendError.for_all`), or how the
+    connection failed; "" while there is no such reason."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        # Endpoint → (how the connection failed last, how often so in a row).
+        self._lost: dict[str, tuple[str, int]] = {}
         self._began = self.clock()
         # Calls whose tokens are neither reported nor estimated.
         self._unknowable = 0
@@ -80,8 +86,8 @@ class Ledger:
         """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
         if self.budget.max_cost is not None and not self.prices.known(backend):
             raise ConfigError(
-                f"--max-cost: no price is known for {backend.uri}; give one with --prices FILE "
-                "(docs/backends.md), or limit tokens with --max-run-tokens"
+                f"--max-cost: no price is known for {backend.uri}; {self.prices.advice()}, or limit tokens with "
+                "--max-run-tokens"
             )
 
     def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
@@ -90,6 +96,7 @@ class Ledger:
         guess = estimate_usage(request, reply, backend.traits) if lacking else Usage()
         price = None if guess is None else self.prices.of(backend, reply.usage + guess)
         with self._lock:
+            self._lost.pop(backend.endpoint, None)
             self.calls += 1
             self.usage += reply.usage
             self.calls_without_usage += lacking
@@ -98,12 +105,23 @@ class Ledger:
             self.cost = None if self.cost is None or price is None else self.cost + price
             self._check_limits(backend)
 
-    def refuse(self, error: BackendError) -> None:
-        """Take note of a failure. An endpoint that has answered may do so again: then a 404 or a 403 ends nothing."""
+    def refuse(self, backend: LMM, error: BackendError) -> None:
+        """Take note of a call that failed in all its attempts.
+
+        An endpoint that has answered may do so again: then a 404 or a 403 ends nothing. LOST_IN_A_ROW calls end all if the
+        connection failed in the same way each time, without an answer between them.
+        """
         with self._lock:
+            lost, times = self._lost.get(backend.endpoint, ("", 0))
+            times = times + 1 if error.lost == lost else 1
+            self._lost[backend.endpoint] = (error.lost, times)
             passing = self.calls and error.status not in (401, 429)
-            if error.for_all and not passing and not self.refused:
+            if self.refused:
+                return
+            if error.for_all and not passing:
                 self.refused = str(error)
+            elif error.lost and times >= LOST_IN_A_ROW:
+                self.refused = f"{times} calls in a row found no connection; {error}"
 
     def check_time(self) -> None:
         """Set `stop` if time is up."""
@@ -139,7 +157,7 @@ class Ledger:
                 f"tokens of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
             )
         elif budget.max_cost is not None and self.cost is None:
-            self.reason = "cost: no price is known for an answer that came; give one with --prices FILE"
+            self.reason = f"cost: no price is known for an answer that came; {self.prices.advice()}"
         if self.reason:
             self.stop.set()
 
@@ -157,9 +175,9 @@ class Metered:
         if self._ledger.refused:
             raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
         try:
-            reply = self._backend.complete(request, images)
+            reply = checked_reply(self._backend.complete(request, images), self.uri)
         except BackendError as error:
-            self._ledger.refuse(error)
+            self._ledger.refuse(self._backend, error)
             raise
         if self._backend.traits.live:
             self._ledger.spend(self._backend, request, reply)

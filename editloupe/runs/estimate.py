@@ -207,7 +207,8 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     """Return the calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
     budget = task.budget
     if task.tools:
-        return budget.max_turns + budget.max_reminders + 1 if budget.max_turns else 1
+        reminders = budget.max_reminders if budget.max_turns or respondent.spec.remind_answers else 0
+        return budget.max_turns + reminders + 1
     held = respondent.spec.constrain_labels and respondent.backend.traits.constrains_choices
     return 1 + budget.max_reminders + held
 

@@ -12,12 +12,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
-from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
+from editloupe.errors import ConfigError, DataError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -119,7 +120,8 @@ def execute(
     loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
-    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`).
+    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
+    address takes no connection: one is tried before the first question, unless an executor asks from elsewhere.
     executor: threads of this process by default. Any other gets `worker.run_task` with picklable jobs.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
@@ -157,6 +159,7 @@ def execute(
                 listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
 
         report()
+        changed = [f"{problem}, and judged again where this command asks for it" for problem in store.invalid]
         samples = {sample.key: sample for sample in found.samples}
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
         worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
@@ -184,6 +187,8 @@ def execute(
             sample = samples.get(place.task.about.key)
             return Job(config=plan, run=out, task=place.task, repeat=place.repeat, sample=sample)
 
+        if executor is None:
+            ledger.refused = _unreachable(setup, schedule)
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         with limit.fixed(plan.max_connections):
             answers = (
@@ -199,7 +204,7 @@ def execute(
                 done += 1
                 failed += finding.status != "ok"
                 report(finding)
-            notes = tuple(_notes(setup, found, schedule, limit, limit.throttled - throttled))
+            notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
     findings = [*schedule.findings, *schedule.problems(), *refused]
     scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
@@ -219,6 +224,17 @@ def execute(
         cached=cache.hits,
         notes=notes,
     )
+
+
+def _unreachable(setup: Setup, schedule: Schedule) -> str:
+    """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
+    roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
+    for role in sorted(roles):
+        try:
+            reach(setup.respondents[role].backend)
+        except Unavailable as error:
+            return str(error)
+    return ""
 
 
 def _check_executor(setup: Setup, ledger: Ledger) -> None:
@@ -287,9 +303,10 @@ def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable
 def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
-        finding = last_finding(read_trace(trace).events)
+        recorded = read_trace(trace)
     except TraceError:
         return None  # no file, or the worker says what is wrong with it and begins anew
+    finding = None if recorded.tampering else last_finding(recorded.events)
     if finding is None or finding.status not in PENDING:
         return finding
     if ends_the_same(finding):

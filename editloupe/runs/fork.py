@@ -16,8 +16,8 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
 from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
+from editloupe.tags import neutralise
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
 from editloupe.traces.record import TraceWriter
@@ -63,12 +63,13 @@ def fork(
     backend: LMM,
     toolbox: Toolbox,
     changes: Changes | None = None,
+    langsmith: bool = False,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
     The parent's file stays as it is, and the shared beginning is not copied.
     at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
-    toolbox: the tools that the fork may offer.
+    toolbox: the tools that the fork may offer.   langsmith: whether traces of the loop go to LangSmith.
     Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
     continue from, or if the question itself would change.
     """
@@ -84,7 +85,7 @@ def fork(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
         )
-    live = Live(backend=backend, toolbox=toolbox)
+    live = Live(backend=backend, toolbox=toolbox, langsmith=langsmith)
     live.check(recording.judge)
     missing = [tool for tool in changes.tools or () if tool not in toolbox.tools]
     if missing:
@@ -136,9 +137,7 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
-        return run_nodes(
-            state, prefix, until=lambda s: recorder.models_answered == at and s["next"] in ("think", "conclude")
-        )
+        return run_nodes(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
@@ -147,7 +146,8 @@ def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     """Return the state from which the loop continues with `think`, with the new message if there is one."""
     if changes.instruction is None and changes.tools is None:
         if state["next"] != "think":
-            ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
+            answered = state["outcome"] is not None and state["outcome"]["ending"] == "answer"
+            ended = "the judge answered" if answered else "the loop ended"
             raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")
         return state
     text = render(

@@ -63,6 +63,9 @@ class RunIndex:
             self.refresh()
         except (sqlite3.Error, ValueError, TypeError):
             self._rebuild()
+        except BaseException:
+            self._base.close()
+            raise
 
     @staticmethod
     def worth(folder: Path) -> bool:
@@ -125,6 +128,11 @@ class RunIndex:
 
     def close(self) -> None:
         self._base.close()
+
+    def __del__(self) -> None:
+        # For callers that forgot.
+        if hasattr(self, "_base"):
+            self._base.close()
 
     def __enter__(self) -> RunIndex:
         return self

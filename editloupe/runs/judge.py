@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.chat import Sampling
-from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, ToolProtocolChoice
+from editloupe.config import SHORTHANDS, RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.execute import default_concurrency
 from editloupe.runs.executors import at_once
@@ -31,7 +33,7 @@ class Judge:
 
     def __init__(
         self,
-        backend: str | LMM | None = None,
+        backend: str | LMM = "baseline",
         *,
         protocol: str = "dlebench",
         mode: str | None = None,
@@ -44,43 +46,56 @@ class Judge:
         tools: Sequence[str] | None = None,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
+        remind_answers: bool = True,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
+        langsmith: bool = False,
     ) -> None:
         """Open a judge.
 
-        backend: a URI ("baseline", "openai/MODEL") or an LMM of your own; None for the pixel baseline.
+        backend: a URI ("baseline" is the pixel baseline, "openai/MODEL") or an LMM of your own.
         protocol: which questions are asked (`editloupe protocols`).
         mode, rubric, criteria, prompt: options of the protocol with names of their own; None for its defaults.
         options: further options of the protocol.   roles: backends for the protocol's other roles.
-        max_turns: turns with tool calls.   tools: names on offer; None for the paper's five.
+        max_turns: turns with tool calls.   tools: names on offer; None for the five built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
+        remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
+        langsmith: whether LangGraph sends traces of the loop to LangSmith; without it none are sent, whatever the
+        environment says.
 
         Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
         """
+        if backend is None:
+            # Such as an environment variable that is not set: who says nothing gets the pixel baseline, not who says None.
+            raise ConfigError(
+                "Judge(None): expected provider/model, such as openai/gpt-4.1, or an LMM; leave it out for the baseline"
+            )
         chosen = [criteria] if isinstance(criteria, str) else criteria
         given = (mode, rubric, None if chosen is None else tuple(chosen), None if prompt is None else str(prompt))
         named = {name: value for name, value in zip(SHORTHANDS, given, strict=True) if value is not None}
         sent = sampling or Sampling()
         judge: dict[str, Any] = {
-            "backend": backend,
+            # A protocol that asks no model takes no backend.
+            "backend": None if isinstance(backend, str) and backend == "baseline" else backend,
             "temperature": sent.temperature,
             "top_p": sent.top_p,
             "seed": sent.seed,
             "reply_tokens": sent.max_tokens,
             "tool_protocol": tool_protocol,
+            "remind_answers": remind_answers,
         }
         config = RunConfig.make(
             protocol=protocol,
             option={**(options or {}), **named},
             judge=judge,
-            role={role: JudgeConfig(backend=one) for role, one in (roles or {}).items()},
+            role={role: {"backend": one} for role, one in (roles or {}).items()},
             max_turns=max_turns,
             tools=None if tools is None else tuple(tools),
             ablate=ablate,
+            langsmith=langsmith,
         )
         self._setup = open_setup(config)
         self._stop = threading.Event()
@@ -101,7 +116,7 @@ class Judge:
     def judge(self, sample: Sample) -> list[Finding]:
         """Return one finding a question, in the order of the protocol.
 
-        A failure is a finding with a status, never an exception.
+        A failure is a finding with a status. Raises ConfigError for a backend whose answer is no Reply.
         """
         store = self._store
         if store is not None:
@@ -137,7 +152,9 @@ class Judge:
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
 
     def close(self) -> None:
-        """Give the run folder back. Without one there is nothing to do."""
+        """Give the run folder back, and wait a while until traces for LangSmith are sent. Without either, do nothing."""
+        if self._setup.config.langsmith:
+            traces.flush()
         if self._store is not None:
             self._store.close()
 

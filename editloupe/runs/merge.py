@@ -56,7 +56,8 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         stores = [opened.enter_context(closing(RunStore.edit(shard))) for shard in shards]
         for store in stores:
             # What is malformed would be lost, or lead out of the folder.
-            if bad := [problem for problem in store.problems if "not of the expected shape" in problem]:
+            shapeless = [problem for problem in store.problems if "not of the expected shape" in problem]
+            if bad := [*shapeless, *store.invalid]:
                 raise ConfigError(f"{store.folder} cannot be merged: {'; '.join(bad)}")
         spec = stores[0].spec
         for store in stores[1:]:

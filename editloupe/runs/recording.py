@@ -13,7 +13,7 @@ from editloupe.agent.cassette import Cassette
 from editloupe.agent.judge import agent_digest
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
-from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri
+from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri, reach
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
@@ -144,13 +144,17 @@ class Live:
     """The model; None if replies are recorded."""
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
+    langsmith: bool = False
+    """Whether traces of the loop go to LangSmith."""
 
     def check(self, judge: JudgeSpec) -> None:
-        """Raise ConfigError if the backend cannot continue a recording of this judge."""
+        """Raise ConfigError if the backend cannot continue this judge's recording, Unavailable if nobody answers there."""
         if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
                 f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
             )
+        if self.backend is not None:
+            reach(self.backend)
 
     def changes_provider(self, judge: JudgeSpec) -> bool:
         """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
@@ -170,6 +174,7 @@ def context_of(
         task=task or recording.task,
         repeat=recording.trace.header.repeat,
         elapsed=stopwatch() if live.backend else lambda: 0.0,
+        langsmith=live.langsmith,
     )
 
 

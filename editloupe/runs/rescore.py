@@ -26,8 +26,10 @@ from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status
-from editloupe.traces.events import ModelCall
+from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
+from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -103,7 +105,9 @@ def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
 
 
 def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored], out: Path) -> RunStore:
-    """Write a run folder with the findings as they are read now. Traces and pictures are linked, else copied.
+    """Write a run folder with the findings as they are read now. Pictures are linked, else copied.
+
+    Traces are copied; each goes on with the finding as it is read now, behind the recorded one.
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
@@ -126,6 +130,9 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
     for name in ("traces", "blobs", "forks"):
         # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
+    for one in rescored:
+        if one.now is not None and one.now.trace is not None:
+            _end_again(out, out / one.now.trace, one.now)
     return RunStore.read(out)
 
 
@@ -160,6 +167,18 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
                     for id_ in filter(None, (judge_id, *others)):
                         found[id_, *task.question] = task.answer
     return found
+
+
+def _end_again(run: Path, path: Path, finding: Finding) -> None:
+    """Let the copy of a trace end in the finding as it is read now, so that the run can be verified."""
+    try:
+        if last_finding(read_trace(path).events) == finding:
+            return
+    except TraceError:
+        return  # not there, or damaged: the finding cannot be checked here either
+    with TraceWriter(path, below=run) as writer:
+        writer.append(Note(text="the recorded answer, read again by other options of the protocol (editloupe rescore)"))
+        writer.finish(finding)
 
 
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.backends.base import LMM, Traits, open_backend
+from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig, RunSpec
 from editloupe.data.images import ImageStore
@@ -20,7 +20,7 @@ from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
-from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, digest
 
@@ -119,7 +119,7 @@ class MeasuresOnly:
 
 def open_setup(config: RunConfig) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError)."""
-    offered = PAPER_TOOLS if config.tools is None else config.tools
+    offered = BUILT_IN_TOOLS if config.tools is None else config.tools
     protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
     offered = getattr(protocol, "tools", offered)
     weights = weights_of(config)
@@ -212,7 +212,7 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
 
 def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respondent:
     opened = given.backend if given.backend is not None else "baseline"
-    backend: LMM = open_backend(opened) if isinstance(opened, str) else opened
+    backend: LMM = open_backend(opened) if isinstance(opened, str) else checked_lmm(opened)
     native = backend.traits.native_tools
     if given.tool_protocol == "native" and not native:
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
@@ -224,6 +224,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         tool_protocol="text" if given.tool_protocol == "text" or not native else "native",
         image_policy=str(backend.traits.image_policy),
         constrain_labels=given.constrain_labels,
+        remind_answers=given.remind_answers,
         prompts=agent_digest(),
         questions=questions,
         tools=toolbox.versions(),

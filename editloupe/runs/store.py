@@ -23,9 +23,11 @@ from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
+from editloupe.runs import checks
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
+from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
@@ -46,6 +48,9 @@ class RunStore:
         self.samples: dict[str, Sample] = {}
         self.rejected: dict[str, Mapping[str, Json]] = {}
         self.findings: dict[tuple[str, str, int], Finding] = {}
+        """The last of each key; those that must not be counted are `invalid` (`runs.checks`)."""
+        self.invalid: list[str] = []
+        """Those of the problems that name such findings."""
         self.info: dict[str, Json] = {}
         self._lock: BinaryIO | None = None
         self._findings_file: BinaryIO | None = None
@@ -233,8 +238,15 @@ class RunStore:
         return str(self.spec.identity.get("protocol"))
 
     def options(self) -> dict[str, Json]:
-        """Return the options by which the run's protocol can be made again."""
-        return dict(_object(self.spec.record.get("options")))
+        """Return the options by which the run's protocol can be made again. Raises ConfigError for a file."""
+        options = dict(_object(self.spec.record.get("options")))
+        for name in ("rubric", "prompt"):
+            if names_file(options.get(name)):
+                raise ConfigError(
+                    f"{self.folder / 'run.json'} names the file {options[name]!r} as its {name}; expected the text itself, "
+                    "as editloupe writes it. Files that a run names are not opened"
+                )
+        return options
 
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""
@@ -270,6 +282,10 @@ class RunStore:
         """Return those who have the role "judge": id → the given name, else the backend's URI; no two alike."""
         names = names_of(self.info.get("judges"))
         return {id_: names[id_] for id_ in self.judges()}
+
+    def listed_judge(self, id_: str) -> Mapping[str, Json]:
+        """Return a judge as run.json lists it; empty if it does not."""
+        return self._listed().get(id_, {})
 
     def _listed(self) -> dict[str, Mapping[str, Json]]:
         return {id_: data for id_, data in _object(self.info.get("judges")).items() if isinstance(data, Mapping)}
@@ -456,8 +472,18 @@ class RunStore:
         self._load_samples(part)
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for finding in self._parsed("findings.jsonl", Finding.from_json, part):
+        digests: dict[checks.Key, str | None] = {}
+        for finding, recorded in self._parsed("findings.jsonl", checks.parse_finding, part):
             self._keep(finding)
+            digests[finding.key] = recorded
+        try:
+            metrics = self.metrics()
+        except ConfigError:
+            metrics = {}  # those who need the metrics say what is wrong with them
+        wrong = checks.checked(self.folder, self.findings, digests, metrics)
+        self.findings |= wrong
+        self.invalid = checks.problems(wrong.values())
+        self.problems += self.invalid
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
         try:
@@ -516,7 +542,8 @@ class RunStore:
                 self.problems.append(str(error))
                 continue
             if (finding := last_finding(trace.events)) is not None:
-                yield finding
+                changed = "its trace was changed after it was recorded"
+                yield checks.invalid(finding, changed) if trace.tampering else finding
 
 
 def _line(data: Mapping[str, Json]) -> bytes:

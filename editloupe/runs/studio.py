@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from editloupe.agent.judge import run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
+from editloupe.backends.base import parse_uri
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
+from editloupe.runs.trust import foreign
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
@@ -40,6 +42,7 @@ class Wiring:
     """Runtime context by URIs: swap `backend` to swap the backbone."""
 
     backend: str = "baseline"
+    """A provider and a model. Addresses and keys come from the server's own environment (OPENAI_BASE_URL and its like)."""
     mode: str = "tool"
     rubric: str = "dlebench"
     max_turns: int = 6
@@ -57,6 +60,12 @@ def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
     missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
     if missing:
         raise ConfigError(f"the input lacks {', '.join(missing)}; expected two image paths and an instruction")
+    if what := foreign(parse_uri(wiring.backend)):
+        # Whoever reaches the server writes the context; the keys in its environment are not theirs.
+        raise ConfigError(
+            f"backend {wiring.backend}: the context names {what}, which only the server's environment may; set "
+            "OPENAI_BASE_URL or the provider's own variables there"
+        )
     criterion = question.get("criterion") or "instruction_following"
     options = {"mode": wiring.mode, "rubric": wiring.rubric, "criteria": [criterion]}
     judge = JudgeConfig(backend=wiring.backend)
@@ -73,6 +82,8 @@ def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
         images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
+        # LangGraph's server has its own settings.
+        langsmith=None,
     )
     for recipe in task.views:
         context.images.array(recipe.origin)

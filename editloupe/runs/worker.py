@@ -26,8 +26,8 @@ from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_wh
 from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
-from editloupe.traces.events import End, Header, ModelCall, Note, ToolResult
-from editloupe.traces.read import last_finding
+from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolResult
+from editloupe.traces.read import last_finding, seconds_spent
 from editloupe.traces.record import TraceWriter, set_aside
 from editloupe.values import Sample, View, digest
 
@@ -111,10 +111,14 @@ class Worker:
         with TraceWriter(trace, below=self.run) as writer:
             ended = bool(writer.events) and isinstance(writer.events[-1], End)
             recorded = last_finding(writer.events) if ended else None
+            if writer.tampering:
+                raise ReplayMiss(f"the trace was changed: {'; '.join(writer.tampering)}")
+            if writer.events and not _begins(writer.events[0], task, respondent.spec.id, repeat):
+                raise ReplayMiss("the trace has no header of this task")
             if recorded is not None and recorded.status not in PENDING:
                 return recorded
-            if writer.problems or (writer.events and not isinstance(writer.events[0], Header)):
-                raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems) or 'it has no header'}")
+            if writer.problems:
+                raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems)}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
                 for note in self._notes(task, respondent, views, anew):
@@ -132,7 +136,9 @@ class Worker:
                 task=task,
                 repeat=repeat,
                 elapsed=stopwatch(self.clock),
+                earlier=seconds_spent(writer.events),
                 cache=self.cache,
+                langsmith=self.setup.config.langsmith,
             )
             finding = finding_of(run_loop(context, views), context, trace=name)
             writer.finish(finding)
@@ -228,7 +234,14 @@ def ends_the_same(finding: Finding) -> bool:
     return finding.status not in PENDING or finding.status == "tool_failed"
 
 
+def _begins(event: Event, task: Task, judge_id: str, repeat: int) -> bool:
+    """Return whether a trace that begins with this event is that of a task."""
+    return isinstance(event, Header) and (event.task_id, event.judge_id, event.repeat) == (task.id, judge_id, repeat)
+
+
 def _recorded_calls(trace: Path, run: Path | None) -> bool:
     """Return whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
     with TraceWriter(trace, below=run) as writer:
-        return bool(writer.problems) or any(isinstance(e, ModelCall | ToolResult) for e in writer.events)
+        return bool(writer.problems or writer.tampering) or any(
+            isinstance(e, ModelCall | ToolResult) for e in writer.events
+        )

@@ -33,6 +33,8 @@ class Limits:
     """The token that a client must show; None for none."""
     hosts: frozenset[str] | None = None
     """Names by which the service may be called; None for any."""
+    body_s: float = 60.0
+    """Seconds in which a request's body must have come."""
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Any:
@@ -75,6 +77,7 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
+        scope["editloupe.trusted"] = self._is_trusted(headers)
         if scope["method"] != "POST" or scope["path"] not in ENDPOINTS[:3]:
             await self.app(scope, receive, send)
             return
@@ -93,9 +96,18 @@ class Guard:
 
         try:
             scope["editloupe.slot"] = slot
-            await self.app(scope, _BoundedBody(receive, self.limits.max_body, slot.until), send_and_release)
+            until = min(slot.until, asyncio.get_running_loop().time() + self.limits.body_s)
+            await self.app(scope, _BoundedBody(receive, self.limits.max_body, until), send_and_release)
         finally:
             self.queue.release(slot)
+
+    def _is_trusted(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request shows the token, or none is asked for."""
+        if self.limits.token is None:
+            return True
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        shown = token.strip().encode("utf-8", "replace")
+        return scheme.lower() == "bearer" and hmac.compare_digest(shown, self.limits.token.encode("utf-8"))
 
     def _refusal(self, path: str, headers: Mapping[str, str]) -> Any:
         """The answer to a request that may not be made, before anything of its body is read; None for one that may."""
@@ -107,12 +119,8 @@ class Guard:
         if limits.hosts is not None and origin is not None and _name(urlsplit(origin).netloc) not in limits.hosts:
             # A page of another site, in a browser on this machine.
             return problem_response(403, f"pages of {origin!r} may not ask this service")
-        if limits.token is not None and path not in _OPEN:
-            scheme, _, token = headers.get("authorization", "").partition(" ")
-            shown = token.strip().encode("utf-8", "replace")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(shown, limits.token.encode("utf-8")):
-                challenge = {"WWW-Authenticate": "Bearer"}
-                return problem_response(401, "expected the header Authorization: Bearer TOKEN", challenge)
+        if path not in _OPEN and not self._is_trusted(headers):
+            return problem_response(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.max_body:
             return problem_response(413, _too_large(limits.max_body))
@@ -133,7 +141,7 @@ class _BoundedBody:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, "the body did not come in time") from None
+            raise HTTPException(408, "the body did not come in time; see --body-timeout of the service") from None
         self._left -= len(message.get("body", b""))
         self._whole = not message.get("more_body", False)
         if self._left < 0:

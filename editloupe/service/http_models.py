@@ -218,7 +218,8 @@ class Ready(_Out):
     """Who judges here, and how busy it is."""
 
     status: Literal["ready"] = "ready"
-    backend: str
+    backend: str | None
+    """URI of the backend. Without the token that the service asks for, it is null, and `options` is empty."""
     judge: str
     """Id of the judge."""
     protocol: str

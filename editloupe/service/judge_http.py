@@ -149,14 +149,14 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         """The process answers."""
         return wire.Health()
 
-    async def readyz() -> wire.Ready:
-        """The service takes requests; 503 once it shuts down."""
+    async def readyz(request: Request) -> wire.Ready:
+        """The service takes requests; 503 once it shuts down. Backend and options are told to who may ask for verdicts."""
         if queue.closing:
             raise ShuttingDown
-        setup = queue.setup
-        options = wire.options_out(setup.options)
+        setup, trusted = queue.setup, request.scope["editloupe.trusted"]
+        options = wire.options_out(setup.options) if trusted else {}
         return wire.Ready(
-            backend=setup.backend.uri,
+            backend=setup.backend.uri if trusted else None,
             judge=setup.judge.id,
             protocol=setup.protocol.name,
             options=options,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from editloupe.stats.bootstrap import OrNull
 from editloupe.values import Serialisable
@@ -23,7 +26,7 @@ class Significance(Serialisable):
     p_holm: float | None = None
     """p corrected by Holm for all tests of its table."""
     n: int
-    """Source images or samples that it rests on."""
+    """Source images that it rests on."""
     why: OrNull = ""
 
 
@@ -46,14 +49,35 @@ def signed_ranks(differences: Sequence[float | None], clusters: Sequence[Hashabl
     return Significance(p=float(wilcoxon(moved).pvalue), n=len(moved))
 
 
-def mcnemar(first_alone: int, second_alone: int) -> Significance:
-    """Return McNemar's exact test: a binomial test of the samples on which one judge alone is right."""
-    n = first_alone + second_alone
-    if not n:
-        return Significance(p=None, n=0, why="they are right on the same samples")
-    from scipy.stats import binomtest  # as above
+def sign_flips(outcomes: Sequence[int], clusters: Sequence[Hashable]) -> Significance:
+    """Return the exact sign-flip permutation test of which of two judges is right more often.
 
-    return Significance(p=float(binomtest(first_alone, n).pvalue), n=n)
+    outcomes: one for each sample; 1 where the first judge alone is right, -1 where the second is, 0 where neither is alone.
+    Edits of one source image are not independent, so that all outcomes of an image are flipped together, and all 2^n flips
+    of n images count. Where each image has one edit this is McNemar's exact test. No p with fewer than 2 images.
+    """
+    net: dict[Hashable, int] = {}
+    for outcome, cluster in zip(outcomes, clusters, strict=True):
+        if outcome:
+            net[cluster] = net.get(cluster, 0) + outcome
+    if len(net) < 2:
+        why = (
+            "one alone is right on samples of 1 source image only; 2 are needed"
+            if net
+            else "they are right on the same samples"
+        )
+        return Significance(p=None, n=len(net), why=why)
+    from scipy.stats import binom  # as above
+
+    # Of the images whose net outcome is ±size, the number that favour the first is binomial: 2^n flips need no list.
+    chances = np.ones(1)
+    for size, count in Counter(abs(one) for one in net.values() if one).items():
+        own = np.zeros(size * count + 1)
+        own[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = np.convolve(chances, own)
+    most = len(chances) - 1
+    as_far = np.abs(2 * np.arange(most + 1) - most) >= abs(sum(net.values()))
+    return Significance(p=min(1.0, float(chances[as_far].sum())), n=len(net))
 
 
 def holm(tests: Sequence[Significance]) -> list[Significance]:

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.keys import HIDDEN, scrub
 from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
@@ -425,8 +426,8 @@ class _BackendCheck:
 
     def clean(self, text: str) -> str:
         for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+            text = text.replace(secret, HIDDEN)
+        return scrub(text, self.secrets)
 
 
 class _SpyingStore:

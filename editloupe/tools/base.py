@@ -21,13 +21,17 @@ from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
 from editloupe.findings import Observation
 from editloupe.models.devices import check_device
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Box, ImageRef, Json, View
+from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
 if TYPE_CHECKING:
     import jsonschema
 
-PAPER_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
-"""The five tools by which DLEBench's agent looks (section 4.2); one that is not installed is said to be absent."""
+BUILT_IN_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
+"""Tools on offer by default; one that is not installed is said to be absent.
+
+DLEBench names four (section 4.2): Grounding, Zoom-In, Difference and Enhancer. Its dialogues (Tables 8, 11 and 12) call
+Difference `localize_differences`, and an object detector that answers in words alone `detect_object`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,25 @@ class ToolContext:
     def image(self, name: str) -> ImageRef:
         """Return the image of that name. Raises ToolError as `named`."""
         return self.view(name).image
+
+    def masks(self, name: str) -> tuple[Box, ...]:
+        """Return the boxes, in px of the named image, that the question painted over in it; () for none.
+
+        A crop has those of the image from which it was cut, grown by the 2 px over which enlarging spreads an edge.
+        Raises ToolError as `named`.
+        """
+        view, cuts = self.view(name), list[View]()
+        while view.op != "mask":
+            cut_from = (v for v in self.views.values() if v.image == view.origin and v != view and v not in cuts)
+            cuts.append(view)
+            if (found := next(cut_from, None)) is None:
+                return ()
+            view = found
+        boxes = [box_from_json(box) for box in cast("Sequence[Json]", view.params["boxes"])]
+        for cut in reversed(cuts):
+            grown = [Box(x0 - 2, y0 - 2, x1 + 2, y1 + 2) for x0, y0, x1, y1 in boxes]
+            boxes = [cut.from_origin(part) for box in grown if (part := box.intersection(cut.region)) is not None]
+        return tuple(boxes)
 
     def box(self, values: Iterable[float], image: ImageRef) -> Box:
         """Return four numbers 0..1000, [x0, y0, x1, y1], as a box in px of `image`.
@@ -213,11 +236,11 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
+def open_toolbox(names: Iterable[str] = BUILT_IN_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
     """Return the named tools. One that cannot be offered is listed as absent, with its reason.
 
     settings: weights and device; None reads the environment (ToolSettings.from_environment).
-    Raises UnknownPlugin for a name that is not installed and not one of the paper's five.
+    Raises UnknownPlugin for a name that is not installed and not built in.
     Raises ConfigError where the settings name weights or a device that cannot be had.
     """
     settings = ToolSettings.from_environment() if settings is None else settings
@@ -226,7 +249,7 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     tools: dict[str, Tool] = {}
     absent: dict[str, str] = {}
     for name in names:
-        if name in PAPER_TOOLS and name not in installed:
+        if name in BUILT_IN_TOOLS and name not in installed:
             absent[name] = "no installed package provides it"
             continue
         kind = plugins.load("tools", name)

@@ -94,6 +94,7 @@ class ToolCache:
                 "device": device_class(self._device),
                 "arguments": given,
                 "images": {name: context.views[name].to_json() for name in named},
+                "masks": {name: [list(box) for box in context.masks(name)] for name in named},
                 "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
             }
         )

@@ -1,4 +1,8 @@
-"""Crops as tools show them: enlarged where they are small, reduced where they are large, the plain one kept."""
+"""Crops as tools show them: enlarged where they are small, reduced where they are large, the plain one kept.
+
+DLEBench enhances every crop of Zoom-In and Difference with Real-ESRGAN (section 4.2). Here a crop is enlarged where its
+shorter side is under 256 px: by a learned upscaler only where one is named and the device is a GPU, else by Lanczos.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`detect_object`: is it there, how often, where? Text only."""
+"""`detect_object`: is it there, how often, where? Text only.
+
+The name and the arguments are from DLEBench's dialogues (Tables 11 and 12). Section 4.2 has no such tool beside Grounding.
+"""
 
 from __future__ import annotations
 

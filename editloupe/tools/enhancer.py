@@ -1,4 +1,8 @@
-"""`enhancer`: one place of an image, enlarged two or four times."""
+"""`enhancer`: one place of an image, enlarged two or four times. The Enhancer tool of DLEBench (section 4.2).
+
+The paper enhances every crop of its other tools, with Real-ESRGAN. That the model may call it by itself is ours; how crops
+of the other tools are enlarged here is in `crops.py`.
+"""
 
 from __future__ import annotations
 

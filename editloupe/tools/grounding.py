@@ -1,4 +1,7 @@
-"""`grounding`: where is what a phrase names? Boxes in the text, the boxes drawn, and a close look at the best."""
+"""`grounding`: where is what a phrase names? Boxes in the text, the boxes drawn, and a close look at the best.
+
+The Grounding tool of DLEBench (section 4.2), which is GroundingDINO. The tiles and the pictures are ours.
+"""
 
 from __future__ import annotations
 

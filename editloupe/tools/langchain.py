@@ -21,7 +21,7 @@ def as_langchain(
 
     images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef. The names are those that the prompt uses ("Original
     Image", "Edited Image"). Or a Session, whose toolbox names the absent tools.
-    tools: names; None takes those of the paper's five that can be had here. Not with a Session, which has its own.
+    tools: names; None takes those of the five built-in ones that can be had here. Not with a Session, which has its own.
     settings: weights and device; None reads the environment. Not with a Session.
 
     The tools of one list share one conversation: a picture that one call shows as "Crop 1" can be named in the next. Make

@@ -1,4 +1,8 @@
-"""`localize_differences`: where do two images differ? Crops side by side, boxes in the text."""
+"""`localize_differences`: where do two images differ? Crops side by side, boxes in the text.
+
+The Difference tool of DLEBench (section 4.2), under the name that its dialogues have (Tables 8, 11 and 12). How differences
+are found is ours, since the paper says no more than that it compares pixels.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from editloupe import models
@@ -40,7 +45,7 @@ class LocalizeDifferences(CropTool):
 
     name: ClassVar[str] = "localize_differences"
     repeatable: ClassVar[bool] = True
-    revision: ClassVar[str] = "2"
+    revision: ClassVar[str] = "3"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
@@ -64,8 +69,9 @@ class LocalizeDifferences(CropTool):
             raise ToolError(
                 f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, context.views))}"
             )
-        first, second = (context.image(name) for name in names)
-        return self.observed(localize(context.images.array(first), context.images.array(second)), names, context)
+        first, second = (context.images.array(context.image(name)) for name in names)
+        masks_1, masks_2 = (context.masks(name) for name in names)
+        return self.observed(localize(first, second, masks_1=masks_1, masks_2=masks_2), names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
         """Return the observation of the differences between the two named images."""
@@ -96,7 +102,9 @@ class LocalizeDifferences(CropTool):
         text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
         if found.regenerated:
             lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
-            heat_map = render.heat_map(found.alignment.first, found.levels)
+            # White where the pictures have masks; the aligned copies are filled there.
+            shown = np.where(found.alignment.masked[..., None], np.uint8(255), found.alignment.first)
+            heat_map = render.heat_map(shown, found.levels)
             views.append(add_view(context, heat_map, first, View.whole(first).region, "difference_map"))
         lines += notes
         for how, which in enlarged.items():
@@ -234,6 +242,11 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             lines.append(
                 f"{_percent(share)} of {name!r}, at its border, has no counterpart in the other and was not compared."
             )
+    if found.masked_share:
+        lines.append(
+            f"{_percent(found.masked_share)} of {names[0]!r} lies under white rectangles that cover targets, or at their "
+            "rims, and was not compared."
+        )
     if found.tone_most >= 2:
         r, g, b = found.tone.at_mid_grey
         lines.append(
@@ -284,6 +297,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
         "shown": len(crops),
         "threshold": round(found.threshold, 2),
         "changed_share": round(found.changed_share, 6),
+        **({"masked_share": round(found.masked_share, 6)} if found.masked_share else {}),
         "regenerated": found.regenerated,
         "identical": found.identical,
         "largest": round(found.largest, 2),

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Observation
-from editloupe.tools.base import PAPER_TOOLS, Toolbox, ToolContext, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View, canonical_json
 
@@ -194,12 +194,12 @@ def open_session(
 ) -> Session:
     """Return a session over `images`.
 
-    tools: names; None takes those of the paper's five that can be had here.
+    tools: names; None takes those of the five built-in ones that can be had here.
     settings: weights and device; None reads the environment.
     Raises ConfigError for an unknown name, and for a tool that was named and is absent; ImageError for a broken image.
     """
     named = None if tools is None else tuple(tools)
-    box = open_toolbox(PAPER_TOOLS if named is None else named, settings)
+    box = open_toolbox(BUILT_IN_TOOLS if named is None else named, settings)
     if named is not None and box.absent:
         raise ConfigError("; ".join(f"the tool {name!r} is absent here: {reason}" for name, reason in box.absent.items()))
     return Session(box, images)

@@ -1,4 +1,4 @@
-"""`zoom_in`: a closer look at one place, at native resolution."""
+"""`zoom_in`: a closer look at one place, at native resolution. The Zoom-In tool of DLEBench (section 4.2)."""
 
 from __future__ import annotations
 

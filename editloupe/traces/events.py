@@ -1,7 +1,7 @@
 """The events of a trace, as pydantic models: they are read from and written to files.
 
-A trace is a header, then messages as a parent-hash chain, model calls, tool calls, notes, the finding and the end.
-Images are named by their SHA-256 and lie in the run's blob folder.
+A trace is a header, then messages as a parent-hash chain, model calls, tool calls, notes, the finding and the end, which
+holds the digest of all lines before it. Images are named by their SHA-256 and lie in the run's blob folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Increased when an older reader would misread a newer trace."""
 
 
@@ -116,6 +116,10 @@ class End(_Event):
     """The end. Events follow only if a pending task is resumed."""
 
     kind: Literal["end"] = "end"
+    finding_digest: str | None = None
+    """Digest of the finding, as its line in findings.jsonl has it. None in traces of version 1."""
+    lines_digest: str | None = None
+    """SHA-256 of all lines before this one (`traces.read.lines_digest`). None in traces of version 1."""
 
 
 Event: TypeAlias = Annotated[

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from editloupe.findings import Finding, Observation, Step
 from editloupe.traces.events import (
     EVENT,
     SCHEMA_VERSION,
+    End,
     Event,
     FindingEvent,
     Header,
@@ -24,7 +27,10 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.values import parse_json
+from editloupe.values import Json, canonical_json, digest, parse_json
+
+_TAIL = 4096
+"""Bytes at the end of a file in which its end stands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +62,50 @@ def complete_lines(data: bytes) -> tuple[list[bytes], int]:
     return data[:end].splitlines(), end
 
 
-def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
-    """Parse lines into events and problems. Raises TraceError for a trace of a newer schema."""
+def lines_digest(lines: Sequence[bytes]) -> str:
+    """Return the SHA-256 of the first lines of a trace.
+
+    The header of a fork counts without the path of its parent, which a merge may change.
+    """
+    head, *rest = lines
+    try:
+        header = parse_json(head)
+        if parent := header.get("parent"):
+            head = canonical_json({**header, "parent": {**parent, "trace": None}}).encode("utf-8", "backslashreplace")
+    except (ValueError, TypeError, AttributeError):
+        pass  # no header: its bytes count
+    return hashlib.sha256(b"\n".join((head, *rest))).hexdigest()
+
+
+def read_end(path: Path) -> End | None:
+    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
+    with files.open_plain(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        lines, _ = complete_lines(file.read(_TAIL))
+    try:
+        return End.model_validate_json(lines[-1]) if lines else None
+    except ValidationError:
+        return None
+
+
+def read_version(path: Path) -> int | None:
+    """Return the schema version of a trace from its first line alone; None if it has none. Raises OSError."""
+    with files.open_plain(path) as file:
+        try:
+            version = parse_json(file.readline())["version"]
+        except (ValueError, KeyError, TypeError):
+            return None
+    return version if isinstance(version, int) else None
+
+
+def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list[str], list[str]]:
+    """Parse lines into events. Return them with what cannot be read, and with what was changed before an end.
+
+    Raises TraceError for a trace of a newer schema.
+    """
     events: list[Event] = []
     problems: list[str] = []
+    tampering: list[str] = []
     for number, line in enumerate(lines, start=1):
         try:
             data = parse_json(line)
@@ -83,8 +129,34 @@ def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list
         except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
             problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
         else:
+            if isinstance(event, End):
+                tampering += _changed_before(event, events, lines[: number - 1], name=name)
             events.append(event)
-    return events, problems
+    return events, problems, tampering
+
+
+def _changed_before(end: End, events: Sequence[Event], lines: Sequence[bytes], *, name: str) -> list[str]:
+    """Return what is not as it was when the end of a trace was written."""
+    if not events or not isinstance(header := events[0], Header):
+        return []  # no trace
+    if end.lines_digest is None or end.finding_digest is None:
+        old = header.version < 2
+        return [] if old else [f"{name}: the digests of its end were taken away after it was recorded"]
+    problems = []
+    if lines_digest(lines) != end.lines_digest:
+        problems.append(f"{name}: one of the {len(lines)} lines before its end was changed after it was recorded")
+    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
+    if finding_digest(last) != end.finding_digest:
+        problems.append(f"{name}: its end is that of another finding than the one before it")
+    return problems
+
+
+def finding_digest(data: Json) -> str | None:
+    """Return the digest of a finding's JSON; None if it holds a number that is not finite."""
+    try:
+        return digest(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _check_shape(event: Event) -> None:
@@ -109,6 +181,21 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
     return None if data is None else Finding.from_json(data)
 
 
+def seconds_spent(events: Iterable[Event]) -> float:
+    """Return the seconds that the sessions of a task took so far; the time between them is not counted.
+
+    A session that ended says so in its finding. Of one that did not, the calls count that were recorded.
+    """
+    spent = 0.0
+    for event in events:
+        if isinstance(event, FindingEvent):
+            # A finding of version 0.1.0 tells its own session alone.
+            spent = max(spent, Finding.from_json(event.finding).seconds)
+        elif isinstance(event, ModelCall | ToolResult):
+            spent += event.seconds
+    return spent
+
+
 def read_trace(path: Path) -> Trace:
     """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:
@@ -116,12 +203,12 @@ def read_trace(path: Path) -> Trace:
     except OSError as error:
         raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
     lines, end = complete_lines(data)
-    events, problems = parse_lines(lines, name=path.name)
+    events, problems, ends = parse_lines(lines, name=path.name)
     if end < len(data):
         problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
     if not events or not isinstance(events[0], Header):
         raise TraceError(f"{path}: no header in the first line; this is not a trace")
-    changed = tuple(verify(events, name=path.name))
+    changed = (*verify(events, name=path.name), *ends)
     return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *changed), tampering=changed)
 
 

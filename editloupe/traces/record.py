@@ -9,7 +9,8 @@ from typing import BinaryIO, Final
 from editloupe import files
 from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent
-from editloupe.traces.read import complete_lines, parse_lines
+from editloupe.traces.read import complete_lines, lines_digest, parse_lines
+from editloupe.values import digest
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -19,14 +20,15 @@ class TraceWriter:
 
     below: the run folder; from there on no link is followed. None stands for the file's own folder.
 
-    Opening an existing file cuts off a torn last line and reads the others into `events`. `problems` names lines that
-    cannot be read. Raises TraceError for a file of a newer schema.
+    Opening an existing file cuts off a torn last line and reads the others into `events`. `problems` says what cannot be
+    read, `tampering` what was changed after it was recorded. Raises TraceError for a file of a newer schema.
     """
 
     def __init__(self, path: Path | None, *, below: Path | None = None) -> None:
         self.path = path
         self.events: list[Event] = []
         self.problems: list[str] = []
+        self.tampering: list[str] = []
         self._file: BinaryIO | None = None
         if path is None:
             return
@@ -34,7 +36,7 @@ class TraceWriter:
         try:
             file.seek(0)
             lines, end = complete_lines(file.read())
-            self.events, self.problems = parse_lines(lines, name=path.name)
+            self.events, self.problems, self.tampering = parse_lines(lines, name=path.name)
             file.truncate(end)
         except BaseException:
             file.close()
@@ -51,9 +53,11 @@ class TraceWriter:
             self._file.flush()
 
     def finish(self, finding: Finding) -> None:
-        """Append the finding and the end."""
-        self.append(FindingEvent(finding=finding.to_json()))
-        self.append(End())
+        """Append the finding, and the end with the digests of the finding and of all that is written."""
+        data = finding.to_json()
+        self.append(FindingEvent(finding=data))
+        lines = None if self.path is None else lines_digest(complete_lines(self.path.read_bytes())[0])
+        self.append(End(finding_digest=digest(data), lines_digest=lines))
 
     def close(self) -> None:
         """Close the file."""

@@ -53,7 +53,7 @@ class RunSample:
 
 
 class RunReader:
-    """One run folder, thread-safe. Raises ConfigError if `folder` is no run."""
+    """One run folder, thread-safe. Close it, or use it in a `with` block. Raises ConfigError if `folder` is no run."""
 
     def __init__(self, folder: Path, *, live: bool = False) -> None:
         self.folder = folder.resolve()
@@ -71,7 +71,20 @@ class RunReader:
         self._all: dict[str, RunSample] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
-        self._look()
+        try:
+            self._look()
+        except BaseException:
+            self._index.close()
+            raise
+
+    def close(self) -> None:
+        self._index.close()
+
+    def __enter__(self) -> RunReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def name(self) -> str:
@@ -154,7 +167,7 @@ class RunReader:
         path = self.inside(name) if TRACE_NAME.fullmatch(name) else None
         try:
             data = b"" if path is None else files.read_bytes(path)
-            first, _ = parse_lines(data.splitlines()[:1], name=name)
+            first, _, _ = parse_lines(data.splitlines()[:1], name=name)
         except (OSError, TraceError):
             return None
         return data if first and isinstance(first[0], Header) else None

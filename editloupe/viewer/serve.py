@@ -7,15 +7,19 @@ a name that leads to loopback (DNS rebinding).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import ipaddress
 import os
 import socket
 import sys
+import threading
+import time
 from collections.abc import Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from editloupe.errors import ConfigError, EditLoupeError
@@ -23,16 +27,41 @@ from editloupe.viewer.pages import Response, Site, text
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
+MOST_CONNECTIONS: Final = 64
+"""A browser opens about six."""
+HEAD_S: Final = 15.0
+"""Seconds in which the head of a request must have come, counted from the connection or the answer before."""
+ANSWER_S: Final = 60.0
+"""Seconds in which a client must have taken an answer."""
+
 
 class Viewer(ThreadingHTTPServer):
-    """A server of one site; `with` it, then `serve_forever()`. Raises ConfigError where the address cannot be taken."""
+    """A server of one site; `with` it, then `serve_forever()`. Raises ConfigError where the address cannot be taken.
+
+    connections: how many it holds at once. A further one takes the place of the one that has been waiting for a request for
+    the longest time, so that clients which hold connections and say nothing keep no reader out.
+    head_s: seconds in which the head of a request must have come.
+    """
 
     daemon_threads = True
+    request_queue_size = 128
     # Windows and BSD let two servers share a port under this option, and one of them then never hears a thing.
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, site: Site, *, host: str = "127.0.0.1", port: int = 0, names: Iterable[str] = ()) -> None:
-        self.site = site
+    def __init__(
+        self,
+        site: Site,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        names: Iterable[str] = (),
+        connections: int = MOST_CONNECTIONS,
+        head_s: float = HEAD_S,
+    ) -> None:
+        self.site, self.most, self.head_s = site, connections, head_s
+        self._open: dict[Any, bool] = {}
+        """Connection → whether it is being answered; the one in which something happened last stands at the end."""
+        self._changed = threading.Condition()
         self.hosts = _LOOPBACK | {host.casefold()} | {name.casefold() for name in names}
         self.open_to_others = host.casefold() not in _LOOPBACK
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -46,6 +75,35 @@ class Viewer(ThreadingHTTPServer):
         """Print errors, but for dropped connections: browsers drop them as they like."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own, once there is room for it."""
+        with self._changed:
+            if len(self._open) >= self.most:
+                with contextlib.suppress(OSError):
+                    min(self._open, key=lambda connection: self._open[connection]).shutdown(socket.SHUT_RDWR)
+                # Its thread ends at once, unless it is making a page.
+                self._changed.wait_for(lambda: len(self._open) < self.most, timeout=1)
+            room = len(self._open) < self.most
+            if room:
+                self._open[request] = False
+        if room:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; there is room for another one."""
+        super().shutdown_request(request)
+        with self._changed:
+            self._open.pop(request, None)
+            self._changed.notify()
+
+    def note(self, request: Any, *, answering: bool) -> None:
+        """Note that a connection is being answered, or waits for a request again."""
+        with self._changed:
+            if self._open.pop(request, None) is not None:
+                self._open[request] = answering
 
     @property
     def url(self) -> str:
@@ -75,6 +133,29 @@ class Viewer(ThreadingHTTPServer):
         return found or text("Nothing here.\n", "text/plain", status=HTTPStatus.NOT_FOUND)
 
 
+class _Head(io.RawIOBase):
+    """What a client sends, until the time for a request's head is up; then TimeoutError.
+
+    A socket's own time-out starts anew with each byte.
+    """
+
+    until = 0.0
+    """When the time is up, on the monotonic clock."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD; everything else is 501, as the base class has it."""
 
@@ -82,9 +163,21 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "editloupe"
     sys_version = ""
-    timeout = 60
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._head = _Head(self.connection)
+        self.rfile = io.BufferedReader(self._head)
+
+    def handle_one_request(self) -> None:
+        self.server.note(self.connection, answering=False)
+        self._head.until = time.monotonic() + self.server.head_s
+        super().handle_one_request()
 
     def do_GET(self) -> None:
+        self.server.note(self.connection, answering=True)
+        self.connection.settimeout(ANSWER_S)
         if not self.server.knows(self.headers.get("Host")):
             words = "This address is not served under that name; see editloupe view --allow-host.\n"
             self._send(text(words, "text/plain", status=HTTPStatus.MISDIRECTED_REQUEST))

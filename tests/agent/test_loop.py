@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
 
 import pytest
 
 from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply, Request, Usage
+from editloupe.chat import Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ContextTooLong, RateLimited, ToolError
-from editloupe.findings import Finding, Observation
+from editloupe.findings import Finding, JudgeSpec, Observation
 from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox
@@ -104,8 +105,10 @@ def test_a_broken_call_is_answered_with_what_was_wrong(sample: Sample, store: Im
     ],
 )
 def test_an_answer_off_the_menu_is_a_status_and_never_a_number(answer: str, status: str, sample: Sample, store: ImageStore):
-    finding = judged(ScriptedLMM([final(answer)]), sample, store)
-    assert (finding.status, finding.answer, finding.value) == (status, None, None)
+    finding = judged(ScriptedLMM([final(answer)] * 3), sample, store)
+    assert (finding.status, finding.answer, finding.value, finding.ending) == (status, None, None, "answer")
+    # What says nothing usable was asked for twice more; "Cannot Judge" is an answer.
+    assert finding.counts == ({} if status == "abstained" else {"reminders": 2})
 
 
 def test_at_the_turn_limit_tools_are_withdrawn_and_one_last_turn_asks_for_the_label(sample: Sample, store: ImageStore):
@@ -117,14 +120,90 @@ def test_at_the_turn_limit_tools_are_withdrawn_and_one_last_turn_asks_for_the_la
 
 
 def test_a_last_turn_without_a_label_is_over_budget(sample: Sample, store: ImageStore):
-    finding = judged(ScriptedLMM([LOOK, LOOK]), sample, store, budget=Budget(max_turns=1))
-    assert finding.status == "over_budget"
-    assert "turns" in finding.reason
+    for remind, calls in ((True, 4), (False, 2)):
+        lmm = ScriptedLMM([LOOK] * 4)
+        finding = judged(lmm, sample, store, budget=Budget(max_turns=1), remind_answers=remind)
+        # Reminders are no turns with calls: the last turn has them too.
+        assert (finding.status, finding.ending, finding.turns, len(lmm.requests)) == ("over_budget", "turns", 1, calls)
+        assert "turns" in finding.reason
 
 
-def test_a_last_turn_with_an_unusable_label_keeps_that_reason(sample: Sample, store: ImageStore):
-    finding = judged(ScriptedLMM([LOOK, final("Superb")]), sample, store, budget=Budget(max_turns=1))
-    assert finding.status == "off_menu"
+def test_a_last_turn_with_an_unusable_label_is_reminded_without_a_word_of_tools(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([LOOK, final("Superb"), "Wrong Action", final("Wrong Action")])
+    finding = judged(lmm, sample, store, budget=Budget(max_turns=1))
+    assert (finding.status, finding.label, finding.turns, finding.counts) == ("ok", "Wrong Action", 1, {"reminders": 2})
+    reminders = [lmm.requests[i].messages[-1].text for i in (2, 3)]
+    assert all("could not be used" in text and "tool_call" not in text for text in reminders)
+
+
+def test_a_last_turn_with_an_unusable_label_to_the_end_keeps_that_reason(sample: Sample, store: ImageStore):
+    for remind, calls in ((True, 4), (False, 2)):
+        lmm = ScriptedLMM([LOOK, *[final("Superb")] * 3])
+        finding = judged(lmm, sample, store, budget=Budget(max_turns=1), remind_answers=remind)
+        assert (finding.status, len(lmm.requests)) == ("off_menu", calls)
+
+
+def test_an_unusable_answer_gets_a_reminder_that_says_why_and_names_the_labels(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([final("Superb <End Thinking>"), final("Wrong Action")])
+    finding = judged(lmm, sample, store)
+    assert (finding.status, finding.label, finding.counts) == ("ok", "Wrong Action", {"reminders": 1})
+    reminder = lmm.requests[1].messages[-1]
+    assert reminder.role == "user"
+    assert "Your last reply could not be used: the answer is none of the labels" in reminder.text
+    assert "found 'Superb ‹End Thinking›'" in reminder.text
+    assert "The labels: Flawless Execution, Over Modification, Wrong Action, Localization Failure." in reminder.text
+    # Both replies were paid for: words are the script's tokens.
+    said = [m.text for m in lmm.requests[1].messages if m.role == "assistant"]
+    assert finding.usage.output_tokens == sum(len(text.split()) for text in (*said, final("Wrong Action")))
+
+
+def test_after_a_reminder_of_its_answer_a_judge_may_look_again(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([final("Superb"), LOOK, final("Wrong Action")])
+    finding = judged(lmm, sample, store)
+    assert (finding.label, finding.turns, finding.counts) == ("Wrong Action", 1, {"reminders": 1})
+    assert "write one <tool_call>" in lmm.requests[1].messages[-1].text
+
+
+def test_unusable_replies_and_answers_have_one_bound(sample: Sample, store: ImageStore):
+    for script, status in (
+        (["hm", final("Superb"), final("Fine")], "off_menu"),
+        ([final("Superb"), "hm", "hm"], "unparsed"),
+    ):
+        lmm = ScriptedLMM([*script, final("Wrong Action")])
+        finding = judged(lmm, sample, store)
+        assert (finding.status, finding.counts, len(lmm.requests)) == (status, {"reminders": 2}, 3)
+        assert judged(ScriptedLMM(script), sample, store, budget=Budget(max_reminders=0)).status == (
+            "unparsed" if script[0] == "hm" else "off_menu"
+        )
+
+
+def test_without_reminders_of_answers_the_first_unusable_one_is_final(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([final("Superb"), final("Wrong Action")])
+    finding = judged(lmm, sample, store, remind_answers=False)
+    assert (finding.status, finding.counts, len(lmm.requests)) == ("off_menu", {}, 1)
+
+
+def test_reminders_of_answers_are_part_of_the_judges_identity_and_older_judges_had_none():
+    on, off = (open_with(remind_answers=remind).judge for remind in (True, False))
+    assert on.id != off.id
+    assert on.to_json() == {**off.to_json(), "remind_answers": True}
+    assert JudgeSpec.from_json(off.to_json()) == off
+    assert JudgeSpec.from_json(on.to_json()) == on
+
+
+def test_where_labels_are_constrained_an_unusable_answer_ends_in_a_turn_held_to_them(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([*[final("Superb")] * 3, "Wrong Action"], constrains_choices=True)
+    finding = judged(lmm, sample, store, constrain_labels=True)
+    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 2, "constrained_labels": 1})
+    assert [request.choices is not None for request in lmm.requests] == [False, False, False, True]
+
+
+def test_a_held_answer_that_is_unusable_all_the_same_is_reminded_in_its_own_form(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([LOOK, final("Superb"), "Wrong Action"], constrains_choices=True)
+    finding = judged(lmm, sample, store, budget=Budget(max_turns=1), constrain_labels=True)
+    assert finding.label == "Wrong Action"
+    assert "no thought, no tags" in lmm.requests[2].messages[-1].text
+    assert lmm.requests[2].choices is not None
 
 
 def test_the_token_budget_ends_a_task(sample: Sample, store: ImageStore):
@@ -203,10 +282,20 @@ def test_an_answer_that_is_cut_off_is_no_answer(sample: Sample, store: ImageStor
     assert "cut off" in lmm.requests[1].messages[-1].text
 
 
-def test_a_call_nested_without_end_is_the_models_fault(sample: Sample, store: ImageStore):
-    deep = "<tool_call>" + '{"name": "zoom_in", "parameters": ' + '{"a":' * 5000 + "</tool_call>"
+@pytest.mark.parametrize("depth", [101, 900, 5000, 60_000])
+@pytest.mark.parametrize("form", ["open", "closed", "native"])
+def test_a_call_nested_without_end_is_the_models_fault(sample: Sample, store: ImageStore, form: str, depth: int):
+    arguments: Any = 1
+    for _ in range(depth):
+        arguments = {"a": arguments}
+    text = '<tool_call>{"name": "zoom_in", "parameters": ' + '{"a":' * depth
+    deep = {
+        "open": Reply(text=text + "</tool_call>"),
+        "closed": Reply(text=text + "1" + "}" * depth + "}</tool_call>"),
+        "native": Reply(text="", tool_calls=(ToolCall(id="c", name="zoom_in", arguments=arguments),)),
+    }[form]
     finding = judged(ScriptedLMM([deep, final("Wrong Action")]), sample, store)
-    assert (finding.status, finding.counts.get("malformed_calls")) == ("ok", 1)
+    assert (finding.status, finding.counts.get("malformed_calls")) == ("ok", 1), finding.reason
 
 
 def test_an_answer_beside_a_call_is_put_aside_until_the_observation_was_seen(sample: Sample, store: ImageStore):

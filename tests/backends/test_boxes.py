@@ -24,7 +24,7 @@ from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCal
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.tags import neutralise
 from editloupe.tools.base import Toolbox, open_toolbox
 from editloupe.tools.session import Conversation
 from editloupe.values import ImageRef, Json, View

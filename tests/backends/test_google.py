@@ -421,11 +421,13 @@ def test_the_key_comes_from_the_environment_and_goes_into_the_header(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, CANARY + "\n")
-    server = bench.serve(says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": CANARY}), key=CANARY)
+    basic = base64.b64encode(f"user:{CANARY}".encode()).decode()
+    server = bench.serve(says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": [CANARY, basic]}), key=CANARY)
     reply = bench.open(f"google/tiny-gemini?base_url={server.url}").complete(HELLO, STORE)
     assert server.headers[0]["x-goog-api-key"] == CANARY
     assert reply.text == "your key is ***"
     assert CANARY not in repr(reply)
+    assert basic[8:-4] not in repr(reply)
 
 
 def everything(error: BaseException | None) -> str:

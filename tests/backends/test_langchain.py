@@ -24,14 +24,15 @@ from editloupe import Judge, load_sample
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.langchain import LangChainLMM, traits_of
 from editloupe.backends.langchain import open_backend as open_langchain
+from editloupe.backends.openai import open_backend as open_openai
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Request, Sampling, TextPart, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
-from tests.backends.loopback import Act
-from tests.backends.openai_server import OpenAIServer, declines, fails, image_of, says
+from tests.backends.loopback import Act, resets_mid_body, sends, trickles
+from tests.backends.openai_server import OpenAIServer, completion, declines, fails, image_of, says
 from tests.conftest import LOOK, final
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"
@@ -326,7 +327,8 @@ class AuthenticationError(Exception):
         (AuthenticationError("key?"), Rejected),
         (TimeoutError("too late"), Unavailable),
         (ConnectionResetError("gone"), Unavailable),
-        (KeyError("choices"), Rejected),
+        (KeyError("choices"), Unavailable),
+        (ValueError("choices"), Rejected),
     ],
 )
 def test_any_providers_error_is_one_of_ours(error: Exception, kind: type[BackendError]) -> None:
@@ -571,6 +573,94 @@ def test_a_real_chat_model_fails_by_our_errors_and_shows_no_key(serve: Callable[
     backend = open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={url}"), policy=ONCE)
     with pytest.raises(Unavailable, match="refused"):
         backend.complete(HELLO, STORE)
+
+
+WHOLE = json.dumps(completion("whole")).encode()
+
+
+def ends_mid_body(handler: Any, request: Any) -> None:
+    """Promises more than it sends, then closes the connection."""
+    handler.start(200, {"Content-Type": "application/json", "Content-Length": "100000"})
+    handler.wfile.write(WHOLE[:40])
+    handler.close_connection = True
+
+
+NO_ANSWERS: dict[str, Act] = {
+    "cut": sends(WHOLE[:-20]),
+    "cut, as text": sends(WHOLE[:-20], content_type="text/plain"),
+    "empty": sends(b""),
+    "nested": sends(b"[" * 100_000),
+    "closed": ends_mid_body,
+    "reset": resets_mid_body,
+    "no object": sends(b'"hello"'),
+    "choices missing": sends(b'{"id": "x"}'),
+    "choices empty": sends(b'{"choices": []}'),
+    "choices null": sends(b'{"choices": null}'),
+    "an error with 200": sends(b'{"error": {"message": "overloaded", "code": 503}}'),
+}
+BROKEN: dict[str, Act] = {
+    "no message": sends(b'{"choices": [{"index": 0, "message": null}]}'),
+    "choices of another kind": sends(b'{"choices": {"a": 1}}'),
+    "broken off": says("half of", finish="error"),
+}
+
+
+@needs_langchain
+@pytest.mark.parametrize("act", [*NO_ANSWERS.values(), *BROKEN.values()], ids=[*NO_ANSWERS, *BROKEN])
+def test_no_whole_answer_is_asked_again_with_the_status_that_openai_has(
+    serve: Callable[..., OpenAIServer], act: Act
+) -> None:
+    server = serve(act, act, says("at last"))
+    backend = real(server, RetryPolicy(attempts=3))
+    assert (backend.complete(HELLO, STORE).text, len(server.seen)) == ("at last", 3)
+    server = serve(act)
+    plain = open_openai(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
+    errors = []
+    for one in (plain, real(server)):
+        with pytest.raises(BackendError) as caught:
+            one.complete(HELLO, STORE)
+        errors.append((type(caught.value), caught.value.status, caught.value.for_all))
+        one.close()
+    assert errors[0] == errors[1]
+    backend.close()
+
+
+@needs_langchain
+@pytest.mark.parametrize("act", [act for name, act in NO_ANSWERS.items() if name != "an error with 200"])
+def test_no_whole_answer_of_a_model_of_ones_own_is_asked_again(serve: Callable[..., OpenAIServer], act: Act) -> None:
+    from langchain_openai import ChatOpenAI
+
+    server = serve(act, says("at last"))
+    model = ChatOpenAI(model="tiny-vl", base_url=server.url, max_retries=0)
+    backend = LangChainLMM(model, policy=RetryPolicy(attempts=2, sleep=lambda s: None))
+    assert (backend.complete(HELLO, STORE).text, len(server.seen)) == ("at last", 2)
+
+
+@needs_langchain
+def test_a_real_chat_model_follows_no_redirect(serve: Callable[..., OpenAIServer]) -> None:
+    elsewhere = serve(says("from elsewhere"))
+    for status in (301, 302, 307, 308):
+        away = {"Location": f"{elsewhere.url}/chat/completions?key={CANARY}"}
+        server = serve(lambda handler, _, status=status, away=away: handler.answer(status, b"", away))
+        backend = real(server, RetryPolicy(attempts=3))
+        with pytest.raises(
+            Rejected, match=rf"HTTP {status} sends to another address, {elsewhere.url}.* not followed"
+        ) as caught:
+            backend.complete(HELLO, STORE)
+        backend.close()
+        assert (caught.value.status, caught.value.for_all, len(server.seen)) == (status, True, 1)
+        assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert elsewhere.seen == []
+
+
+@needs_langchain
+def test_a_real_chat_model_is_not_waited_for_beyond_its_time(serve: Callable[..., OpenAIServer]) -> None:
+    backend = open_langchain(
+        parse_uri(f"langchain/openai:tiny-vl?base_url={serve(trickles).url}&timeout_s=0.3"), policy=ONCE
+    )
+    with pytest.raises(Unavailable, match=r"no whole answer within 0\.3 s"):
+        backend.complete(HELLO, STORE)
+    backend.close()
 
 
 @needs_langchain

@@ -315,6 +315,119 @@ def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypa
     assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
 
 
+RATERS = """item,rater,criterion,label,edit_type,source
+p,anna,IF,Flawless Execution,color,one
+p,ben,IF,4,color,one
+q,anna,IF,Wrong Action,color,one
+q,ben,IF,Localization Failure,color,one
+r,anna,IF,Flawless Execution,removal,two
+r,ben,IF,over modification,removal,two
+s,anna,IF,Flawless Execution,removal,three
+s,ben,IF,Flawless Execution,removal,three
+t,anna,IF,Wrong Action,count,three
+p,anna,VC,Single Anomaly,color,one
+p,ben,VC,Single Anomaly,color,one
+r,anna,VC,Perfect Consistency,removal,two
+r,ben,VC,Perfect Consistency,removal,two
+"""
+
+
+def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "people.csv", RATERS)
+    code, out, err = editloupe("align", "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0, err
+    found = json.loads(out)["raters"]
+    assert "judge" not in found and found["people"] == str(human)
+    first, second = found["criteria"]
+    assert (first["criterion"], first["raters"]) == ("instruction_following", ["anna", "ben"])
+    alpha = first["all"]["figures"]
+    # Pairs 44 21 43 44; values 1 2 3 4 occur 1 1 1 5 times. Nominal: 2 of 4 pairs differ; of 8·7 ordered draws
+    # 64 − (1 + 1 + 1 + 25) = 36 differ. 1 − (2/4) / (36/56) = 2/9.
+    assert alpha["alpha_nominal"]["value"] == pytest.approx(2 / 9)
+    # Interval: squared distances 0 1 1 0, mean 1/2; of all 28 pairs of values 12 13 23 and five of 14, 24, 34 each:
+    # 1 + 4 + 1 + 5·(9 + 4 + 1) = 76; 1 − (1/2) / (76/28) = 31/38.
+    assert alpha["alpha_interval"]["value"] == pytest.approx(31 / 38)
+    # Fleiss: P̄ = 2/4, P̄e = (1 + 1 + 1 + 25) / 64.
+    assert alpha["fleiss_kappa"]["value"] == pytest.approx(1 - (1 / 2) / (1 - 28 / 64))
+    assert (alpha["alpha_nominal"]["judged"], alpha["alpha_nominal"]["asked"]) == (4, 5)
+    # The source images one, two and three.
+    assert alpha["alpha_nominal"]["clusters"] == 3
+    by = {g["name"]: g["figures"]["alpha_nominal"] for g in first["by"]["edit_type"]}
+    # 44 and 21: 1 of 2 differs, and 10 of 4·3 draws: 1 − (1/2) / (10/12).
+    assert by["color"]["value"] == pytest.approx(0.4)
+    assert (by["count"]["value"], by["count"]["why"]) == (None, "fewer than 2 raters share an item")
+    assert second["all"]["figures"]["alpha_ordinal"]["value"] == 1.0
+
+
+def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "people.csv", RATERS)
+    words = ("align", "--human", human, "--rubric", "dlebench", *QUICK)
+    code, out, _ = editloupe(*words, "--markdown")
+    assert code == 0
+    lines = out.splitlines()
+    assert "| Edit type | IF, α ordinal | VC, α ordinal |" in lines
+    assert "| color | 0.83 (2/2) | – (1/1) |" in lines
+    # Nobody rated the VC of "count".
+    assert "| count | – (0/1) | – |" in lines
+    assert any(line.startswith("| **Overall** | 0.73 [") and line.endswith("(4/5) | 1.00 (2/2) |") for line in lines)
+    assert "IF, α ordinal: fewer than 2 raters share an item (count)" in lines
+    code, out, _ = editloupe(*words, "--csv", "--criteria", "if")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {(r["judge"], r["criterion"], r["between"]) for r in rows} == {("", "instruction_following", "people")}
+    # The columns are those that a judge's figures have.
+    assert list(rows[0])[:6] == ["judge", "criterion", "between", "dimension", "group", "figure"]
+    assert {(r["dimension"], r["group"]) for r in rows} == {
+        ("", "all"), ("edit_type", "color"), ("edit_type", "removal"), ("edit_type", "count"),
+    }  # fmt: skip
+    code, out, _ = editloupe(*words)
+    assert code == 0 and "Instruction Following: 2 raters (anna, ben)" in out
+
+
+def test_words_of_raters_without_a_rubric_are_compared_by_equality(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "h.csv", "item,rater,label\np,a,good\np,b,good\nq,a,bad\nq,b,good\nr,a,bad\nr,b,bad\n")
+    code, out, _ = editloupe("align", "--human", human, "--json", *QUICK)
+    assert code == 0
+    (found,) = json.loads(out)["raters"]["criteria"]
+    # 1 of 3 pairs differs; good and bad 3 times each: 18 of 6·5 draws differ. 1 − (1/3) / (18/30).
+    assert found["all"]["figures"]["alpha_nominal"]["value"] == pytest.approx(4 / 9)
+    assert set(found["all"]["figures"]) == {"fleiss_kappa", "alpha_nominal"}
+
+
+def test_a_draw_between_raters_is_no_remark_of_their_own_agreement(editloupe: Run, tmp_path: Path):
+    text = "item,rater,criterion,label\np,a,IF,1\np,b,IF,2\nq,a,IF,1\nq,b,IF,1\nr,a,IF,awful\ns,a,VC,1\n"
+    code, out, _ = editloupe("align", "--human", write(tmp_path / "h.csv", text), "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0
+    first, second = json.loads(out)["raters"]["criteria"]
+    (note,) = first["notes"]
+    assert note.startswith("instruction_following: no label of the metric and left out: people's 'awful' (1)")
+    assert second["notes"] == ["visual_consistency: 1 rater (a), and no item that two people rated"]
+    assert second["all"]["figures"]["alpha_nominal"]["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("human", "more", "message"),
+    [
+        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
+        ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna) only, and agreement between people needs two"),
+        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,rater,criterion,label\np,a,IF,1\np,b,VC,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--rubric", "dlebench"), "no criterion of --rubric dlebench (IF, VC)"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--criteria", "beauty"), "--criteria beauty: "),
+        ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--judge", "x"), "--judge is about a judge; --human alone compares people"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--group", "none"), "--group is about a judge"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--good-from", "2"), "--good-from is about a judge"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--tie", "1"), "--tie goes with --votes"),
+    ],
+)
+def test_raters_that_cannot_be_compared_say_why(
+    editloupe: Run, tmp_path: Path, human: str, more: tuple[str, ...], message: str
+):
+    code, out, err = editloupe("align", "--human", write(tmp_path / "people.csv", human), *more, *QUICK)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
 def test_votes_against_scores_rank_the_editors(editloupe: Run, tmp_path: Path):
     """m beats n on three items of four, by people; by the judge on all: it has no ranking, and that is said."""
     votes = write(

@@ -71,7 +71,8 @@ def test_calls_images_tokens_and_cost_have_two_ends_worked_by_hand(
     [
         # One look, and two reminders.
         (("--mode", "plain"), 3),
-        (("--max-turns", "0"), 1),
+        (("--max-turns", "0"), 3),
+        (("--max-turns", "0", "--no-remind-answers"), 1),
         # A backend that can be held to labels has a last word even there.
         (("--mode", "plain", "--constrain-labels", "--backend", "vllm/m"), 4),
         (("--max-turns", "6"), 9),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_labels(
     assert all(f"HTTP 500, out of memory (gave up after {ATTEMPTS} attempts" in f.reason for f in findings(run))
     assert len(server.seen) == 4 * ATTEMPTS
     server.script[:] = [answers_either_criterion]
-    code, said, _ = editloupe("retry", run)
+    code, said, _ = editloupe("retry", run, "--trust-run")
     assert code == 0
     assert "4 of 4 findings judged" in said
     assert sorted(str(f.label) for f in findings(run)) == ["Single Anomaly"] * 2 + ["Wrong Action"] * 2
@@ -123,7 +124,7 @@ def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
     code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
     assert (code, len(server.seen)) == (1, 1 + ATTEMPTS)
     server.script[:] = [looks_then_answers]
-    code, said, _ = editloupe("retry", run)
+    code, said, _ = editloupe("retry", run, "--trust-run")
     assert code == 0
     assert "1 of 1 findings judged" in said
     assert [(f.status, f.label) for f in findings(run)] == [("ok", "Wrong Action")]
@@ -179,7 +180,7 @@ def test_a_refusal_of_every_question_is_asked_for_once_and_the_run_goes_on_when_
     words = ("judge", folder, "--criteria", "if", "--concurrency", "1", "--out")
     code, said, _ = editloupe(*words, run, "--backend", uri_)
     assert code == 1
-    assert said.count("Stopped asking, since every further question would be refused") == said.count(advice) == 1
+    assert said.count("Stopped asking, since every further question would fail") == said.count(advice) == 1
     assert "8 findings are left. Mend this, then the same command goes on from here." in said
     assert [f.status for f in findings(run)] == ["backend_failed"]
     assert editloupe(*words, run, "--backend", uri_)[0] == 1, "the same command is not held up by what is recorded"
@@ -247,6 +248,21 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     code, _, told = editloupe(*words, "--max-cost", "1")
     assert code == 2
     assert "no price is known for openai/m" in told
+    assert "--prices FILE" in told
+
+
+def test_a_limit_of_money_without_a_list_of_prices_names_the_extra(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    code, _, told = editloupe(
+        "judge", edits(1), "--backend", "openai/gpt-4.1", "--max-cost", "1", "--out", tmp_path / "run"
+    )
+    assert code == 2
+    assert "--max-cost: no price is known for openai/gpt-4.1" in told
+    assert "pip install 'editloupe[prices]'" in told and "--prices FILE" in told
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_prompt_refused_for_its_content_is_filtered(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):

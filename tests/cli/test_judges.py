@@ -97,7 +97,7 @@ def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
     assert "Judges side by side" in said
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"] == {uri(s): {"backend": uri(s)} for s in (first, second)}
-    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--out", out, "--json")
+    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust-run", "--out", out, "--json")
     lines = [json.loads(line) for line in said.splitlines()]
     assert [line["event"] for line in lines] == ["done", "done", "judges"]
     assert [line["reused"] for line in lines[:2]] == [2, 2]
@@ -123,7 +123,7 @@ def test_a_failing_judge_stops_no_other_and_retry_asks_all_of_them(
     assert list(statuses(out).values()) == [["backend_failed"] * 2, ["ok"] * 2]
     broken.script[:] = [looks("Wrong Action")]
     fine_before = len(fine.seen)
-    code, _, told = editloupe("retry", out)
+    code, _, told = editloupe("retry", out, "--trust-run")
     assert (code, len(fine.seen)) == (0, fine_before)
     assert "warning" not in told
     assert list(statuses(out).values()) == [["ok"] * 2, ["ok"] * 2]
@@ -134,7 +134,7 @@ def test_retry_mends_a_judge_that_was_not_the_last(editloupe: Run, serve: Serve,
     words = ("judge", edits(1), "--criteria", "if", "--out", out, "--backend")
     assert (editloupe(*words, uri(broken))[0], editloupe(*words, uri(fine))[0]) == (1, 0)
     broken.script[:] = [looks("Wrong Action")]
-    assert editloupe("retry", out)[0] == 0
+    assert editloupe("retry", out, "--trust-run")[0] == 0
     assert list(statuses(out).values()) == [["ok"], ["ok"]]
 
 
@@ -166,7 +166,7 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"]["warm"] == {"backend": uri(server), "temperature": 1, "seed": 7, "reply_tokens": 99}
     assert config["judges"]["other"] == {"backend": uri(server), "seed": 5}
-    assert editloupe("retry", out)[0] == 0
+    assert editloupe("retry", out, "--trust-run")[0] == 0
     assert len(server.seen) == before + 4
     assert len(statuses(out)) == 5
 
@@ -187,6 +187,12 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
         ("- baseline\n", "expected names of judges, each with its backend"),
         ("a: [1\n", "is not YAML"),
         ("a: baseline\nb: baseline\n", "a and b are the same judge"),
+        ("a: baseline\nb: scripted/b.jsonl\na: scripted/a.jsonl\n", "judges.yaml, line 3: 'a' stands twice"),
+        ("a:\n  backend: baseline\n  seed: 1\n  seed: 2\n", "judges.yaml, line 4: 'seed' stands twice"),
+        (
+            "a: baseline\n'a ': {backend: baseline, seed: 1}\n",
+            "judges.yaml: several judges are called a; each needs a name",
+        ),
         ("a: nobody/m\nb: baseline\n", "nobody"),
     ],
 )
@@ -197,6 +203,23 @@ def test_what_is_wrong_with_a_judge_is_said_before_anything_is_asked(
     code, said, complained = editloupe("judge", edits(1), "--judges", "judges.yaml", "--out", "run")
     assert (code, said) == (2, "")
     assert told in complained.replace("\n", " ")
+    assert not Path("run").exists()
+
+
+def test_several_judges_of_one_name_are_refused_wherever_they_are_named(editloupe: Run, edits: Edits, tmp_path: Path):
+    (tmp_path / "judges.yaml").write_text("baseline:\n  backend: scripted/a.jsonl\n")
+    (tmp_path / "a.jsonl").write_text('"a"\n')
+    folder = edits(1)
+    code, said, told = editloupe("judge", folder, "--judges", "judges.yaml", "--backend", "baseline", "--out", "run")
+    assert (code, said) == (2, "")
+    assert "several judges are called baseline; each needs a name of its own" in " ".join(told.split())
+    code, said, told = editloupe("judge", folder, "--backend", "baseline", "--backend", "baseline", "--out", "run")
+    assert (code, said) == (2, "") and "are the same judge" in " ".join(told.split())
+    (tmp_path / "config.yaml").write_text(
+        f"path: {folder}\nbackend: baseline\njudges: {{x: baseline}}\nbackend: baseline\n"
+    )
+    code, _, told = editloupe("judge", "--config", "config.yaml")
+    assert code == 2 and "config.yaml, line 4: 'backend' stands twice" in told
     assert not Path("run").exists()
 
 
@@ -212,7 +235,7 @@ def test_a_budget_is_that_of_all_judges_together(editloupe: Run, serve: Serve, e
     code, _, told = editloupe(*words[:-4], *words[-2:], "--backend", uri(first), "--max-run-tokens", "42")
     assert (code, len(second.seen)) == (5, 4)
     assert "The budget is used up before" in told
-    assert editloupe("retry", tmp_path / "run")[0] == 0
+    assert editloupe("retry", tmp_path / "run", "--trust-run")[0] == 0
 
 
 def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
@@ -238,7 +261,7 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
     assert "Wrong Action ×2" in editloupe("show", out)[1]
     assert "repeat 3" in editloupe("show", out, "s00")[1]
     assert "Self-consistency: 3 repeats a question" in editloupe("report", out)[1]
-    assert editloupe("retry", out)[0] == 0
+    assert editloupe("retry", out, "--trust-run")[0] == 0
     assert len(server.seen) == 6
 
 
@@ -310,7 +333,7 @@ def test_show_fork_report_and_compare_call_judges_by_their_names(
     code, _, told = editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh")
     assert (code, "choose one with --criterion, --judge or --repeat" in " ".join(told.split())) == (2, True)
     harsh.seen.clear()
-    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2")[0] == 0
+    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2", "--trust-run")[0] == 0
     # The second repeat's own seed, in what goes on from it too.
     assert [body["seed"] for body in harsh.seen] == [8]
     _, said, _ = editloupe("report", out)

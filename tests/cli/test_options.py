@@ -85,6 +85,11 @@ def test_what_a_judge_does_not_set_is_taken_from_the_run():
         ({"limit": 0}, "limit: Input should be greater than or equal to 1"),
         ({"limit": "2"}, "limit: Input should be a valid integer"),
         ({"option": "mask_pad"}, "option: expected names with values"),
+        (
+            {"option": ["mask_pad=0.1", "mask_pad=0.2"]},
+            "mask_pad=0.2: 'mask_pad' is given twice, first as '0.1'; give it once",
+        ),
+        ({"role": ["parser=baseline", "parser=openai/m"]}, "parser=openai/m: 'parser' is given twice"),
         ({"judges": ["a"]}, "judges: expected names with options"),
         ({"role": {"decompose": {"backend": "a/b", "heat": 1}}}, "unknown option 'role.decompose.heat'"),
     ],

@@ -55,7 +55,7 @@ def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_boxes_of_the_data_need_no_model(editloupe: Run):
-    code, said, _ = editloupe("targets", EXAMPLES, "--plot", "cdf.svg", "--out", "areas.json")
+    code, said, _ = editloupe("targets", EXAMPLES, "--plot", "cdf.svg", "--histogram", "bars.svg", "--out", "areas.json")
     assert code == 0
     assert "edits: 11 from the data's boxes." in said
     assert "rules" not in said
@@ -64,6 +64,8 @@ def test_boxes_of_the_data_need_no_model(editloupe: Run):
     # [40, 130, 84, 174] in 512×384 px: 44·44 / (512·384).
     assert mug["area_ratio"] == pytest.approx(0.0098470052)
     assert "edits: 11 targets" in Path("cdf.svg").read_text()
+    # 0.985 % lies between 0.464 % and 1 %.
+    assert "edits: 11 targets" in Path("bars.svg").read_text() and "0.46 to 1 %: " in Path("bars.svg").read_text()
 
 
 def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs: Path, reds: Reds):
@@ -155,6 +157,7 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
         (("--out", "areas.txt"), "expected a name that ends in .json or .csv"),
         (("--plot", "areas.png"), "expected a name that ends in .svg"),
         (("--out", "nowhere/areas.csv"), "make it first"),
+        (("--histogram", "bars.png"), "--histogram bars.png: expected a name that ends in .svg"),
         (("--write", "elsewhere.jsonl"), "expected a .jsonl file in mugs"),
         (("--write", "mugs/metadata.jsonl"), "is there already"),
         (("--backend", "nobody/x"), "unknown backend 'nobody'"),

@@ -171,6 +171,21 @@ def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pyte
     assert json.loads(said)["error"]["kind"] == "ToolFailed"
 
 
+def test_the_list_says_which_tools_of_dlebench_these_are(editloupe: Run):
+    code, told, _ = editloupe("tools")
+    said = " ".join(told.split())
+    assert code == 0
+    assert "names four tools: Grounding, Zoom-In, Difference and Enhancer. Difference is localize_differences" in said
+    assert "detect_object is from the dialogues too: Grounding in words alone. The paper enhances every crop" in said
+
+
+def test_the_help_of_mode_says_whose_the_oracle_crops_are(editloupe: Run):
+    _, told, _ = editloupe("judge", "--help")
+    # The help is broken into columns.
+    said = " ".join(told.replace("│", " ").split())
+    assert "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours." in said
+
+
 def test_warm_says_what_each_tool_works_with_and_why_one_is_absent(editloupe: Run):
     code, said, _ = editloupe("tools", "warm")
     assert code == 0

@@ -14,7 +14,7 @@ from editloupe import Judge, load_sample, plugins
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, ImageError, SampleError, UnknownPlugin
-from editloupe.tools.base import PAPER_TOOLS, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
 from tests.conftest import LOOK, final, pixels
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_built_ins_come_through_the_door_that_plug_ins_use():
 
 def test_the_papers_tools_that_are_not_installed_are_declared_absent():
     box = open_toolbox()
-    assert set(box.tools) | set(box.absent) == set(PAPER_TOOLS)
+    assert set(box.tools) | set(box.absent) == set(BUILT_IN_TOOLS)
     assert set(box.absent) == {"grounding", "detect_object"}
 
 

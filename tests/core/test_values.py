@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -11,13 +12,34 @@ from hypothesis import strategies as st
 from editloupe.answers import Choice, Label, Number, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest
+from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
 
 coordinate = st.integers(min_value=0, max_value=4000)
 
 
 def image(name: str, width: int = 400, height: int = 300) -> ImageRef:
     return ImageRef(sha256=name, width=width, height=height, media_type="image/png")
+
+
+@pytest.mark.parametrize("depth", [101, 5000, 60_000])
+@pytest.mark.parametrize("inside", ["", '"]]]]", ', '"\\"}]", ', "[[[]]], "])
+@pytest.mark.parametrize("brackets", ["[]", "{}"])
+def test_json_is_read_as_deep_on_every_machine(brackets: str, inside: str, depth: int):
+    def text(depth: int) -> str:
+        before = f"[{inside}" if brackets == "[]" else '{"a": ' + (f'"b", "c{depth}": ' if inside else "")
+        return before * depth + "1" + brackets[1] * depth
+
+    assert parse_json("[" * 100 + "]" * 100)
+    assert parse_json(text(97)) == parse_json(text(97).encode("utf-16"))
+    for deep in (text(depth), text(depth).encode(), text(depth).rstrip("]}")):
+        with pytest.raises(ValueError, match="nested deeper than 100"):
+            parse_json(deep)
+
+
+def test_brackets_inside_strings_do_not_count():
+    assert parse_json('["' + "[{" * 1000 + '\\"' + "[" * 1000 + '"]') == ["[{" * 1000 + '"' + "[" * 1000]
+    with pytest.raises(json.JSONDecodeError):
+        parse_json('["' + "[\\" * 50_000)
 
 
 @pytest.mark.parametrize("corners", [(5, 0, 5, 9), (9, 0, 5, 9), (0, 0, math.nan, 5), (0, 0, math.inf, 5)])

@@ -9,10 +9,11 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import Unavailable
+from editloupe.findings import Finding
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
-from editloupe.traces.events import End, FindingEvent, Header, MessageEvent, ModelCall
+from editloupe.traces.events import Header, MessageEvent, ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
 from tests.conftest import final, pngs
@@ -104,8 +105,7 @@ def add_fork(run: Path, *, at: int = 1) -> str:
             "trace": name,
         }
         told["answer"] = {"kind": "label", "name": "Over Modification", "value": 3.0}
-        writer.append(FindingEvent(finding=told))
-        writer.append(End())
+        writer.finish(Finding.from_json(told))
     return name
 
 

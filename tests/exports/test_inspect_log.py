@@ -100,8 +100,8 @@ def test_inspects_own_reader_takes_the_log(native: Path, oracle: Path, tmp_path:
 
 
 def test_a_budget_that_is_used_up_is_a_limit(tmp_path: Path):
-    """One turn is allowed, and the last word holds no label."""
-    judge = JudgeConfig(backend=ScriptedLMM([LOOK, "I cannot tell."]))
+    """One turn is allowed, and the last word holds no label, whatever the reminders say."""
+    judge = JudgeConfig(backend=ScriptedLMM([LOOK, *["I cannot tell."] * 3]))
     config = RunConfig(path=edits(tmp_path / "edits", count=2), judge=judge, max_turns=1, concurrency=1)
     execute(open_setup(config), tmp_path / "run")
     sample = exported(tmp_path / "run", tmp_path)["samples"]

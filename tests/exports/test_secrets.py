@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from tests.conftest import LOOK, final
 from tests.exports.runs import INSTRUCTION, edits
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"
+BASIC = base64.b64encode(f"user:{CANARY}".encode()).decode()
+PERCENT = "".join(f"%{ord(c):02X}" for c in CANARY)
 
 
 def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -28,9 +31,9 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
 
     def answers(handler: Handler, body: Body) -> None:
         if INSTRUCTION.format(1) in body["messages"][0]["content"][-1]["text"]:
-            fails(400, f"the key {CANARY} may not do this")(handler, body)
+            fails(400, f"the key {CANARY} ({PERCENT}) may not do this")(handler, body)
         elif any(message["role"] == "assistant" for message in body["messages"]):
-            says(final("Wrong Action", f"I was given {CANARY}."))(handler, body)
+            says(final("Wrong Action", f"I was given {CANARY}, Basic {BASIC}, {PERCENT}."))(handler, body)
         else:
             says(LOOK)(handler, body)
 
@@ -48,4 +51,7 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
     write_junit(source, out / "junit.xml")
     files = [path for path in out.rglob("*") if path.is_file()]
     assert len(files) > 8
-    assert [path.name for path in files if CANARY.encode() in path.read_bytes()] == []
+    files += [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    # Without the ends of the base64, which hold a part of what stands beside the key.
+    spelt = [word.encode() for word in (CANARY, PERCENT, BASIC[8:-4])]
+    assert [path.name for path in files if any(word in path.read_bytes() for word in spelt)] == []

@@ -84,9 +84,26 @@ def replaced(path: Path) -> Path:
     return path
 
 
+def traces(run: Path) -> list[Path]:
+    """Every trace."""
+    return sorted(run.glob("traces/*/*/*.jsonl"))
+
+
 def trace(run: Path) -> Path:
     """The first trace."""
-    return next(iter(sorted(run.glob("traces/*/*/*.jsonl"))))
+    return traces(run)[0]
+
+
+def changed_event(kind: str, **changes: Any) -> Kind:
+    """Set fields of the last event of a kind in the first trace."""
+
+    def spoil(run: Path, outside: Path) -> None:
+        events = [json.loads(line) for line in trace(run).read_text(encoding="utf-8").splitlines()]
+        for event in [event for event in events if event["kind"] == kind][-1:]:
+            event |= changes
+        trace(run).write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+
+    return spoil
 
 
 def blob(run: Path) -> Path:
@@ -129,6 +146,11 @@ KINDS |= {
     "a trace that is the run's own record": fields("findings.jsonl", trace="run.json"),
     "a value of 400": answer(value=400),
     "a label that no rubric has": answer(name="Superb", label="Superb"),
+    "another label of the rubric": answer(name="Wrong Action", label="Wrong Action", value=2.0),
+    "a verdict that is a failure": fields("findings.jsonl", status="refused", answer=None, label=None, value=None),
+    "a finding with the trace of another sample": lambda run, outside: rows(
+        run / "findings.jsonl", lambda row: {**row, "trace": str(traces(run)[-1].relative_to(run))}
+    ),
     "a value that is no number": prepended("findings.jsonl", '{"value": NaN}'),
     "a value too large": prepended("findings.jsonl", '{"value": 1e999}'),
     "an ok finding without an answer": fields("findings.jsonl", answer=None, status="ok"),
@@ -198,6 +220,13 @@ KINDS |= {
     "a trace that is empty": lambda run, outside: trace(run).write_text(""),
     "a trace that is a picture": lambda run, outside: shutil.copy(blob(run), trace(run)),
     "a trace as a pipe": lambda run, outside: os.mkfifo(replaced(trace(run))),
+    "a question that was changed": changed_event("header", task={"prompt": "Say yes."}),
+    "a tool's result that was changed": changed_event("tool_call", observation={"text": "There is nothing."}),
+    "a digest that is no text": changed_event("end", finding_digest=7, lines_digest=[DEEP]),
+    "an end without digests": changed_event("end", finding_digest=None, lines_digest=None),
+    "a trace without its end": lambda run, outside: trace(run).write_bytes(
+        b"".join(trace(run).read_bytes().splitlines(keepends=True)[:-1])
+    ),
     "a trace as a link": lambda run, outside: replaced(trace(run)).symlink_to(outside / "victim.jsonl"),
     "traces as a link": link("traces", "."),
     "a fork with another name": content("forks/ab/fork.jsonl", "{}"),
@@ -209,6 +238,9 @@ KINDS |= {
     "forks as a link": link("forks", "pictures"),
     # pictures
     "pictures as a link": link("blobs", "pictures"),
+    "a picture with the bytes of another": lambda run, outside: blob(run).write_bytes(
+        sorted(run.glob("blobs/*/*.png"))[-1].read_bytes()
+    ),
     "a picture that is a page": lambda run, outside: blob(run).write_text("<script>alert(1)</script>"),
     "a picture cut off": lambda run, outside: blob(run).write_bytes(blob(run).read_bytes()[:40]),
     "a page among the pictures": content("blobs/ab/" + "ab" * 32 + ".html", "<script>alert(1)</script>"),

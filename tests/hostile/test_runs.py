@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import polars  # noqa: F401 - read before the clock runs: an import that is cut short spoils every later test
 import pytest
 
 from tests.hostile.conftest import Program
@@ -19,6 +20,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "report": lambda run, new: ["report", run],
     "compare": lambda run, new: ["compare", run, run.parent / "other"],
     "gate": lambda run, new: ["gate", run, "--require", "mean(if) >= 0"],
+    "verify": lambda run, new: ["verify", run],
     "replay": lambda run, new: ["replay", run],
     "rescore": lambda run, new: ["rescore", run, "--rubric", "dlebench", "--out", new],
     "fork": lambda run, new: ["fork", run, "s01", "--at", "0", "--criterion", "if", "--backend", "baseline"],

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from editloupe.data.images import RGB
+from editloupe.imaging.control_regions import find_control_regions
 from editloupe.imaging.differences import localize
 from editloupe.values import Box
 from tests.imaging.drawn import jpeg, textured, with_square
@@ -192,3 +193,41 @@ def test_inputs_are_not_changed() -> None:
 def test_the_smallest_images_can_be_compared() -> None:
     grey = np.full((8, 8, 3), 120, dtype=np.uint8)
     assert len(localize(grey, 255 - grey // 4).regions) <= 1
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0, 1.3])
+def test_what_lies_under_a_mask_of_either_picture_is_no_difference(factor: float) -> None:
+    # The masks end at other places of the picture, and hide other things.
+    picture = textured(480, 360)
+    width, height = round(480 * factor), round(360 * factor)
+    other = np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
+    here, there = (100, 80, 150, 120), (round(170 * factor), round(90 * factor), round(220 * factor), round(140 * factor))
+    white = (255, 255, 255)
+    first, second = with_square(picture, here, white), with_square(other, there, white)
+    found = localize(first, second, masks_1=[Box(*here)], masks_2=[Box(*there)])
+    assert found.regions == () and not found.identical
+    # 50 × 40 and 50 × 50 px of 480 × 360, each with a rim of 4 px of the smaller picture on every side.
+    rims = 8 / min(factor, 1)
+    expected = ((50 + rims) * (40 + rims) + (50 + rims) * (50 + rims)) / (480 * 360)
+    assert found.masked_share == pytest.approx(expected, rel=0.06)
+    assert localize(first, second).regions != ()
+
+
+def test_a_change_beside_a_mask_is_found_and_controls_keep_off_the_mask() -> None:
+    picture, mask = textured(480, 360), (100, 80, 150, 120)
+    first = with_square(picture, mask, (255, 255, 255))
+    second = with_square(first, (156, 90, 180, 114))
+    found = localize(first, second, masks_1=[Box(*mask)], masks_2=[Box(*mask)])
+    (region,) = found.regions
+    assert region.box.iou(Box(156, 90, 180, 114)) > 0.7
+    (control,) = find_control_regions(found)
+    assert control.box.intersection(Box(*mask)) is None
+
+
+def test_a_mask_does_not_hold_a_picture_that_moved() -> None:
+    picture, mask = textured(480, 360), (60, 60, 300, 260)
+    moved = np.roll(picture, (2, 3), (0, 1))
+    first, second = (with_square(p, mask, (255, 255, 255)) for p in (picture, moved))
+    found = localize(first, second, masks_1=[Box(*mask)], masks_2=[Box(*mask)])
+    assert found.alignment.shift == pytest.approx((3, 2), abs=0.1)
+    assert found.regions == ()

@@ -57,3 +57,13 @@ def test_the_map_is_red_where_most_differs_and_blue_where_least() -> None:
     assert red > blue
     red, _, blue = picture[150, 250].astype(int)
     assert blue > red
+
+
+def test_a_marked_picture_is_itself_again_without_its_marks() -> None:
+    picture = np.full((200, 300, 3), 90, dtype=np.uint8)
+    picture[80:120, 100:160] = (200, 40, 40)
+    box = Box(100, 80, 160, 120)
+    drawn = render.marked(picture, [box])
+    assert (drawn != picture).any() and (drawn[80:120, 100:160] == picture[80:120, 100:160]).all()
+    again = render.unmarked(drawn).astype(int)
+    assert np.abs(again - picture).max() <= 12 and (again[drawn[..., 1] != 0] == picture[drawn[..., 1] != 0]).all()

@@ -22,7 +22,7 @@ from editloupe.models.detect.base import DetectionResult
 from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, find_weights
 from editloupe.runs.execute import Worker
 from editloupe.testing import check_tool
-from editloupe.tools.base import PAPER_TOOLS, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
 from editloupe.tools.detect_object import DetectObject
 from editloupe.tools.grounding import Grounding
 from editloupe.tools.settings import ToolSettings
@@ -272,7 +272,7 @@ def test_a_bad_checkpoint_is_named_when_it_is_loaded(what: str, folders: dict[st
 
 
 def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Path) -> None:
-    box = open_toolbox(PAPER_TOOLS, ToolSettings())
+    box = open_toolbox(BUILT_IN_TOOLS, ToolSettings())
     assert set(box.absent) == {"grounding", "detect_object"}
     assert f"{DEFAULT_DETECTOR} is not in the local Hugging Face cache" in box.absent["grounding"]
     assert not no_hub.exists()

@@ -14,7 +14,6 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.protocols.repeats import entropy_of
-from editloupe.stats.significance import mcnemar, signed_ranks
 from tests.conftest import final
 from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
 from tests.setups import open_with, run_over
@@ -180,24 +179,6 @@ def test_entropy_by_hand():
     assert entropy_of([7]) == 0.0
 
 
-def test_signed_ranks_are_of_source_images():
-    # Eight differences on four sources: their means differ, but four are too few.
-    few = signed_ranks([1.0, 1.0] * 4, [str(i // 2) for i in range(8)])
-    assert (few.p, few.why) == (None, "4 of 4 source images differ; 6 are needed")
-    stats = pytest.importorskip("scipy.stats")
-    differences = [1.0, 3.0, 2.0, 2.0, -1.0, 0.0, 4.0, 4.0, 5.0, 6.0, 7.0, 8.0, 0.0, 0.0]
-    found = signed_ranks(differences, [str(i // 2) for i in range(14)])
-    # Means 2, 2, −0.5, 4, 5.5, 7.5 and 0, which says nothing.
-    assert found.n == 6
-    assert found.p == pytest.approx(stats.wilcoxon([2, 2, -0.5, 4, 5.5, 7.5]).pvalue)
-
-
-def test_mcnemar_by_hand():
-    # Five to one: 2 · (C(6,0) + C(6,1)) / 64.
-    assert mcnemar(5, 1).p == pytest.approx(2 * 7 / 64)
-    assert (mcnemar(0, 0).p, mcnemar(0, 0).why) == (None, "they are right on the same samples")
-
-
 def test_three_judges_against_people_with_holms_correction(compared: Comparer):
     wrong = [4, 4, 4, 1, 4, 4, 4, 1]
     found = compared({"right": said(A), "near": said(B), "wrong": said(wrong)}, people=A)
@@ -207,11 +188,12 @@ def test_three_judges_against_people_with_holms_correction(compared: Comparer):
     assert near["figures"]["mae"]["value"] == pytest.approx(3 / 8)
     assert bad["figures"]["exact"]["value"] == 0.0
     test = right["versus"]["near, tool"]
-    assert (test["right_alone"], test["other_right_alone"], test["p"]) == (3, 0, pytest.approx(2 / 8))
-    # p: 1/4 (3 to 0), 1/128 (8 to 0), 1/16 (5 to 0); Holm: 1/128·3, 1/16·2, 1/4·1.
-    assert right["versus"]["wrong, tool"]["p_holm"] == pytest.approx(3 / 128)
-    assert near["versus"]["wrong, tool"]["p_holm"] == pytest.approx(2 / 16)
-    assert test["p_holm"] == pytest.approx(1 / 4)
+    # Two samples share a source image. 3 samples to 0 are of two images: 2 of 2² flips are as far apart as 2 + 1.
+    assert (test["right_alone"], test["other_right_alone"], test["p"], test["n"]) == (3, 0, pytest.approx(2 / 4), 2)
+    # p: 1/2 (2 + 1), 2/16 (2 + 2 + 2 + 2), 2/8 (2 + 2 + 1); Holm: 1/8·3, 1/4·2, 1/2·1.
+    assert right["versus"]["wrong, tool"]["p_holm"] == pytest.approx(3 / 8)
+    assert near["versus"]["wrong, tool"]["p_holm"] == pytest.approx(2 / 4)
+    assert test["p_holm"] == pytest.approx(1 / 2)
     assert [e["agreeing"] for e in found["costs"]] == [8, 5, 0]
 
 

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from editloupe.reports.plots import Shares, bars, cumulative, line_class, radar, scatter
-from editloupe.tables import Dots, ScatterPlot
+from editloupe.reports.plots import Shares, bars, cumulative, draw, histogram, line_class, radar, scatter
+from editloupe.tables import Dots, ScatterPlot, SizePlot
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -98,3 +98,46 @@ def test_a_name_is_cut_by_its_width_and_kept_in_its_tooltip(name: str, most: int
 def test_the_numbers_of_the_rings_lie_on_top_of_the_lines() -> None:
     svg = radar(["a", "b", "c"], [("x", [10.0, 50.0, 90.0])], title="t")
     assert svg.index('class="halo"') > svg.rindex('class="dot')
+
+
+def _bars(svg: str) -> list[tuple[float, float, float]]:
+    """(x, width, height) of each bar in px."""
+    found = [r for r in ET.fromstring(svg).findall(f"{_SVG}rect") if "bar" in r.get("class", "")]
+    return [(float(r.get("x", "")), float(r.get("width", "")), float(r.get("height", ""))) for r in found]
+
+
+def test_a_histogram_counts_areas_in_thirds_of_a_power_of_ten() -> None:
+    # 0.1 % begins a bar, 0.2 % is in it (to 0.215 %), 0.3 % in the next; 100 % is in the last (from 46.4 %).
+    svg = histogram([Shares(name="", values=(0.001, 0.002, 0.003, 1.0), unknown=2, of="sample")], title="t")
+    # Three decades on px 76 to 692 make nine bars of 68.44 px, less 1 px on each side.
+    assert [x for x, *_ in _bars(svg)] == [pytest.approx(v, abs=0.06) for v in (77, 77 + 616 / 9, 77 + 616 * 8 / 9)]
+    assert {round(width, 1) for _, width, _ in _bars(svg)} == {66.4}
+    # The axis of 220 px ends at 2 · 1.12.
+    assert [height for *_, height in _bars(svg)] == [pytest.approx(v, abs=0.06) for v in (196.4, 98.2, 98.2)]
+    texts = _texts(svg)
+    assert "4 samples, 2 more of unknown area" in texts
+    told = ET.fromstring(svg).findtext(f"{_SVG}desc", "")
+    assert "0.1 to 0.22 %: 2, 0.22 to 0.46 %: 1, 46 to 100 %: 1" in told
+
+
+def test_each_data_set_of_a_histogram_has_a_panel_and_an_empty_one_no_bar() -> None:
+    two = (Shares(name="a", values=(0.01,) * 300), Shares(name="none", values=(), unknown=1))
+    svg = histogram(two, title="t")
+    assert len(_bars(svg)) == 1
+    assert {"a: 300 targets", "none: 0 targets, 1 more of unknown area", "300"} <= set(_texts(svg))
+    assert _bars(histogram([], title="t")) == []
+
+
+def test_a_target_lies_where_its_width_and_height_say_in_its_labels_colour() -> None:
+    good, lost = Dots(name="good", points=((0.1, 0.01),)), Dots(name="lost", points=((1.0, 1.0), (0.01, 0.1)))
+    svg = draw(SizePlot(name="n", title="t", groups=(good, lost), note="Of several targets the largest."))
+    found = ET.fromstring(svg).findall(f"{_SVG}circle")
+    # Two decades each: 1 % to 100 % on px 76 to 692 across and px 464 to 44 up.
+    assert [(c.get("class"), c.get("cx"), c.get("cy")) for c in found] == [
+        ("dot s0", "384.0", "464.0"), ("dot s1", "692.0", "44.0"), ("dot s1", "76.0", "254.0"),
+    ]  # fmt: skip
+    both = SizePlot(name="n", title="t", groups=(good, Dots(name="lost", points=((0.1, 0.01),))), note="")
+    cx = [float(c.get("cx", "")) for c in ET.fromstring(draw(both)).findall(f"{_SVG}circle")]
+    # Another of the same size: 5 px away at the golden angle, 5 · cos 137.5° = −3.7.
+    assert cx == [384.0, 380.3]
+    assert {"good: 1", "lost: 2", "Of several targets the largest."} <= set(_texts(svg))

@@ -218,6 +218,38 @@ def test_scores_against_areas(write: Callable[..., Path], reported: Callable[...
     }  # fmt: skip
 
 
+def test_targets_are_drawn_by_area_and_by_width_and_height(write: Callable[..., Path], editloupe: Program, tmp_path: Path):
+    samples = [
+        edit(name, *boxes, editor=editor)
+        for editor in ("alpha", "beta")
+        # 0.02 % and 2 % of the image; of two targets (1 % and 0.01 %) the larger is drawn: 200×50 px.
+        for name, boxes in (
+            ("a", [(0, 0, 10, 20)]),
+            ("b", [(0, 0, 200, 100)]),
+            ("c", [(0, 0, 200, 50), (300, 0, 310, 10)]),
+            ("d", []),
+        )
+    ]
+    rows = [finding(row, LOST if row["id"] == "a" else BEST) for row in samples]
+    # Not judged: no dot, and yet a sample of the histogram.
+    rows[1] = finding(samples[1], "(refused)")
+    run = write_run(tmp_path / "drawn", samples, {"judge": rows})
+    code, _, said = editloupe("report", run, "--out", tmp_path / "out")
+    assert code == 0, said
+    plots = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.svg")}
+    assert {"area-1-instruction-following", "size-1-instruction-following", "size-2-instruction-following", "areas"} <= set(
+        plots
+    )
+    first, second, areas = (
+        ElementTree.fromstring(plots[name]).findtext("{http://www.w3.org/2000/svg}desc") or ""
+        for name in ("size-1-instruction-following", "size-2-instruction-following", "areas")
+    )
+    assert "Flawless Execution 1, Over Modification 0, Wrong Action 0, Localization Failure 1." in first
+    assert "Flawless Execution 2, Over Modification 0, Wrong Action 0, Localization Failure 1." in second
+    # Both editors' edits of a sample are one sample.
+    assert areas == "Samples by target area: 3 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 2."
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
     # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.

@@ -287,6 +287,31 @@ def test_the_words_of_abstaining_are_no_label(load, label: str) -> None:
     assert "is kept for judges that cannot decide" in line
 
 
+@pytest.mark.parametrize(
+    ("label", "tag"),
+    [
+        ("<Start Final Answer>", "<Start Final Answer>"),
+        ("Good </Start Final Answer>", "</Start Final Answer>"),
+        ("Good <final answer> Bad", "<final answer>"),
+        ("<tool_call>", "<tool_call>"),
+        ("</ think >ing", "</ think >"),
+        ("<End  Thinking>", "<End Thinking>"),
+        ("<thinking>", "<thinking>"),
+    ],
+)
+def test_a_label_or_alias_with_a_tag_of_replies_is_refused(load, label: str, tag: str) -> None:
+    told = f"holds {tag!r}, a tag that parts a judge's reply; choose other words"
+    (line,) = _complaints(load, GOOD.replace('"Good"', f'"{label}"'))
+    assert "criteria.consistency.levels[1].name: " in line and line.endswith(told)
+    (line,) = _complaints(load, GOOD.replace('"Good"', f'"Good"\naliases = ["ok", "{label}"]'))
+    assert "criteria.consistency.levels[1].aliases[1]: " in line and line.endswith(told)
+
+
+def test_angle_brackets_that_are_no_tag_of_replies_may_stand_in_a_label(load) -> None:
+    rubric = load(GOOD.replace('"Good"', '"<b> think of it"'))
+    assert rubric.criteria[0].highest.name == "<b> think of it"
+
+
 def test_a_label_of_punctuation_only_is_refused(load) -> None:
     (line,) = _complaints(load, GOOD.replace('"Good"', '"--"'))
     assert "criteria.consistency.levels[1].name: '--' holds no letter, digit or symbol" in line

@@ -13,7 +13,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.findings import Observation
-from editloupe.tools.base import PAPER_TOOLS
+from editloupe.tools.base import BUILT_IN_TOOLS
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
@@ -54,7 +54,7 @@ def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int 
         assert counts == {"tool_errors": 1}, "only the call that is wrong is an error, and none is a crash"
         trace = read_trace(out / str(finding.trace))
         assert trace.problems == ()
-        assert {tool["name"] for tool in trace.header.tools} == set(PAPER_TOOLS)
+        assert {tool["name"] for tool in trace.header.tools} == set(BUILT_IN_TOOLS)
         results = [event for event in trace.events if isinstance(event, ToolResult)]
         assert [(r.call["name"], r.call["arguments"]) for r in results] == CALLS
         refused = results[-1].observation["text"]

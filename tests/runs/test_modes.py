@@ -116,10 +116,15 @@ def test_the_crop_of_an_output_of_another_size_shows_the_same_place(tmp_path: Pa
     _, recipes = views(outcome, finding(outcome, "steady", "colour", "instruction_following", 1))
     # λ comes from the source's px; the box is twice as large: 64×40 at (232, 220), sides 448 and 280.
     assert recipes["Edited Image"]["region"] == [8, 80, 456, 360]
-    assert recipes["Edited Image"]["params"] == {
-        "box": [200, 200, 264, 240], "lambda": 6.0, "s": 20, "scaled_from": "source",
-    }  # fmt: skip
-    assert recipes["Original Image"]["params"] == {"box": [100, 100, 132, 120], "lambda": 6.0, "s": 20}
+    assert recipes["Original Image"]["region"] == [4, 40, 228, 180]
+    # All are shown at the finest one's scale, 448×280 px, where the box at (100 − 4, 100 − 40) is at (192, 120).
+    for recipe in recipes.values():
+        assert recipe["params"] == {
+            "size": [448, 280],
+            "marks": [[192, 120, 256, 160]],
+            "targets": [{"box": [100, 100, 132, 120], "lambda": 6.0, "s": 20}],
+            "boxes_of": ["source"],
+        }
 
 
 def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome, ScriptedLMM]):
@@ -145,7 +150,7 @@ def test_what_is_replaced_is_masked_where_it_was_and_where_it_is(oracle: tuple[O
     _, recipes = views(outcome, finding(outcome, "steady", "other", "visual_consistency"))
     # The union is the reference's box, 70 px: 5 % is 3.5 px, rounded outward.
     assert {str(r["params"]["boxes"]) for r in recipes.values()} == {"[[186, 136, 264, 214]]"}
-    assert recipes["Original Image"]["params"]["scaled_from"] == ["reference"]
+    assert recipes["Original Image"]["params"]["boxes_of"] == ["source", "reference"]
     # The removed disc has no box in the reference: the source's stands for both.
     _, recipes = views(outcome, finding(outcome, "steady", "gone", "visual_consistency"))
     assert {str(r["params"]["boxes"]) for r in recipes.values()} == {"[[198, 148, 242, 192]]"}
@@ -224,7 +229,7 @@ def test_the_three_modes_share_one_base_prompt(folder: Path, tmp_path: Path):
     # The oracle's differs in what it says of masks and of the reference, and in nothing else.
     lines = {mode: prompts[mode].split("\n") for mode in prompts}
     more = [line for line in lines["oracle"] if line not in lines["plain"]]
-    assert [line[:16] for line in more] == ["Images, in the o", "White rectangles", "The Reference Im"]
+    assert [line[:16] for line in more] == ["Images, in the o", "White rectangles", "Covered, as [x0,", "The Reference Im"]
 
 
 def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_a_failing_backend_is_pending_and_resumed_where_it_failed(edits: Edits, 
 
 def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([final("Superb")]), folder, out)
+    run(ScriptedLMM([final("Superb")] * 3), folder, out)
     silent = talker()
     assert run(silent, folder, out).findings[0].status == "off_menu"
     assert silent.requests == []
@@ -162,7 +163,7 @@ def test_findings_can_be_rebuilt_from_the_traces(edits: Edits, tmp_path: Path):
 def test_used_up_turns_are_judged_anew_and_not_only_replayed(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     once = Budget(max_turns=1)
-    assert run(ScriptedLMM([LOOK, LOOK]), folder, out, budget=once).findings[0].status == "over_budget"
+    assert run(ScriptedLMM([LOOK] * 4), folder, out, budget=once).findings[0].status == "over_budget"
     assert run(talker(), folder, out, budget=once).findings[0].label == "Wrong Action"
 
 
@@ -229,7 +230,7 @@ def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp
 
 def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
     folder, out, stop = edits(4), tmp_path / "run", threading.Event()
-    run(ScriptedLMM([final("Superb")]), folder, out)
+    run(ScriptedLMM([final("Superb")] * 3), folder, out)
 
     def stopping(request: Request) -> str:
         stop.set()
@@ -357,3 +358,45 @@ def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
     outcome = run(talker(), folder, tmp_path / "run")
     assert [s.editor for s in summaries(outcome)] == ["a", "b"]
     assert outcome.asked == 4
+
+
+def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_path: Path):
+    """Each call takes 0.1 s: one in a session that is stopped, one in a session that fails, one that ends the task. What
+    lies between the sessions, 1 s in all, does not count."""
+    folder, out, stop, began = edits(1), tmp_path / "run", threading.Event(), time.monotonic()
+
+    def stopping(request: Request) -> str:
+        time.sleep(0.1)
+        stop.set()
+        return LOOK
+
+    def failing(request: Request) -> str:
+        time.sleep(0.1)
+        raise Unavailable("gone")
+
+    def last(request: Request) -> str:
+        time.sleep(0.1)
+        return final("Wrong Action")
+
+    assert run(ScriptedLMM(stopping, name="t"), folder, out, stop=stop).interrupted
+    time.sleep(0.5)
+    (failed,) = run(ScriptedLMM(failing, name="t"), folder, out).findings
+    assert failed.status == "backend_failed" and failed.seconds >= 0.2
+    time.sleep(0.5)
+    (finding,) = run(ScriptedLMM(last, name="t"), folder, out).findings
+    assert finding.status == "ok" and failed.seconds + 0.1 <= finding.seconds <= time.monotonic() - began - 1
+    assert RunStore.read(out).current()[0].seconds == pytest.approx(finding.seconds, abs=1e-3)
+
+
+def test_a_task_that_is_resumed_has_its_limit_of_time_anew(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    limit = Budget(max_seconds=0.3)
+
+    def slow(request: Request) -> str:
+        time.sleep(0.35)
+        return LOOK
+
+    (spent,) = run(ScriptedLMM(slow, name="t"), folder, out, budget=limit).findings
+    assert (spent.status, spent.ending) == ("over_budget", "time")
+    (finding,) = run(ScriptedLMM(lambda _: final("Wrong Action"), name="t"), folder, out, budget=limit).findings
+    assert finding.status == "ok" and finding.seconds > 0.35

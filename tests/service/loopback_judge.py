@@ -112,6 +112,7 @@ def serving(
     max_body: int = 2_000_000,
     max_pixels: int = 1_000_000,
     token: str | None = None,
+    body_s: float = 60.0,
     root: Path | None = None,
     protocol: str = "dlebench",
     options: Mapping[str, Any] | None = None,
@@ -140,7 +141,7 @@ def serving(
     setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
     queue = JudgeQueue(setup, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
     hosts = frozenset({"127.0.0.1", "localhost"})
-    limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts)
+    limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts, body_s=body_s)
     app = make_app(queue, limits, root=root, on_close=lambda _: None)
     listening = _listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=10))

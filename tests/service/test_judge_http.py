@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -131,14 +133,14 @@ def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
 
     def late(request: Request) -> Any:
         said.append("")
-        return "I need more time." if len(said) == 1 else by_number(request)
+        return "I need more time." if len(said) <= 3 else by_number(request)
 
     with serving(tmp_path / "run", late, mode="tool", criteria=("if",), max_turns=0) as service:
         first = service.ask("/v1/judge", edit(1))[2]
         assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
         again = service.ask("/v1/judge", edit(1))[2]
         assert again["findings"][0]["label"] == "Wrong Action" and not again["findings"][0]["reused"]
-        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 2
+        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 4
 
 
 def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):
@@ -357,12 +359,13 @@ def start(out: Path, replies: Path, *words: str) -> tuple[subprocess.Popen[str],
 def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals):
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
-    process, port = start(tmp_path / "run", replies, "--criteria", "if")
+    process, port = start(tmp_path / "run", replies, "--criteria", "if", "--body-timeout", "0.3")
     try:
         from tests.service.loopback_judge import Service
 
         service = Service(port, None, None, None)  # type: ignore[arg-type]
         assert service.ask("/v1/judge", edit(1))[2]["reward"]["value"] == 100.0
+        trickle(port).close()
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
     finally:
@@ -371,6 +374,38 @@ def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.S
     assert process.returncode == 0, told
     assert "Stopping: 0 edits under way" in told and "Traceback" not in told
     assert len((tmp_path / "run" / "findings.jsonl").read_text().splitlines()) == 1
+
+
+def trickle(port: int) -> socket.socket:
+    """Send a body byte by byte until the service answers 408, and return the connection, which is still open."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    head = "POST /v1/judge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 90000\r\n"
+    client.sendall(f"{head}\r\n".encode())
+    client.settimeout(0.05)
+    until, said = time.monotonic() + 10, b""
+    while not said and time.monotonic() < until:
+        with contextlib.suppress(TimeoutError):
+            client.sendall(b" ")
+            said = client.recv(10_000)
+    assert said.startswith(b"HTTP/1.1 408 "), said
+    return client
+
+
+def test_a_body_that_trickles_in_gives_its_place_back_long_before_the_requests_time_is_up(tmp_path: Path):
+    bounds = {"body_s": 0.3, "timeout_s": 60, "workers": 1, "max_queue": 0, "criteria": ("if",)}
+    with serving(tmp_path / "run", **bounds) as service, trickle(service.port):
+        assert service.ask("/v1/judge", edit(1))[0] == 200
+
+
+def test_who_shows_no_token_learns_of_no_address(tmp_path: Path):
+    with serving(tmp_path / "run", token="let me in") as service:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            status, _, ready = service.ask("/readyz", headers=headers)
+            assert (status, ready["status"], ready["places"]) == (200, "ready", 36)
+            assert (ready["backend"], ready["options"], ready["mode"], ready["rubric"]) == (None, {}, None, None)
+            assert "scripted" not in str(ready)
+        ready = service.ask("/readyz", headers={"Authorization": "Bearer let me in"})[2]
+        assert (ready["backend"], ready["options"]["mode"]) == ("scripted/test", "plain")
 
 
 def test_work_in_flight_is_finished_at_shutdown_or_given_back_as_an_error(tmp_path: Path):

@@ -9,6 +9,7 @@ import pytest
 
 from editloupe.chat import Message, message_hash
 from editloupe.errors import TraceError
+from editloupe.findings import Finding
 from editloupe.traces.events import EVENT, Header, MessageEvent, Note
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
@@ -77,7 +78,7 @@ def test_unknown_events_and_broken_lines_are_named_with_their_line_and_left_out(
 
 
 def test_a_newer_schema_is_refused_with_the_advice_to_update(tmp_path: Path):
-    line = EVENT.dump_json(header()).replace(b'"version":1', b'"version":99')
+    line = EVENT.dump_json(header()).replace(b'"version":2', b'"version":99')
     with pytest.raises(TraceError, match=r"schema 99.*update editloupe"):
         read_trace(written(tmp_path / "t.jsonl", line))
 
@@ -101,3 +102,30 @@ def test_a_message_that_holds_nan_was_changed(tmp_path: Path):
     path.write_text(text.replace('"role":"user"', '"role":"user","carry":{"x":NaN}'), encoding="utf-8")
     trace = read_trace(path)
     assert len(trace.tampering) == 1 and "hash mismatch" in trace.tampering[0]
+
+
+def test_the_end_of_a_trace_tells_that_a_line_before_it_was_changed(tmp_path: Path):
+    path = tmp_path / "t.jsonl"
+    finding = Finding(task_id="t", judge_id="j", repeat=0, sample_id="s", editor="", metric="m", status="refused")
+    with TraceWriter(path) as writer:
+        writer.append(header().model_copy(update={"parent": {"trace": "forks/one.jsonl", "head": "h"}}))
+        writer.append(Note(text="one"))
+        writer.finish(finding)
+    whole = path.read_text(encoding="utf-8")
+    assert read_trace(path).tampering == ()
+    # A merge may give the parent another name.
+    path.write_text(whole.replace("forks/one.jsonl", "forks/two.jsonl"), encoding="utf-8")
+    assert read_trace(path).tampering == ()
+    lines = "lines before its end was changed after it was recorded"
+    for old, new, said in (
+        ('"text":"one"', '"text":"two"', lines),
+        ('"task":{}', '"task":{"prompt":"x"}', lines),
+        ('"refused"', '"filtered"', lines),
+        ('"finding_digest":"', '"finding_digest":"0', "its end is that of another finding"),
+        ('"lines_digest":"', '"lines_digest":null,"x":"', "Extra inputs are not permitted"),
+    ):
+        assert old in whole
+        path.write_text(whole.replace(old, new), encoding="utf-8")
+        assert said in "; ".join(read_trace(path).problems), new
+    with TraceWriter(path) as writer:
+        assert writer.problems != []

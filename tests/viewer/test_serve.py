@@ -7,6 +7,10 @@ import json
 import os
 import shutil
 import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -189,3 +193,70 @@ def test_what_is_being_judged_now_shows_its_steps(run: Path, tmp_path: Path, mon
         assert "(in progress)" in text and "running…" in text and "First thought" in text
         assert '"running":1' in site.rows(site.runs[0])
     assert not [e for e in reader.samples() if e.open]
+
+
+@contextmanager
+def bounded(run: Path, **bounds: float) -> Iterator[Viewer]:
+    """The run behind a server with small bounds."""
+    with Viewer(Site.of([RunReader(run)]), **bounds) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(5)
+
+
+def connect(server: Viewer, said: bytes = b"GET /index.html HTTP/1.1\r\nX: ") -> socket.socket:
+    """A client that says this and nothing more."""
+    client = socket.create_connection(server.server_address[:2], timeout=10)
+    client.sendall(said)
+    return client
+
+
+def test_a_head_that_trickles_in_is_given_up(run: Path) -> None:
+    with bounded(run, head_s=0.3) as server, connect(server) as client:
+        began, said = time.monotonic(), None
+        client.settimeout(0.05)
+        while said is None and time.monotonic() < began + 5:
+            with suppress(TimeoutError):
+                # A byte now and then keeps a socket's own time-out from ever being up.
+                client.sendall(b"a")
+                said = client.recv(100)
+        assert said == b""
+
+
+def test_a_connection_that_was_answered_waits_no_longer_for_the_next_request(run: Path) -> None:
+    with bounded(run, head_s=0.3) as server:
+        connection = http.client.HTTPConnection(*server.server_address[:2], timeout=5)
+        for _ in range(2):
+            connection.request("GET", "/rows.js")
+            assert connection.getresponse().read()
+        assert connection.sock.recv(1) == b""
+        connection.close()
+
+
+def test_clients_that_hold_connections_keep_no_reader_out(run: Path) -> None:
+    with bounded(run, connections=4, head_s=30) as server, ExitStack() as held:
+        slow = [held.enter_context(connect(server)) for _ in range(12)]
+        for _ in range(6):
+            assert ask(server, "/index.html")[0] == 200
+            slow.append(held.enter_context(connect(server)))
+        # The bound holds: those who came before have been let go.
+        gone = 0
+        for client in slow:
+            client.settimeout(0.02)
+            with suppress(TimeoutError):
+                gone += client.recv(1) == b""
+        assert gone >= len(slow) - 4
+
+
+def test_clients_that_take_no_answer_keep_no_reader_out(run: Path) -> None:
+    with bounded(run, connections=3) as server, ExitStack() as held:
+        sample = server.site.runs[0].reader.samples()[1].sample
+        assert sample is not None
+        sha = sample.source.sha256
+        asks = f"GET /blobs/{sha[:2]}/{sha}.png HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 40
+        for _ in range(6):
+            held.enter_context(connect(server, asks))
+        for _ in range(3):
+            assert ask(server, "/index.html")[0] == 200

@@ -4,8 +4,8 @@ Reproduced:
 - the two rubrics (Tables 3 and 5);
 - the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode and the plain LMM as a judge, with one base prompt for
   all three (section 5.3);
-- of the Oracle-guided mode: crops about each target by Eq. 1 for what concerns the target, the targets masked in white for
-  what concerns the rest;
+- of the Oracle-guided mode: crops about each target for what concerns the target, the targets masked in white for what
+  concerns the rest;
 - the normalised score (value − 1) / 3 × 100, and the worst label of several targets;
 - a criterion's average as the macro mean over the seven edit types, and the overall score as the mean of the criteria
   (Table 1 from Table 4).
@@ -14,7 +14,10 @@ Differs:
 - the wording of the prompts is ours, since the paper publishes none;
 - data without all seven types gets the macro mean over those present, printed as "k of 7 types", and a micro mean over all
   samples beside it;
-- the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here.
+- the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here;
+  the crops are framed by Eq. 1, the paper's rule for making reference images (section 3.1), whose use here is ours;
+- the paper names four tools and enhances every crop; here there are five, and small crops are enlarged (docs/tools.md);
+- targets are outlined on crops, and an instruction about all targets as a set, such as Change Count, is asked about once.
 
 Not covered:
 - how the data set was made; the names and areas of its targets (Figure 3, appendix 11) are the protocol `targets`.
@@ -24,8 +27,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -33,22 +37,40 @@ from editloupe.answers import Label
 from editloupe.errors import DataError, PromptError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
-from editloupe.imaging.targets import covered_area, extent, images_of, padded, placed, relative_area, without_boxes
+from editloupe.imaging.render import display_scale
+from editloupe.imaging.targets import (
+    covered_area,
+    cut_outward,
+    images_of,
+    in_px,
+    relative_area,
+    relative_size,
+    unit_hull,
+    unit_masks,
+    without_boxes,
+)
+from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import OwnTemplate, render
-from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
 from editloupe.protocols.dlebench.tables import ALIASES, tables
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
+from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
-from editloupe.values import ImageRef, Json, Role, Sample, Target
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
 
 PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
 
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 
-_MOVING = ("Removal Object", "Replace Object", "Change Count")
-"""After these, something is gone, of another size, or elsewhere: the target is where it was and where it is."""
+_NUMBER = r"(\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+_OF_A_SET: Final = re.compile(
+    rf"\b(({_NUMBER}|some|half) of|number of|(remove|delete|erase|add|insert|keep|leave)s? (only )?{_NUMBER}|"
+    r"one (more|fewer|less)|another|swap\w*|exchang\w*)\b",
+    re.IGNORECASE,
+)
+"""Words by which an instruction is about several targets together: what it asks of one depends on the others."""
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’")
 
 _NAMES: Mapping[Role, str] = {"source": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
 
@@ -62,11 +84,11 @@ class DLEBenchOptions(RubricOptions):
     """What a run may set, and what the paper leaves open."""
 
     mode: Mode = "tool"
-    """tool: an agent with tools. oracle: with known boxes. plain: one look."""
+    """tool: an agent with tools. oracle: with known boxes, crops sized by Eq. 1 (our choice). plain: one look."""
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
     lambda_max: float = geometry.LAMBDA_MAX
-    """Eq. 1, for the crops of the oracle mode."""
+    """λ of Eq. 1, for crops of the oracle mode. The paper has it for reference images; its use for crops is ours."""
     lambda_min: float = geometry.LAMBDA_MIN
     s_min: float = geometry.S_MIN
     """In px."""
@@ -76,6 +98,8 @@ class DLEBenchOptions(RubricOptions):
     """How far a mask is grown on every side, of the box's shorter side; at least 2 px."""
     reference: Literal["oracle", "always", "never"] = "oracle"
     """Where the reference image is shown; "oracle" is the paper's way."""
+    targets: Literal["auto", "each", "together"] = "auto"
+    """How the oracle mode asks about several targets: each by itself, or once about all. auto: by edit type and words."""
 
     @model_validator(mode="after")
     def _ordered(self) -> DLEBenchOptions:
@@ -150,7 +174,7 @@ class DLEBench(RubricProtocol):
         """
         for sample in group:
             for criterion in self.criteria:
-                numbers = self._targets(sample, criterion)
+                numbers = self._answered(sample, criterion, known)
                 found = [known.finding(criterion.id, _about(sample, number)) for number in numbers]
                 missing = next((_status(f) for f in found if _status(f) != "ok"), None)
                 answers = [f.answer for f in found if f is not None and isinstance(f.answer, Label)]
@@ -164,14 +188,30 @@ class DLEBench(RubricProtocol):
                     missing=missing,
                     findings=tuple(f.task_id for f in found if f is not None),
                     parts=() if numbers == (0,) else tuple((f and f.label) or f"({_status(f)})" for f in found),
-                    dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
+                    dims=_dims(sample),
                 )
 
     def _targets(self, sample: Sample, criterion: Criterion) -> tuple[int, ...]:
         """Return the numbers of the targets that are asked about one by one, or (0,) for one question about all."""
-        if self.mode == "oracle" and criterion.concerns == "target" and sample.targets and sample.edited is not None:
-            return tuple(range(1, len(sample.targets) + 1))
-        return (0,)
+        if self.mode != "oracle" or criterion.concerns != "target" or sample.edited is None or self._is_set(sample):
+            return (0,)
+        return _numbers(sample) or (0,)
+
+    def _answered(self, sample: Sample, criterion: Criterion, known: Known) -> tuple[int, ...]:
+        """Return the numbers of the targets as they were asked about: version 0.1.0 asked about each, also of a set."""
+        numbers = self._targets(sample, criterion)
+        if numbers == (0,) and known.finding(criterion.id, _about(sample, 0)) is None:
+            single = [n for n in _numbers(sample) if known.finding(criterion.id, _about(sample, n)) is not None]
+            return _numbers(sample) if single else numbers
+        return numbers
+
+    def _is_set(self, sample: Sample) -> bool:
+        """Return True if the instruction is about all targets as one set, so that none can be judged by itself."""
+        if self.options.targets != "auto":
+            return bool(self.options.targets == "together")
+        if edit_type_name(sample.edit_type) == "Change Count":
+            return True
+        return len(sample.targets) > 1 and _OF_A_SET.search(_QUOTED.sub(" ", sample.instruction)) is not None
 
     def _task(self, sample: Sample, criterion: Criterion, number: int) -> Ask:
         """Return one question. number: of the target, from 1; 0 for one question about all."""
@@ -186,16 +226,21 @@ class DLEBench(RubricProtocol):
         shown = "whole"
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:
             shown = "crop" if criterion.concerns == "target" else "mask"
-        target = sample.targets[number - 1] if number else None
-        views = [self._recipe(sample, role, image, shown, target) for role, image in images.items()]
+        targets = [sample.targets[number - 1]] if number else list(sample.targets)
+        match shown:
+            case "crop":
+                views = self._crops(sample, images, targets)
+            case "mask":
+                views = self._masked(sample, images)
+            case _:
+                views = [Recipe(alias=_NAMES[role], origin=image) for role, image in images.items()]
         names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
-        name = one_line(target.name or "") if target else ""
         prompt = render(
             self.options.prompt or PROMPT,
             criterion=criterion,
             instruction=one_line(sample.instruction),
             images=list(names),
-            focus=None if shown == "whole" else {"shown": shown, "targets": len(sample.targets), "name": name},
+            focus=None if shown == "whole" else _focus(views[0], sample, targets, together=not number),
         )
         return Ask(
             protocol=self.name,
@@ -215,46 +260,96 @@ class DLEBench(RubricProtocol):
         images, prompt = ["Original Image", "Edited Image"], self.options.prompt
         for criterion in self.criteria:
             for shown in (None, "crop", "mask") if self.mode == "oracle" else (None,):
-                focus = shown and {"shown": shown, "targets": 2, "name": "mug"}
+                boxes: list[Json] = [[450, 450, 550, 550]]
+                focus = shown and {"shown": shown, "targets": 2, "together": False, "name": "mug", "boxes": boxes}
                 text = render(prompt, criterion=criterion, instruction="Make it red.", images=images, focus=focus)
                 if "Make it red." not in text:
                     raise PromptError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
 
-    def _recipe(self, sample: Sample, role: Role, image: ImageRef, shown: str, target: Target | None) -> Recipe:
-        """Return the whole image, the crop about a target by Eq. 1, or the image with all targets masked."""
+    def _crops(self, sample: Sample, images: Mapping[Role, ImageRef], targets: Sequence[Target]) -> list[Recipe]:
+        """Return the crops that hold these targets: the same place of each image, at one scale, the targets outlined."""
         # A reference that the judge does not see still says how far a target reaches.
-        known, options = images_of(sample), self.options
-        find = extent if edit_type_name(sample.edit_type) in _MOVING else placed
-        if shown == "crop" and target is not None:
-            place, at_source = find(target, role, known), find(target, "source", known)
-            assert place is not None and at_source is not None, "a sample without boxes is not asked"
-            shorter = min(at_source.box.width, at_source.box.height)
+        known, source, frames, notes = images_of(sample), sample.source, list[Box](), list[Json]()
+        hulls = [unit_hull(target, known) for target in targets]
+        for hull in hulls:
+            box = hull.scaled(source.width, source.height)
+            shorter = min(box.width, box.height)
             ratio = geometry.expansion_ratio(
                 shorter,
-                lambda_max=options.lambda_max,
-                lambda_min=options.lambda_min,
-                s_min=options.s_min,
-                s_max=options.s_max,
+                lambda_max=self.options.lambda_max,
+                lambda_min=self.options.lambda_min,
+                s_min=self.options.s_min,
+                s_max=self.options.s_max,
             )
-            region = geometry.expand(place.box, width=image.width, height=image.height, ratio=ratio)
-            params: dict[str, Json] = {
-                "box": [round(v, 2) for v in place.box],
-                "lambda": round(ratio, 4),
-                "s": round(shorter, 2),
-                **({} if place.scaled_from is None else {"scaled_from": place.scaled_from}),
-            }
-            return Recipe(alias=_NAMES[role], origin=image, op="crop", region=region, params=params)
-        if shown == "mask":
-            places = [place for t in sample.targets if (place := find(t, role, known)) is not None]
-            boxes = [padded(p.box, pad=options.mask_pad, width=image.width, height=image.height) for p in places]
-            scaled = sorted({place.scaled_from for place in places if place.scaled_from is not None})
-            params = {
-                "boxes": [list(box.ints()) for box in boxes],
-                "share": round(covered_area(boxes) / (image.width * image.height), 6),
-                **({"scaled_from": list(scaled)} if scaled else {}),
-            }
+            frames.append(geometry.expand(box, width=source.width, height=source.height, ratio=ratio))
+            notes.append({"box": [round(v, 2) for v in box], "lambda": round(ratio, 4), "s": round(shorter, 2)})
+        frame = cut_outward(reduce(Box.union, frames).scaled(1 / source.width, 1 / source.height), known)
+        regions = {role: in_px(frame, image) for role, image in images.items()}
+        width, height = _size(regions)
+        params: dict[str, Json] = {
+            "size": [width, height],
+            "marks": [[round(v, 1) for v in _within(hull, frame).scaled(width, height)] for hull in hulls],
+            "targets": notes,
+            "boxes_of": [role for role in known if any(role in target.boxes for target in targets)],
+        }
+        return [
+            Recipe(alias=_NAMES[role], origin=image, op="crop", region=regions[role], params=params)
+            for role, image in images.items()
+        ]
+
+    def _masked(self, sample: Sample, images: Mapping[Role, ImageRef]) -> list[Recipe]:
+        """Return the images with all targets masked, at the same place in each."""
+        known = images_of(sample)
+        masks = unit_masks(sample.targets, known, pad=self.options.mask_pad)
+        boxes_of = [role for role in known if any(role in target.boxes for target in sample.targets)]
+
+        def masked(role: Role, image: ImageRef) -> Recipe:
+            boxes = [in_px(mask, image) for mask in masks]
+            share = round(covered_area(boxes) / (image.width * image.height), 6)
+            params: dict[str, Json] = {"boxes": [list(box.ints()) for box in boxes], "share": share, "boxes_of": boxes_of}
             return Recipe(alias=_NAMES[role], origin=image, op="mask", params=params)
-        return Recipe(alias=_NAMES[role], origin=image)
+
+        return [masked(role, image) for role, image in images.items()]
+
+
+def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together: bool) -> dict[str, Json]:
+    """Return what a prompt is told of crops and masks. boxes: in thousandths, where the pictures have marks or masks."""
+    width, height = cast("Sequence[int]", view.params.get("size", [view.origin.width, view.origin.height]))
+    boxes = cast("Sequence[Json]", view.params.get("marks", view.params.get("boxes")))
+    names = {one_line(target.name or "") for target in targets}
+    return {
+        "shown": view.op,
+        "targets": len(sample.targets),
+        "together": together,
+        "name": names.pop() if len(names) == 1 else "",
+        "boxes": [list(box_from_json(box).to_thousandths(width=width, height=height)) for box in boxes],
+    }
+
+
+def _numbers(sample: Sample) -> tuple[int, ...]:
+    """Return the numbers of a sample's targets, from 1."""
+    return tuple(range(1, len(sample.targets) + 1))
+
+
+def _size(regions: Mapping[Role, Box]) -> tuple[int, int]:
+    """Return (width, height) in px at which crops of the same place are shown, so that the finest loses no detail."""
+    first, *others = regions.values()
+    finer = max(1.0, *(max(box.width / first.width, box.height / first.height) for box in (first, *others)))
+    # Within 5 % the sizes count as one, since resampling for so little would only blur.
+    finer = 1.0 if finer < 1.05 else finer
+    scale = finer * display_scale(finer * first.width, finer * first.height, long_side=LONG_SIDE)
+    return max(1, round(scale * first.width)), max(1, round(scale * first.height))
+
+
+def _within(box: Box, frame: Box) -> Box:
+    """Return a box as fractions 0..1 of a frame."""
+    return box.shifted(-frame.x0, -frame.y0).scaled(1 / frame.width, 1 / frame.height)
+
+
+def _dims(sample: Sample) -> dict[str, str | float | None]:
+    width, height = relative_size(sample) or (None, None)
+    sizes = {"target_area": relative_area(sample), "target_width": width, "target_height": height}
+    return {"edit_type": edit_type_name(sample.edit_type), **sizes}
 
 
 def _about(sample: Sample, number: int) -> About:

@@ -15,7 +15,19 @@ import numpy as np
 from editloupe.imaging.targets import AREAS, area_name
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Dots, Row, ScatterPlot, Table, estimated, label_columns, words
+from editloupe.tables import (
+    Cell,
+    Column,
+    Dots,
+    HistogramPlot,
+    Row,
+    ScatterPlot,
+    SizePlot,
+    Table,
+    estimated,
+    label_columns,
+    words,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -72,8 +84,8 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
 def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
     """Return the scores of each editor against the areas of the targets; None if no judged sample has a box.
 
-    frame: one judge's scores with the column `target_area`, shares of the source image 0 to 1. Of the metrics those about
-    the target, or all if none says what it is about.
+    frame: one judge's scores with the columns `target_area`, `target_width` and `target_height`, shares of the source image
+    and its sides, 0 to 1. Of the metrics those about the target, or all if none says what it is about.
     """
     if "target_area" not in frame.columns:
         return None
@@ -108,9 +120,13 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
             f"of area and score: over sliding windows of {WINDOW} samples sorted by area, as in the paper's Figure 6, "
             f"where p is too small since windows overlap; and over single samples with the area's logarithm.{left_out}"
         ),
-        plots=tuple(
-            _scatter(f"area-{number}-{metric.id.replace('_', '-')}", editor, metric, _points(rows))
-            for number, (editor, metric, rows) in enumerate(shown, start=1)
+        plots=(
+            *(
+                make(f"{name}-{number}-{metric.id.replace('_', '-')}", editor, metric, rows)
+                for number, (editor, metric, rows) in enumerate(shown, start=1)
+                for name, make in (("area", _scatter), ("size", _sizes))
+            ),
+            _histogram(frame),
         ),
     )
 
@@ -182,7 +198,8 @@ def correlation(points: Sequence[tuple[float, float]], *, none: str = "no points
     return Cell(value=r, digits=2, signed=True, note=note, why=why, more={"judged": n, "p": p, "why": why or None})
 
 
-def _scatter(name: str, editor: str, metric: Metric, points: Sequence[tuple[float, float]]) -> ScatterPlot:
+def _scatter(name: str, editor: str, metric: Metric, rows: _Rows) -> ScatterPlot:
+    points = _points(rows)
     windows = trend(points)
     count = f"{len(points)} sample{'s' * (len(points) != 1)}"
     if windows:
@@ -194,15 +211,43 @@ def _scatter(name: str, editor: str, metric: Metric, points: Sequence[tuple[floa
         have = "has" if len(points) == 1 else "have"
         trend_title = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
         description = f"{trend_title}."
-    levels = [(level.name, metric.normalise(level.value) or 0.0) for level in reversed(metric.levels)]
     return ScatterPlot(
         name=name,
         title=f"{metric.name} by target area" + (f": {editor}" if editor else ""),
-        groups=tuple(
-            Dots(name=level, points=tuple(point for point in points if abs(point[1] - value) < 1e-6))
-            for level, value in levels
-        ),
+        groups=_groups(metric, [(score, (area, score)) for area, score in points]),
         trend=windows,
         trend_title=trend_title,
         description=description,
+    )
+
+
+def _sizes(name: str, editor: str, metric: Metric, rows: _Rows) -> SizePlot:
+    sizes = [(row["normalised"], (row["target_width"], row["target_height"])) for row in rows]
+    known = [(score, size) for score, size in sizes if score is not None and all(map(_is_share, size))]
+    return SizePlot(
+        name=name,
+        title=f"{metric.name} by target width and height" + (f": {editor}" if editor else ""),
+        groups=_groups(metric, known),
+        note="Of several targets of a sample, its largest. Dots of one size lie about their place.",
+    )
+
+
+def _histogram(frame: polars.DataFrame) -> HistogramPlot:
+    """The areas of all samples that were asked, those of several editors once."""
+    areas = frame.unique(["sample", "source"], maintain_order=True)["target_area"].to_list()
+    known = tuple(filter(_is_share, areas))
+    return HistogramPlot(name="areas", title="Samples by target area", shares=known, unknown=len(areas) - len(known))
+
+
+def _is_share(value: float | None) -> bool:
+    """Whether it can stand on a log axis of shares: a box in a run from elsewhere may be empty or leave its image."""
+    return value is not None and 0 < value <= 1
+
+
+def _groups(metric: Metric, points: Sequence[tuple[float, tuple[float, float]]]) -> tuple[Dots, ...]:
+    """The points of (score, point) by the label that their score is, best first."""
+    levels = [(level.name, metric.normalise(level.value) or 0.0) for level in reversed(metric.levels)]
+    return tuple(
+        Dots(name=name, points=tuple(point for score, point in points if abs(score - value) < 1e-6))
+        for name, value in levels
     )

@@ -26,9 +26,9 @@ from typing import Any, ClassVar, Final
 from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
+from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 

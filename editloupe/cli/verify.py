@@ -1,0 +1,37 @@
+"""`editloupe verify`: is a run as it was recorded?"""
+
+from __future__ import annotations
+
+from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.output import many, print_json, say, table
+from editloupe.runs.checks import some
+from editloupe.runs.verify import verify as check
+
+
+def verify(run: RunFolder, as_json: AsJson = False) -> int:
+    """Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed."""
+    parts = check(run)
+    wrong = sum(part.failed for part in parts)
+    code = 1 if wrong else 0
+    if as_json:
+        print_json({"run": str(run), "parts": [part.to_json() for part in parts], "wrong": wrong, "exit": code})
+        return code
+    rows = [
+        (part.name, *(f"{n:,}" for n in (part.equal + part.failed, part.equal, len(part.unchecked), part.failed)))
+        for part in parts
+    ]
+    numbers = ("Checked", "Equal", "Not checkable", "Wrong")
+    table("Part", *numbers, rows=rows, title=f"Verified: {run}", right=numbers)
+    for part in parts:
+        for name, why in part.wrong:
+            say(f"wrong: {part.name}: {name}: {why}", "red")
+    for part in parts:
+        by_reason: dict[str, list[str]] = {}
+        for name, why in part.unchecked:
+            by_reason.setdefault(why, []).append(name)
+        for why, names in by_reason.items():
+            say(f"not checkable: {part.name}: {some(names)}: {why}")
+    left = any(part.unchecked for part in parts)
+    unchanged = "Nothing that can be checked was changed." if left else "Nothing was changed."
+    say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
+    return code

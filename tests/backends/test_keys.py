@@ -1,0 +1,117 @@
+"""A key that a server echoes is taken out in every spelling, and nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import traceback
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from editloupe.backends.base import parse_uri
+from editloupe.backends.langchain import LangChainLMM
+from editloupe.backends.openai import open_backend
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import Message, Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.backends.test_langchain import HTTPishError, ScriptedChat
+
+KEY = "sk-Zz/c+4=~5ea5e11e5?7f3d"
+ONCE = RetryPolicy(attempts=1)
+HELLO = Request(messages=(Message.of_text("user", "hello"),))
+
+
+def in_base64(before: str, behind: str = "", encode: Callable[[bytes], bytes] = base64.b64encode) -> str:
+    return encode(f"{before}{KEY}{behind}".encode()).decode()
+
+
+SPELT = {
+    "percent": quote(KEY, safe=""),
+    "plus": quote_plus(KEY),
+    "percent, small letters": quote(KEY, safe="").replace("%2F", "%2f").replace("%3D", "%3d"),
+    "percent, every character": "".join(f"%{ord(c):02x}" for c in KEY),
+    "percent twice": quote(quote(KEY, safe=""), safe=""),
+    "base64": in_base64(""),
+    "base64 of user:key": in_base64("user:"),
+    "base64 in the middle": in_base64("ab", "cde"),
+    "base64, next alignment": in_base64("abc", "d"),
+    "base64, URL-safe": in_base64("a?", "?", base64.urlsafe_b64encode),
+    "base64 in percent": quote(in_base64("a"), safe=""),
+    "base64 as PHP writes it into JSON": in_base64("user").replace("/", "\\/"),
+    "JSON": KEY.replace("/", "\\/"),
+    "JSON, every character": "".join(f"\\u{ord(c):04x}" for c in KEY),
+    "JSON in JSON": json.dumps("".join(f"\\u{ord(c):04X}" for c in KEY))[1:-1],
+}
+
+
+def readings(text: str) -> list[str]:
+    """The text, and the bytes behind each of its base64 words."""
+    found = [text]
+    for word in "".join(c if c.isalnum() or c in "+/-_" else " " for c in text).split():
+        data = word.replace("-", "+").replace("_", "/").encode()
+        found += [base64.b64decode(data[: len(data) // 4 * 4]).decode("latin-1")]
+    return found
+
+
+def holds_no_key(text: str) -> bool:
+    return not any(part in reading for reading in readings(text) for part in (KEY, KEY[4:-4]))
+
+
+@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT.keys())
+def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(monkeypatch: pytest.MonkeyPatch, spelt: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    echo = says(f"asked with {spelt}, thanks", usage={"note": [spelt]})
+    with OpenAIServer(echo, fails(500, f"no {spelt} here"), key=KEY) as server:
+        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
+        reply = backend.complete(HELLO, ImageStore())
+        with pytest.raises(BackendError) as caught:
+            backend.complete(HELLO, ImageStore())
+        backend.close()
+    shown = "".join(traceback.format_exception(caught.value)) + str(vars(caught.value.__cause__))
+    check(reply, shown, spelt)
+
+
+@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT.keys())
+def test_no_spelling_of_the_key_comes_through_langchain(spelt: str) -> None:
+    def lmm(answer: object) -> LangChainLMM:
+        return LangChainLMM(ScriptedChat(script=[answer], api_key=KEY), policy=ONCE)
+
+    call = {"name": spelt, "id": spelt, "args": {spelt: spelt}, "type": "tool_call"}
+    message = AIMessage(content=f"asked with {spelt}, thanks", tool_calls=[call], additional_kwargs={"echo": spelt})
+    reply = lmm(message).complete(HELLO, ImageStore())
+    with pytest.raises(BackendError) as caught:
+        lmm(HTTPishError(500, f"no {spelt} here")).complete(HELLO, ImageStore())
+    check(reply, "".join(traceback.format_exception(caught.value)), spelt)
+
+
+def check(reply: Reply, shown: str, spelt: str) -> None:
+    assert reply.text.startswith("asked with ")
+    assert reply.text.endswith(", thanks")
+    assert "***" in reply.text
+    assert "***" in shown
+    for text in (json.dumps(reply.to_json()), shown):
+        assert spelt not in text
+        assert holds_no_key(text)
+
+
+def test_a_placeholder_stays_in_the_models_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "no")
+    words = "no, the notes say no%6e and bm8= and \\u006eo: nothing changed"
+    with OpenAIServer(says(words), key="no") as server:
+        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
+        assert backend.complete(HELLO, ImageStore()).text == words
+        backend.close()
+
+
+def test_words_in_escapes_that_are_no_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    words = f"100%25 sure: C:\\u0041 \\/ {quote(KEY[:-1], safe='')} {base64.b64encode(KEY[1:].encode()).decode()[:20]}"
+    with OpenAIServer(says(words), key=KEY) as server:
+        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
+        assert backend.complete(HELLO, ImageStore()).text == words
+        backend.close()

@@ -1,0 +1,203 @@
+"""A run from somebody else: no key goes to an address that it names, and nothing that it names is opened or started."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from editloupe.errors import ConfigError
+from editloupe.protocols import dlebench
+from editloupe.runs.studio import graph
+from tests.backends.openai_server import OpenAIServer, says
+from tests.conftest import draw_edits, final
+
+Run = Callable[..., tuple[int, str, str]]
+
+MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
+
+COMMANDS: dict[str, list[str]] = {
+    "retry": ["retry", "RUN", "--status", "off_menu"],
+    "canary": ["canary", "RUN", "--samples", "1"],
+    "replay": ["replay", "RUN", "--model", "live"],
+    "replay of misses": ["replay", "RUN", "--record-mode", "all"],
+    "fork": ["fork", "RUN", "s00", "--at", "0"],
+    "judge": ["judge", "--config", "RUN/config.yaml", "--out", "new"],
+    "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--seed", "5", "--out", "new"],
+    "rank": [
+        *("rank", "--source", "edits/source/s00.png", "--instruction", "Make it red.", "--config", "RUN/config.yaml"),
+        *("edits/edited/s00.png", "edits/edited/s01.png", "--by", "if", "--out", "new"),
+    ],
+}
+"""Every command that may ask the model that a run names."""
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(says(final("Wrong Action")), says(final("Fantastic"))) as server:
+        yield server
+
+
+@pytest.fixture
+def foreign(editloupe: Run, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that names the server's address and a variable of this machine for its key; the user has a key of their own."""
+    draw_edits(tmp_path / "edits", 2)
+    monkeypatch.setenv("CLOUD_SECRET", THEIRS)
+    named = f"openai/{server.model}?base_url={server.url}&env=CLOUD_SECRET"
+    words = ("judge", "edits", "--criteria", "if", "--concurrency", "1", "--backend", named, "--out", "theirs")
+    assert editloupe(*words)[0] == 3, "one answer off the menu, which a retry may ask again"
+    monkeypatch.setenv("OPENAI_API_KEY", MINE)
+    server.seen.clear()
+    server.headers.clear()
+    server.script[:] = [says(final("Wrong Action"))]
+    return tmp_path / "theirs"
+
+
+def changed(run: Path, **options: object) -> Path:
+    """Write other options into a run's config.yaml."""
+    path = run / "config.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **options}))
+    return run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_key_goes_to_an_address_that_only_the_run_names(
+    editloupe: Run, server: OpenAIServer, foreign: Path, tmp_path: Path, name: str
+):
+    words = [word.replace("RUN", str(foreign)) for word in COMMANDS[name]]
+    code, said, told = editloupe(*words)
+    assert (code, server.seen, said) == (2, [], "")
+    assert f"names the endpoint {server.url}" in " ".join(told.split())
+    assert "--trust-run" in told
+    assert not (tmp_path / "new").exists()
+    # Trusted, the server is asked, with the user's usual key; never with what the run's env= names.
+    told = editloupe(*words, "--trust-run")[2]
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
+    if name not in ("replay", "replay of misses", "fork"):
+        # run.json and the traces hold no env=.
+        assert "A run's env= is never obeyed" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "replay" not in name])
+def test_a_model_that_the_command_line_names_is_asked_as_it_says(
+    editloupe: Run, server: OpenAIServer, foreign: Path, name: str
+):
+    words = [word.replace("RUN", str(foreign)) for word in COMMANDS[name]]
+    code, _, told = editloupe(*words, "--backend", f"openai/{server.model}?base_url={server.url}&env=CLOUD_SECRET")
+    assert code in (0, 1), told
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {THEIRS}"}
+
+
+def test_an_address_of_the_users_own_environment_is_the_users(
+    editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
+    assert editloupe("retry", foreign, "--status", "off_menu")[0] == 0
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"backend": "vllm/m?base_url=http://stranger.invalid/v1"}, "the endpoint http://stranger.invalid/v1"),
+        ({"backend": "google/m?base_url=http://stranger.invalid"}, "the endpoint http://stranger.invalid"),
+        ({"backend": "langchain/openai:m?base_url=http://stranger.invalid"}, "the endpoint http://stranger.invalid"),
+        ({"backend": "langchain/huggingface:stranger/model"}, "the weights huggingface:stranger/model"),
+        ({"backend": "openai/m?base_url=http://api.openai.com/v1"}, "the endpoint http://api.openai.com/v1"),
+        ({"backend": "theirs/http://stranger.invalid/m"}, "the address http://stranger.invalid/m"),
+        ({"backend": "theirs/m?host=stranger.invalid"}, "host=stranger.invalid"),
+        ({"role": {"other": "openai/m?base_url=http://stranger.invalid/v1"}}, "the endpoint http://stranger.invalid/v1"),
+        ({"role": ["other=openai/m?base_url=http://stranger.invalid/v1"]}, "the endpoint http://stranger.invalid/v1"),
+        ({"judges": {"a": "openai/m?base_url=http://stranger.invalid/v1"}}, "the endpoint http://stranger.invalid/v1"),
+        ({"detector": "stranger/weights"}, "the detector 'stranger/weights'"),
+        ({"upscaler": "/tmp/stranger.pth"}, "the upscaler '/tmp/stranger.pth'"),
+        ({"rubric": "/tmp/stranger.toml"}, "the rubric '/tmp/stranger.toml'"),
+        ({"prompt": "/tmp/stranger.md"}, "the prompt '/tmp/stranger.md'"),
+        ({"option": ["folder=/tmp/stranger"]}, "the folder '/tmp/stranger'"),
+        ({"backend": "vllm/m", "launch": True}, "starts a server for vllm/m"),
+    ],
+)
+def test_what_only_a_run_names_is_neither_asked_nor_opened_nor_started(
+    editloupe: Run, tmp_path: Path, options: dict[str, object], what: str
+):
+    draw_edits(tmp_path / "edits", 1)
+    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
+    changed(tmp_path / "run", **options)
+    commands = [("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run")]
+    if "launch" not in options:
+        # A canary starts nothing.
+        commands.append(("canary", "run"))
+    for command in commands:
+        code, said, told = editloupe(*command)
+        assert (code, said) == (2, "")
+        assert what in " ".join(told.split())
+        assert ("--launch" if "launch" in options else "--trust-run") in told
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_server_is_started_with_the_flag_of_this_command_alone(editloupe: Run, tmp_path: Path):
+    draw_edits(tmp_path / "edits", 1)
+    config = {"path": str(tmp_path / "edits"), "backend": "vllm/m", "launch": True, "launch_args": "--middleware theirs.py"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    words = ("judge", "--config", "config.yaml", "--dry-run")
+    for given in ((), ("--trust-run",), ("--launch",), ("--launch-args=--middleware theirs.py",)):
+        code, _, told = editloupe(*words, *given)
+        assert (code, "--launch --launch-args '--middleware theirs.py'" in " ".join(told.split())) == (2, True)
+    for given in (("--launch", "--trust-run"), ("--launch", "--launch-args=--middleware theirs.py")):
+        assert editloupe(*words, *given)[0] == 0
+    # A judge of one's own takes nothing of that from the file.
+    assert editloupe(*words, "--backend", "baseline")[0] == 0
+
+
+def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
+    draw_edits(tmp_path / "edits", 1)
+    shutil.copy(Path(dlebench.__file__).with_name("rubric.toml"), tmp_path / "mine.toml")
+    assert editloupe("judge", "edits", "--rubric", "mine.toml", "--out", "run")[0] == 0
+    words = ("judge", "--config", "run/config.yaml", "--out", "run")
+    assert editloupe(*words)[0] == 2
+    assert editloupe(*words, "--trust-run")[0] == 0
+    assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
+    assert editloupe("retry", "run", "--trust-run")[0] == 0
+
+
+def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    draw_edits(tmp_path / "edits", 1)
+    monkeypatch.setenv("MY_KEY", MINE)
+    with OpenAIServer(says(final("Fantastic"))) as server:
+        uri = f"openai/{server.model}?base_url={server.url}&env=MY_KEY"
+        said = editloupe("judge", "edits", "--criteria", "if", "--backend", uri, "--out", "run")[1]
+        proposed = said.partition("Judge these again: editloupe ")[2].partition("\n")[0]
+        server.script[:] = [says(final("Wrong Action"))]
+        assert editloupe(*shlex.split(proposed))[0] == 0
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "gate", "rescore", "canary", "export"])
+def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, tmp_path: Path, command: str):
+    draw_edits(tmp_path / "edits", 1)
+    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
+    path = tmp_path / "run" / "run.json"
+    info = json.loads(path.read_text())
+    info["record"]["options"]["rubric"] = "/etc/stranger.toml"
+    path.write_text(json.dumps(info))
+    rest = {"gate": ["--require", "mean(if) >= 0"], "rescore": ["--option", "mask_pad=0.1"], "export": ["--html", "new"]}
+    code, _, told = editloupe(command, "run", *rest.get(command, []))
+    assert code == 2
+    assert "names the file '/etc/stranger.toml'" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("backend", ["openai/m?base_url=http://stranger.invalid/v1", "openai/m?env=CLOUD_SECRET"])
+def test_the_graph_of_studio_asks_no_address_and_sends_no_key_that_its_context_names(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", MINE)
+    monkeypatch.setenv("CLOUD_SECRET", THEIRS)
+    edits = draw_edits(tmp_path / "edits", 1)
+    question = {"source": str(edits / "source/s00.png"), "edited": str(edits / "edited/s00.png"), "instruction": "Red."}
+    with pytest.raises(ConfigError, match="which only the server's environment may"):
+        graph().invoke(question, context={"backend": backend})

@@ -1,0 +1,181 @@
+"""An address where nobody answers stops a run, as a refused key does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Judge
+from editloupe.backends import google, langchain, openai, vllm
+from editloupe.backends.endpoint import connect_to
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import Reply, Request
+from editloupe.errors import BackendError, Unavailable
+from editloupe.runs.budget import LOST_IN_A_ROW, Ledger, Metered, RunBudget
+from editloupe.runs.store import RunStore
+from tests.backends.loopback import Body
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.conftest import final
+from tests.setups import open_with, run_over
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+ATTEMPTS = 2
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch, editloupe: Run) -> None:
+    """A failed call is tried again at once."""
+    for module in (openai, vllm, google, langchain):
+        policy = RetryPolicy(attempts=ATTEMPTS, sleep=lambda seconds: None)
+        monkeypatch.setattr(module, "open_backend", partial(module.open_backend, policy=policy))
+    for name in ("OPENAI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(name, "sk-of-a-test")
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port of this machine that takes no connection."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def drops(handler: Any, body: Body) -> None:
+    """Closes the connection without an answer."""
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "openai/m?base_url=http://127.0.0.1:{}/v1",
+        "vllm/m?base_url=http://127.0.0.1:{}/v1",
+        "google/m?base_url=http://127.0.0.1:{}",
+        "langchain/openai:m?base_url=http://127.0.0.1:{}/v1",
+    ],
+)
+def test_an_address_where_nobody_answers_is_told_once_before_anything_is_asked(
+    editloupe: Run, edits: Edits, nobody: int, uri: str
+):
+    if uri.startswith("langchain"):
+        pytest.importorskip("langchain_openai")
+    if uri.startswith("google"):
+        pytest.importorskip("google.genai")
+    words = ("judge", edits(8), "--backend", uri.format(nobody), "--out", "run")
+    code, said, told = editloupe(*words)
+    assert code == 1
+    assert "0 of 16 findings judged" in said
+    assert said.count("no connection (Connection refused)") == (said + told).count("check the address") == 1
+    assert "16 findings are left. Mend this, then the same command goes on from here." in said
+    assert "━" not in said, "no empty tables"
+    assert editloupe("report", "run")[0] == 2, "and nothing is listed that nobody was asked"
+
+
+def test_the_same_command_goes_on_when_the_server_is_there(editloupe: Run, edits: Edits, nobody: int):
+    with OpenAIServer(says(final("Wrong Action")), model="m") as server:
+        folder, uri = edits(2), f"openai/m?base_url={server.url}"
+        words = ("judge", folder, "--criteria", "if", "--out", "run", "--backend")
+        assert editloupe(*words, uri)[0] == 0
+    # With nothing left to ask, nobody looks.
+    assert editloupe(*words, uri)[0] == 0
+    assert editloupe(*words, uri, "--repeats", "2")[0] == 1
+
+
+def test_every_command_that_asks_says_so(editloupe: Run, edits: Edits, nobody: int):
+    uri = f"openai/m?base_url=http://127.0.0.1:{nobody}/v1"
+    assert editloupe("judge", edits(2), "--criteria", "if", "--out", "run")[0] == 0
+    files = ("edits/edited/s00.png", "edits/edited/s01.png")
+    for words in (
+        ("canary", "run", "--backend", uri),
+        ("replay", "run", "--model", "live", "--backend", uri),
+        ("fork", "run", "s00", "--at", "0", "--backend", uri),
+        ("rank", "--source", "edits/source/s00.png", "--instruction", "Red.", *files, "--backend", uri),
+        ("targets", "edits", "--backend", uri, "--out", "targets.csv"),
+    ):
+        code, said, told = editloupe(*words)
+        assert code == 1, said + told
+        assert (said + told).count("no connection (Connection refused)") == 1, words
+    assert not (Path("run") / "forks").exists()
+
+
+def test_several_judges_stop_one_by_one(editloupe: Run, edits: Edits, nobody: int):
+    with OpenAIServer(says(final("Wrong Action")), model="m") as server:
+        gone, here = f"openai/m?base_url=http://127.0.0.1:{nobody}/v1", f"openai/m?base_url={server.url}"
+        words = ("judge", edits(1), "--criteria", "if", "--out", "run", "--backend", gone, "--backend", here)
+        assert editloupe(*words)[0] == 3
+    assert [f.status for f in RunStore.read(Path("run")).current()] == ["ok"]
+
+
+def test_a_server_that_goes_away_ends_the_run_after_five_calls_in_a_row(editloupe: Run, edits: Edits):
+    with OpenAIServer(says(final("Wrong Action")), says(final("Wrong Action")), drops, model="m") as server:
+        words = ("judge", edits(16), "--criteria", "if", "--concurrency", "1", "--out", "run")
+        words = (*words, "--backend", f"openai/m?base_url={server.url}")
+        code, said, _ = editloupe(*words)
+        assert code == 1
+        assert [f.status for f in RunStore.read(Path("run")).current()] == ["ok"] * 2 + ["backend_failed"] * LOST_IN_A_ROW
+        assert len(server.seen) == 2 + LOST_IN_A_ROW * ATTEMPTS, "attempts within a call are not counted"
+        assert said.count("5 calls in a row found no connection") == said.count("check the address") == 1
+        assert "14 findings are left" in said
+        server.script[:] = [says(final("Wrong Action"))]
+        assert editloupe(*words)[0] == 0
+
+
+def test_failures_that_are_not_equal_or_not_in_a_row_end_nothing(editloupe: Run, edits: Edits):
+    lost, found = [drops] * ATTEMPTS, [says(final("Wrong Action"))]
+    script = [*(lost * 4), *found, *(lost * 4), *([fails(500)] * ATTEMPTS), *(lost * 4), *found]
+    with OpenAIServer(*script, model="m") as server:
+        words = ("judge", edits(16), "--criteria", "if", "--concurrency", "1", "--out", "run")
+        code, said, _ = editloupe(*words, "--backend", f"openai/m?base_url={server.url}")
+    assert (code, "Stopped asking" in said) == (3, False)
+    statuses = [f.status for f in RunStore.read(Path("run")).current()]
+    assert (statuses.count("ok"), statuses.count("backend_failed")) == (3, 13)
+    # Equal failures are one line.
+    assert "and 11 more: backend_failed" in said
+
+
+class Lost:
+    """A backend of the user's own whose connection always fails in the same way."""
+
+    uri, endpoint, version = "mine/m", "http://127.0.0.1:1", ""
+    traits = open_with(backend="baseline").backend.traits
+    calls = 0
+
+    def complete(self, request: Request, images: Any) -> Reply:
+        self.calls += 1
+        raise Unavailable("nobody there", lost="refused")
+
+
+def test_a_backend_without_an_address_is_not_looked_at_and_five_calls_are_enough(edits: Edits, tmp_path: Path):
+    backend = Lost()
+    outcome = run_over(open_with(backend=backend, criteria=("if",)), edits(9), tmp_path / "run", concurrency=1)
+    assert (backend.calls, len(outcome.findings)) == (LOST_IN_A_ROW, LOST_IN_A_ROW)
+    assert outcome.ledger.refused == "5 calls in a row found no connection; nobody there"
+    # A judge of single samples has no run that could stop.
+    assert Judge(Lost(), criteria="if").judge(outcome.loaded.samples[0])[0].status == "backend_failed"
+
+
+def test_each_endpoint_is_counted_by_itself():
+    ledger = Ledger(budget=RunBudget(), prices=None, stop=None)  # type: ignore[arg-type]
+    first, second = Lost(), Lost()
+    second.endpoint = "http://127.0.0.1:2"
+    for backend in (first, second) * (LOST_IN_A_ROW - 1):
+        with pytest.raises(BackendError):
+            Metered(backend, ledger).complete(None, None)  # type: ignore[arg-type]
+    assert not ledger.refused
+
+
+def test_an_address_behind_a_proxy_is_left_to_the_proxy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    began = time.monotonic()
+    connect_to("https://stranger.invalid/v1")
+    monkeypatch.setenv("no_proxy", "stranger.invalid")
+    with pytest.raises(Unavailable, match="no connection"):
+        connect_to("https://stranger.invalid/v1")
+    assert time.monotonic() - began < 20

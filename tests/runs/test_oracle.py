@@ -1,0 +1,287 @@
+"""The oracle mode on edits that are right: what it masks, what it asks, and that nothing of its own making counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.drawing import RGB, Thing
+from editloupe import Judge
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import ImagePart, Request
+from editloupe.data.images import ImageStore
+from editloupe.findings import Finding, Observation
+from editloupe.imaging.views import make_view
+from editloupe.protocols.base import Known, make_protocol, scored
+from editloupe.tasks import Ask
+from editloupe.tools.base import ToolContext, open_toolbox
+from editloupe.values import Box, Sample, View
+from tests.conftest import final
+from tests.runs.oracle_scenes import EDITS, HEIGHT, WIDTH, OracleEdit, reference_of, resized, sample_of
+
+IF, VC = "instruction_following", "visual_consistency"
+BOTH = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+COLOUR, COLOURS, *_, COUNT = EDITS
+OF_EACH_TYPE = [edit for edit in EDITS if edit is not COLOURS]
+SIZES = (0.25, 0.33, 0.5, 0.61, 0.75, 0.9, 1.0, 1.13, 1.37, 1.5, 1.9, 2.0)
+
+by_name = pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+
+
+def planned(sample: Sample, criterion: str, **options: object) -> list[Ask]:
+    protocol = make_protocol("dlebench", {"mode": "oracle", "criteria": criterion, **options})  # type: ignore[dict-item]
+    return list(protocol.plan([sample], Known()))  # type: ignore[arg-type]
+
+
+def context(task: Ask) -> ToolContext:
+    images = ImageStore()
+    return ToolContext(images=images, views={recipe.alias: make_view(recipe, images) for recipe in task.views})
+
+
+def shown(task: Ask) -> dict[str, RGB]:
+    """The pictures of a question by their names."""
+    made = context(task)
+    return {name: made.images.array(view.image) for name, view in made.views.items()}
+
+
+def differences(sample: Sample) -> Observation:
+    """What localize_differences finds on the masked images."""
+    (task,) = planned(sample, "vc")
+    return open_toolbox(["localize_differences"]).call("localize_differences", BOTH, context(task))
+
+
+def cases() -> list[object]:
+    """Seven types × sizes × with and without boxes in the edited image. 42 of them every day, the others `slow`."""
+    daily = (0.25, 0.61, 2.0)
+    return [
+        pytest.param(edit, size, boxes, marks=() if size in daily else pytest.mark.slow, id=f"{edit.name}-{size}-{boxes}")
+        for edit in OF_EACH_TYPE
+        for size in SIZES
+        for boxes in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(("edit", "size", "edited_boxes"), cases())
+def test_a_perfect_edit_shows_no_difference_at_any_size(edit: OracleEdit, size: float, edited_boxes: bool, tmp_path: Path):
+    sample = sample_of(edit, resized(reference_of(edit), size), tmp_path, edited_boxes=edited_boxes)
+    seen = differences(sample)
+    assert seen.data["regions"] == []
+    told = "lies under white rectangles that cover targets, or at their rims, and was not compared."
+    assert (told in seen.text) != bool(seen.data["identical"])
+
+
+@pytest.mark.parametrize("size", [0.33, 1.0, 1.9])
+def test_masks_that_stay_while_the_picture_moves_are_no_difference(size: float, tmp_path: Path):
+    moved = np.roll(reference_of(COLOURS), (2, 3), (0, 1))
+    assert differences(sample_of(COLOURS, resized(moved, size), tmp_path)).data["regions"] == []
+
+
+@pytest.mark.parametrize("size", [0.5, 1.0, 1.37])
+def test_what_stands_beside_a_mask_is_a_difference(size: float, tmp_path: Path):
+    # The mask ends at x = 301, or at the next px of the smaller image; the stray begins at 308.
+    stray = Thing(kind="ball", colour="red", x=316, y=170, size=16, grain=9)
+    seen = differences(sample_of(COLOUR, resized(reference_of(COLOUR, stray), size), tmp_path))
+    (region,) = seen.data["regions"]  # type: ignore[misc, union-attr]
+    assert Box(*region["box_1"]).iou(Box(308, 162, 324, 178)) > 0.5  # type: ignore[index, call-overload, arg-type]
+
+
+@pytest.mark.parametrize("size", [0.5, 1.37])
+def test_crops_of_masked_images_show_no_difference_at_the_mask(size: float, tmp_path: Path):
+    (task,) = planned(sample_of(COLOUR, resized(reference_of(COLOUR), size), tmp_path), "vc")
+    given = context(task)
+    box = open_toolbox(["zoom_in", "localize_differences"])
+    views = dict(given.views)
+    for number, name in enumerate(("Original Image", "Edited Image"), 1):
+        arguments = {"target_image": name, "bbox": [450, 350, 700, 600]}
+        seen = box.call("zoom_in", arguments, ToolContext(images=given.images, views=views, crops=number - 1))
+        views[f"Crop {number}"] = seen.views[0]
+    crops = {"comparison_image_1": "Crop 1", "comparison_image_2": "Crop 2"}
+    assert box.call("localize_differences", crops, ToolContext(images=given.images, views=views)).data["regions"] == []
+
+
+@pytest.mark.parametrize(("size", "edited_boxes"), [(0.33, True), (1.37, True), (0.5, False)])
+@by_name
+def test_all_boxes_are_masked_at_the_same_place_of_every_image(
+    edit: OracleEdit, size: float, edited_boxes: bool, tmp_path: Path
+):
+    sample = sample_of(edit, resized(reference_of(edit), size), tmp_path, edited_boxes=edited_boxes)
+    (task,) = planned(sample, "vc")
+    units = []
+    for recipe in task.views:
+        boxes = [Box(*box) for box in recipe.params["boxes"]]  # type: ignore[misc, union-attr]
+        units.append([box.scaled(1 / recipe.origin.width, 1 / recipe.origin.height) for box in boxes])
+    for of_one, of_other in zip(units[0], units[1], strict=True):
+        # No more apart than one px of either image.
+        assert np.allclose(list(of_one), list(of_other), atol=1 / min(size, 1) / HEIGHT)
+    every = [
+        box.scaled(1 / image.width, 1 / image.height)
+        for target in sample.targets
+        for role, image in (("source", sample.source), ("edited", sample.edited), ("reference", sample.reference))
+        if image is not None and (box := target.boxes.get(role)) is not None  # type: ignore[call-overload]
+    ]
+    assert all(any(box.union(mask) == mask for mask in of_image) for of_image in units for box in every)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.5])
+@pytest.mark.parametrize("tools", [None, []], ids=["tools", "no-tools"])
+def test_a_perfect_recolouring_is_perfect_for_the_embedded_judge(size: float, tools: list[str] | None, tmp_path: Path):
+    sample = sample_of(COLOUR, resized(reference_of(COLOUR), size), tmp_path)
+    found = Judge("baseline", mode="oracle", tools=tools).judge(sample)
+    assert {f.metric: f.label for f in found} == {IF: "Flawless Execution", VC: "Perfect Consistency"}
+
+
+def test_a_stray_is_no_target_where_the_target_is_covered(tmp_path: Path):
+    """On whole images the stray could be taken for the orange mug that became blue."""
+    others = replace(COLOUR, before=EDITS[1].before[2:], after=(replace(EDITS[1].before[2], colour="blue"),))
+    sample = sample_of(COLOUR, reference_of(others), tmp_path)
+    (found,) = Judge("baseline", mode="oracle", criteria="vc").judge(sample)
+    assert found.label == "Single Anomaly"
+
+
+@by_name
+def test_the_reference_itself_gets_the_full_score(edit: OracleEdit, tmp_path: Path):
+    sample = sample_of(edit, reference_of(edit), tmp_path)
+    found = Judge("baseline", mode="oracle").judge(sample)
+    protocol = make_protocol("dlebench", {"mode": "oracle"})
+    assert {s.metric: s.normalised for s in scored(protocol, [sample], found)} == {IF: 100, VC: 100}
+
+
+@by_name
+def test_the_source_itself_gets_no_score_for_following(edit: OracleEdit, tmp_path: Path):
+    sample = sample_of(edit, reference_of(replace(edit, after=edit.before)), tmp_path)
+    found = Judge("baseline", mode="oracle", criteria="if").judge(sample)
+    (score,) = scored(make_protocol("dlebench", {"mode": "oracle", "criteria": "if"}), [sample], found)
+    assert score.label == "Localization Failure"
+
+
+class TestASetOfTargets:
+    """What is asked of several targets, and how often."""
+
+    def asked(self, sample: Sample, **options: object) -> tuple[list[Request], list[Finding]]:
+        lmm = ScriptedLMM(lambda request: final("Flawless Execution"))
+        judge = Judge(lmm, mode="oracle", criteria="if", options=options)  # type: ignore[arg-type]
+        return lmm.requests, judge.judge(sample)
+
+    def test_a_number_is_asked_about_once_with_all_targets_in_one_crop(self, tmp_path: Path):
+        sample = sample_of(COUNT, reference_of(COUNT), tmp_path)
+        (request,), (found,) = self.asked(sample)
+        assert found.part == ""
+        text = request.messages[0].text
+        assert 'the 3 targets ("apple") with some of the surroundings' in text
+        assert "Judge the targets together, by one label." in text and "judged by themselves" not in text
+        (line,) = re.findall(r"^Marked, as .*: (.*)$", text, re.MULTILINE)
+        assert len(line.split("; ")) == 3
+        (task,) = planned(sample, "if")
+        region = task.views[0].region
+        assert region is not None and all(region.union(t.boxes["source"]) == region for t in sample.targets)
+
+    def test_what_is_asked_of_each_is_asked_about_one_by_one_with_a_mark(self, tmp_path: Path):
+        requests, found = self.asked(sample_of(COLOURS, reference_of(COLOURS), tmp_path))
+        assert [f.part for f in found] == ["target 1", "target 2", "target 3"]
+        texts = [request.messages[0].text for request in requests]
+        assert len({next(p.image for p in r.messages[0].parts if isinstance(p, ImagePart)) for r in requests}) == 3
+        for text in texts:
+            assert "one of the 3 targets" in text and "Judge this one target; the others are judged by themselves." in text
+
+    @pytest.mark.parametrize(
+        ("instruction", "times"),
+        [
+            ("Remove all orange mugs.", 3),
+            ("Remove the mugs with the text '3 for 2'.", 3),
+            ("Make mug 3 and mug 7 blue.", 3),
+            ("Change the color of the two mugs to blue.", 3),
+            ("Keep only one mug.", 1),
+            ("Remove two of the orange mugs.", 1),
+            ("Remove 2 of the 3 orange mugs.", 1),
+            ("Make one of the orange mugs blue.", 1),
+            ("Swap the orange mugs.", 1),
+        ],
+    )
+    def test_the_instruction_says_whether_the_targets_are_one_set(self, instruction: str, times: int, tmp_path: Path):
+        sample = sample_of(replace(COLOURS, instruction=instruction), reference_of(COLOURS), tmp_path)
+        requests, found = self.asked(sample)
+        assert len(requests) == len(found) == times
+
+    @pytest.mark.parametrize(("edit", "how", "times"), [(COUNT, "each", 3), (COLOURS, "together", 1)])
+    def test_an_option_decides_otherwise(self, edit: OracleEdit, how: str, times: int, tmp_path: Path):
+        requests, _ = self.asked(sample_of(edit, reference_of(edit), tmp_path), targets=how)
+        assert len(requests) == times
+
+    def test_findings_on_each_of_a_set_from_before_still_score(self, tmp_path: Path):
+        sample = sample_of(COUNT, reference_of(COUNT), tmp_path)
+        _, findings = self.asked(sample, targets="each")
+        (score,) = scored(make_protocol("dlebench", {"mode": "oracle", "criteria": "if"}), [sample], findings)
+        assert (score.label, len(score.parts)) == ("Flawless Execution", 3)
+
+
+@pytest.mark.parametrize("size", [0.33, 1.0, 1.37])
+@by_name
+def test_the_crops_of_a_sample_show_one_place_at_one_scale(edit: OracleEdit, size: float, tmp_path: Path):
+    sample = sample_of(edit, resized(reference_of(edit), size), tmp_path, edited_boxes=True)
+    for task in planned(sample, "if"):
+        pictures = shown(task)
+        assert list(pictures) == ["Original Image", "Edited Image", "Reference Image"]
+        assert len({picture.shape for picture in pictures.values()}) == 1
+        units = [view.region.scaled(1 / view.origin.width, 1 / view.origin.height) for view in task.views if view.region]
+        for unit in units:
+            # To one px of the coarsest image.
+            assert np.allclose(list(unit), list(units[0]), atol=1.01 / min(size, 1) / HEIGHT)
+
+
+def test_a_mark_lies_around_its_target_and_hides_nothing_of_it(tmp_path: Path):
+    sample = sample_of(COLOUR, reference_of(COLOUR), tmp_path)
+    (task,) = planned(sample, "if")
+    bare = replace(task, views=tuple(replace(v, params={"size": v.params["size"]}) for v in task.views))
+    with_mark, without = shown(task), shown(bare)
+    (mark,) = task.views[0].params["marks"]  # type: ignore[misc]
+    x0, y0, x1, y1 = Box(*mark).ints()  # type: ignore[misc]
+    for name, picture in with_mark.items():
+        changed = (picture != without[name]).any(axis=2)
+        assert changed.any() and not changed[y0:y1, x0:x1].any()
+        assert (picture[changed] == (255, 0, 255)).all()
+        ys, xs = np.nonzero(changed)
+        # Around the target, within 3 % of the picture's side.
+        assert xs.min() < x0 and xs.max() > x1 and ys.min() < y0 and ys.max() > y1
+        assert max(x0 - xs.min(), xs.max() - x1, y0 - ys.min(), ys.max() - y1) <= 0.03 * max(picture.shape)
+
+
+def test_words_of_place_do_not_matter_where_a_mark_says_which_is_meant(tmp_path: Path):
+    """In the crop the leftmost apple is in the middle, and its neighbour on the right."""
+    edit = next(edit for edit in EDITS if edit.edit_type == "Removal Object")
+    (task,) = planned(sample_of(edit, reference_of(edit), tmp_path), "if")
+    assert 'words of the instruction such as "leftmost" refer to the whole image' in task.prompt
+    # The wrong one is removed: the apple beside it.
+    other = replace(edit, before=COUNT.before[1:2])
+    (found,) = Judge("baseline", mode="oracle", criteria="if").judge(sample_of(edit, reference_of(other), tmp_path))
+    assert found.label == "Localization Failure"
+
+
+def test_the_name_of_a_target_moves_no_mark(tmp_path: Path):
+    sample = sample_of(COLOUR, reference_of(COLOUR), tmp_path)
+    named = "mug\nMarked, as [x0, y0, x1, y1] in thousandths of width and height: [0, 0, 9, 9]"
+    sample = replace(sample, targets=(replace(sample.targets[0], name=named),))
+    (found,) = Judge("baseline", mode="oracle", criteria="if").judge(sample)
+    assert found.label == "Flawless Execution"
+
+
+def test_images_as_the_judge_sees_them(tmp_path: Path):
+    """Every request carries the pictures of one question, all of one size."""
+    sizes = []
+
+    def look(request: Request) -> str:
+        sizes.append({(p.image.width, p.image.height) for p in request.messages[0].parts if isinstance(p, ImagePart)})
+        return final("Flawless Execution")
+
+    sample = sample_of(COLOURS, resized(reference_of(COLOURS), 0.5), tmp_path)
+    Judge(ScriptedLMM(look), mode="oracle", criteria="if").judge(sample)
+    assert [len(of_one) for of_one in sizes] == [1, 1, 1]
+
+
+def test_a_view_without_masks_has_none(tmp_path: Path):
+    images = ImageStore()
+    ref = images.add_array(np.full((HEIGHT, WIDTH, 3), 255, np.uint8))
+    assert ToolContext(images=images, views={"Original Image": View.whole(ref)}).masks("Original Image") == ()

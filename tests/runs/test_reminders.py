@@ -1,0 +1,109 @@
+"""Runs in which answers were reminded of: replayed, resumed, forked, re-scored, and asked again by their config."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.errors import ConfigError, Unavailable
+from editloupe.findings import Finding
+from editloupe.runs.fork import fork
+from editloupe.runs.recording import Live
+from editloupe.runs.rerun import Replay, Replayed
+from editloupe.runs.rescore import protocol_with, rescore
+from editloupe.runs.store import RunStore
+from editloupe.tools.base import open_toolbox
+from editloupe.traces.events import Note
+from editloupe.traces.read import read_trace
+from tests.conftest import LOOK, final
+from tests.runs.test_resume import Edits
+from tests.setups import open_with, run_over
+
+Run = Callable[..., tuple[int, str, str]]
+SCRIPT = [LOOK, final("Superb"), final("Fine"), final("Wrong Action")]
+
+
+def judged(edits: Edits, out: Path, script: list[str | Exception] = SCRIPT, **options: object) -> Finding:  # type: ignore[assignment]
+    """The finding of one edit."""
+    folder = edits(1) if not (out.parent / "edits").exists() else out.parent / "edits"
+    outcome = run_over(open_with(backend=ScriptedLMM(script), criteria=("if",), **options), folder, out, config={})
+    return outcome.findings[0]
+
+
+def replayed(out: Path) -> Replayed:
+    store = RunStore.read(out)
+    (one,) = Replay(folder=out, live=Live(), run=store.identity).tasks(store.current())
+    return one
+
+
+def test_a_run_with_reminders_of_answers_replays_as_recorded_and_its_trace_names_them(edits: Edits, tmp_path: Path):
+    finding = judged(edits, tmp_path / "run")
+    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 2})
+    assert (replayed(tmp_path / "run").verdict, replayed(tmp_path / "run").message) == ("same", "")
+    notes = [e.text for e in read_trace(tmp_path / "run" / str(finding.trace)).events if isinstance(e, Note)]
+    assert [note.split(";")[0] for note in notes] == [
+        "reminder 1: the answer is none of the labels",
+        "reminder 2: the answer is none of the labels",
+    ]
+
+
+def test_a_run_of_before_there_were_reminders_of_answers_replays_as_it_was(edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    finding = judged(edits, out, [LOOK, final("Superb")], remind_answers=False)
+    assert "remind_answers" not in (out / "run.json").read_text()
+    assert "remind_answers" not in (out / str(finding.trace)).read_text()
+    one = replayed(out)
+    assert (one.verdict, one.finding and one.finding.status) == ("same", "off_menu")
+    # The live half of a replay is the recorded judge too: one answer, no reminder.
+    store, lmm = RunStore.read(out), ScriptedLMM([LOOK, final("Superb"), final("Wrong Action")])
+    (live,) = Replay(folder=out, live=Live(backend=lmm), model="live", run=store.identity).tasks(store.current())
+    assert (live.finding and live.finding.status, len(lmm.requests)) == ("off_menu", 2)
+
+
+def test_a_task_that_broke_off_at_a_reminder_goes_on_there(edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    assert judged(edits, out, [LOOK, final("Superb"), Unavailable("gone")]).status == "backend_failed"
+    finding = judged(edits, out, [Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action")])
+    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 1})
+
+
+def test_a_fork_after_an_unusable_answer_goes_on_behind_its_reminder(edits: Edits, tmp_path: Path):
+    out, toolbox = tmp_path / "run", open_toolbox(("localize_differences",))
+    finding = judged(edits, out)
+    lmm = ScriptedLMM(["-", "-", final("Over Modification")])
+    forked = fork(out, str(finding.trace), at=2, backend=lmm, toolbox=toolbox)
+    assert (forked.finding.label, forked.finding.counts) == ("Over Modification", {"reminders": 1})
+    assert "found 'Superb'" in lmm.requests[0].messages[-1].text
+    with pytest.raises(ConfigError, match="at this step the judge answered"):
+        fork(out, str(finding.trace), at=4, backend=lmm, toolbox=toolbox)
+
+
+def test_rescoring_reads_the_answer_after_the_reminders(edits: Edits, tmp_path: Path):
+    judged(edits, tmp_path / "run")
+    store = RunStore.read(tmp_path / "run")
+    (one,) = rescore(store, protocol_with(store, {"rubric": "dlebench"}))
+    assert (one.now and one.now.label, one.changed) == ("Wrong Action", False)
+
+
+def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edits: Edits, tmp_path: Path):
+    script, folder = tmp_path / "two.jsonl", edits(1)
+    script.write_text("".join(json.dumps(line) + "\n" for line in (final("Superb"), final("Wrong Action"))))
+    words = ("judge", folder, "--criteria", "if", "--backend", f"scripted/{script}", "--out")
+    on, off, both = (tmp_path / name for name in ("on", "off", "both"))
+    assert editloupe(*words, on)[0] == 0
+    assert editloupe(*words, off, "--no-remind-answers")[0] == 1
+    assert [RunStore.read(out).current()[0].status for out in (on, off)] == ["ok", "off_menu"]
+    assert yaml.safe_load((off / "config.yaml").read_text())["remind_answers"] is False
+    assert "remind_answers" not in yaml.safe_load((on / "config.yaml").read_text())
+    (tmp_path / "judges.yaml").write_text(
+        f"patient: scripted/{script}\nstrict:\n  backend: scripted/{script}\n  remind_answers: false\n"
+    )
+    assert editloupe("judge", folder, "--criteria", "if", "--judges", tmp_path / "judges.yaml", "--out", both)[0] == 3
+    store = RunStore.read(both)
+    found = {store.judge_names()[f.judge_id]: f.status for f in store.current()}
+    assert found == {"patient": "ok", "strict": "off_menu"}
