@@ -59,7 +59,7 @@ def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigErro
 def read_toml(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> dict[str, Any]:
     """Return the tables of a user's TOML file. Raises as `read_text`, also for what is no TOML or nested too deep."""
     text = read_text(path, what, error=error, if_missing=if_missing)
-    return cast("dict[str, Any]", _parsed(tomllib.loads, (), text, f"{what} is not valid TOML", error))
+    return cast("dict[str, Any]", _parsed(tomllib.loads, (ValueError,), text, f"{what} is not valid TOML", error))
 
 
 def read_yaml(path: Path) -> Any:
@@ -87,7 +87,7 @@ def read_yaml(path: Path) -> Any:
                 raise ValueError(f"a mapping has more than {_MOST_KEYS:,} keys")
 
     # A value that is not of the type of its tag raises any of these.
-    refused = (yaml.YAMLError, LookupError, AttributeError, TypeError, ArithmeticError)
+    refused = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
     text = read_text(path, str(path))
     return _parsed(partial(yaml.load, Loader=Loader), refused, text, f"{path} is not YAML", ConfigError)
 

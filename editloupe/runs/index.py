@@ -168,6 +168,8 @@ class RunIndex:
             bound = [_bound(value) for value in values]
             try:
                 rows = self._base.execute(query, bound).fetchall()
+            except sqlite3.ProgrammingError:
+                raise  # it was closed
             except sqlite3.Error:
                 self._rebuild()
                 rows = self._base.execute(query, bound).fetchall()

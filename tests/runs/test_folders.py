@@ -222,8 +222,14 @@ def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
     (gallery / "blobs" / "ab").mkdir(exist_ok=True)
     for name in (lost, half, foreign):
         (gallery / "blobs" / "ab" / name).write_bytes(b"1234")
+    # What a killed process left half written, wherever it was.
+    halves = [gallery / ".part-1", gallery / "report" / ".part-2"]
+    for path in halves:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"1234")
     found = orphans(gallery)
-    assert [(o.path.name, o.bytes) for o in found] == [(half, 4), (lost, 4)]
+    blobs = gallery / "blobs" / "ab"
+    assert [(o.path, o.bytes) for o in found] == [(path, 4) for path in (halves[0], blobs / half, blobs / lost, halves[1])]
     remove(found, gallery)
     assert orphans(gallery) == []
     assert (gallery / "blobs" / "ab" / foreign).exists()
