@@ -241,7 +241,7 @@ def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path:
     prompt.write_text(text)
     with pytest.raises(PromptError, match=told):
         open_with(prompt=prompt)
-    with pytest.raises(PromptError, match="no such file"):
+    with pytest.raises(PromptError, match="No such file"):
         open_with(prompt=tmp_path / "none.md")
 
 
