@@ -99,7 +99,6 @@ def _parsed(
     problem: str,
     error: type[EditLoupeError],
 ) -> Any:
-    refused = (*refused, ValueError)
     try:
         value = parse(text)
         check_extent(value)

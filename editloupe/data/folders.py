@@ -30,8 +30,9 @@ class RowError(SampleError):
     def __init__(self, kind: Kind, message: str, *, path: Path | None = None) -> None:
         self.kind, self.path = kind, path
         # A name or a value that is quoted may be of any length.
-        half = _LONGEST // 2
-        super().__init__(message if len(message) <= _LONGEST else f"{message[:half]}…{message[1 - half :]}")
+        super().__init__(
+            message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+        )
 
 
 class Folder:
@@ -77,9 +78,8 @@ class Folder:
             try:
                 real, there = path.resolve(), path.exists()
             except (OSError, RuntimeError) as error:  # a name too long, a ring of links
-                raise RowError(
-                    "missing_file", f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}", path=path
-                ) from error
+                problem = getattr(error, "strerror", None) or error
+                raise RowError("missing_file", f"{path}: cannot be opened: {problem}", path=path) from error
             if not real.is_relative_to(self._real):
                 raise RowError(
                     "outside_folder",

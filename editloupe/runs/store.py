@@ -266,8 +266,12 @@ class RunStore:
         return MetricSet(id=str(_object(self.options().get("rubric")).get("id") or self.protocol), metrics=metrics)
 
     def entries(self) -> dict[str, Entry]:
-        """Return the listed judges: id → entry. Raises ValueError for an entry of another shape."""
-        return {id_: Entry.from_json(data) for id_, data in self._listed().items()}
+        """Return the listed judges: id → entry. Raises ConfigError for an entry of another shape."""
+        try:
+            return {id_: Entry.from_json(data) for id_, data in self._listed().items()}
+        except ValueError as error:
+            problem = str(error).partition("\n")[0][:300]
+            raise ConfigError(f"{self.folder / 'run.json'}: a judge is not of the expected shape: {problem}") from error
 
     def roles(self) -> dict[str, str]:
         """Return what each judge of the run answers: id → role."""
