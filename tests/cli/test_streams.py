@@ -141,7 +141,7 @@ def test_a_run_is_complete_though_its_output_was_closed_before_the_start(folder:
 
 COMMANDS = (
     "--version", "--help", "judge --help", "judge edits --dry-run",
-    "judge edits --backend scripted/a.jsonl --json --out runs/x",
+    "judge edits --backend scripted/a.jsonl --criteria if --json --out runs/x",
     "retry runs/ab", "check edits", "check edits --json", "show runs/ab", "report runs/ab", "report runs/ab --json",
     "report runs/ab --markdown", "targets edits", "replay runs/ab", "rescore runs/ab --rubric dlebench", "runs runs",
     "runs runs --json", "gc runs/ab", "align runs/ab", "align runs/ab --csv", "align runs/ab --json",
