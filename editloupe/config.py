@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
 
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
 from editloupe.errors import ConfigError
@@ -61,6 +61,12 @@ def _by_backend(value: Any) -> Any:
     return {role: {"backend": given} if isinstance(given, str) else given for role, given in value.items()}
 
 
+def _stored(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("expected a whole number of at most 64 bits")
+    return value
+
+
 OWN_BACKEND: Final = (
     "an object with uri, endpoint, version, traits and complete(request, images) -> Reply; of a function from a request to "
     "a text, editloupe.backends.scripted.ScriptedLMM(function) makes one (docs/backends.md, A backend of your own)"
@@ -75,7 +81,7 @@ def _backend(value: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Whole = Annotated[int, Strict(), Field(ge=-(2**63), le=2**63 - 1)]
+Whole = Annotated[int, Strict(), AfterValidator(_stored)]
 """A whole number that every program can store."""
 Number = Annotated[float, Strict()]
 

@@ -46,14 +46,17 @@ ANSWER_KEYS: Final = frozenset(
 _OF = frozenset({"of", "out"})
 _POINTS = frozenset({"point", "points", "pts"})
 # "t" is what folding leaves of "isn't"; "than" stands for "rather than" and "worse than".
-_NEGATION = frozenset({"not", "no", "never", "non", "nor", "neither", "without", "cannot", "t", "than", "≠", "~", "¬"})
+_NEGATION = frozenset(
+    {"not", "no", "never", "non", "nor", "neither", "without", "cannot", "t", "than", "≠", "~", "¬",
+     "nicht", "kein", "keine", "keineswegs", "ne", "pas", "niet", "geen", "inte", "ikke", "não", "не", "нет"}
+)  # fmt: skip
 _DOUBT = frozenset(
     {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
      "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
      "uncertain", "unclear", "unlikely", "doubt", "guess", "guessing", "hard", "depends", "disagree", "ignore", "false",
      "untrue", "incorrect", "mistaken", "opposite", "far", "zero", "none", "nothing", "lacking", "fail", "fails", "failed",
      "misses", "missed", "barely", "excluded", "ruled", "says",
-     "say", "said", "claims", "claim", "claimed", "caption", "according", "nicht", "kein", "keine", "keineswegs", "pas"}
+     "say", "said", "claims", "claim", "claimed", "caption", "according"}
 )  # fmt: skip
 """Words with which a reason beside a label takes it back, doubts it or quotes it."""
 _TAKEN_BACK = frozenset({"back", "kidding", "example"})
@@ -61,7 +64,10 @@ _TAKEN_BACK = frozenset({"back", "kidding", "example"})
 _IS_WRONG = re.compile(r"\b(?:is|was|be|seems|looks)(?: \w+)? wrong\b")
 _PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
 """Words that begin a sentence whose subject is the label, and no reason for it."""
-_NOT_IN_CHINESE = re.compile("[不没非未无]")
+_UNPARTED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Kana, Chinese characters and Hangul, which stand beside words of other scripts without a blank."""
+_BESIDE = re.compile(rf"(?<=[{_UNPARTED}])(?=[^\s{_UNPARTED}])|(?<=[^\s{_UNPARTED}])(?=[{_UNPARTED}])")
+_NEGATED_IN_A_WORD = re.compile("[不没非未无]|ない|ません|아니|않|없")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN = 120
 
@@ -183,10 +189,10 @@ class _Line:
 
     @classmethod
     def read(cls, line: str, phrases: Mapping[str, str]) -> _Line:
-        tokens = fold(line).split()
+        tokens = _words(fold(line))
         found = [
             (start, start + len(words), name)
-            for words, name in ((phrase.split(), name) for phrase, name in phrases.items())
+            for words, name in ((_words(phrase), name) for phrase, name in phrases.items())
             for start in range(len(tokens) - len(words) + 1)
             if tokens[start : start + len(words)] == words
         ]
@@ -220,7 +226,7 @@ class _Line:
     def takes_back(self) -> bool:
         """Whether it negates a label: one that it names, or in a few words the one before it."""
         if self.named:
-            return not self.plain and not _NEGATION.isdisjoint(self.rest)
+            return not self.plain and _negates(self.rest)
         return len(self.rest) <= 6 and (self.rest[0] in _NEGATION or not _TAKEN_BACK.isdisjoint(self.rest))
 
 
@@ -268,9 +274,16 @@ def _explains(words: Sequence[str]) -> bool:
     """Return whether words behind an option give a reason, and neither negate nor doubt it."""
     if len(words) < 3 and not any(len(word) >= 3 and not word.isascii() for word in words):
         return False
-    negated = not _NEGATION.isdisjoint(words) or any(map(_NOT_IN_CHINESE.search, words))
     taken_back = not _DOUBT.isdisjoint(words) or words[0] in _PREDICATE or _IS_WRONG.search(" ".join(words))
-    return not negated and not taken_back
+    return not _negates(words) and not taken_back
+
+
+def _negates(words: Sequence[str]) -> bool:
+    return not _NEGATION.isdisjoint(words) or any(map(_NEGATED_IN_A_WORD.search, words))
+
+
+def _words(folded: str) -> list[str]:
+    return _BESIDE.sub(" ", folded).split()
 
 
 def _given(name: str) -> str:

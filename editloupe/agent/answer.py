@@ -33,6 +33,8 @@ class Parsed:
 
 
 _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
+_ANSWER_FENCE = re.compile(r"```(?:[a-zA-Z_]*[ \t]*(?=[\n{\[]))?")
+"""Around an answer. A word behind it is a language only before a line's end or JSON: it may be the answer's first."""
 _FINAL = re.compile(r"^[#>*_\s]*final answer[*_\s]*[:：]?[*_\s]*$|^[#>*_\s]*final answer[*_\s]*[:：](.*)$", re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
@@ -66,7 +68,8 @@ def parse_reply(
             thoughts.append(body.strip())
         elif kind == "answer" and (closed or reply.finish != "length"):
             # Half an answer may be another label: "Good" of "Good with flaws".
-            answers.append(_FENCE.sub("", body).strip())
+            # A line's end, so that what stands before and behind it does not become one word.
+            answers.append(_ANSWER_FENCE.sub("\n", body).strip())
         elif kind == "call":
             for found in _calls_in(body, cut=not closed):
                 if isinstance(found, MalformedCall):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -18,6 +17,7 @@ from editloupe.files import read_toml
 _LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
 _NAMES = ("input", "output", "cached_input")
+_MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,8 @@ def _price(where: str, table: object) -> ModelPrice:
     if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= set(_NAMES):
         raise ConfigError(f"{where}: expected input, output and perhaps cached_input, in USD for a million tokens")
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
+            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to {_MOST:,}")
     return ModelPrice(**{name: float(value) for name, value in table.items()})
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -13,7 +15,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli.output import fail, send_traces
+from editloupe.cli.output import fail, output_failure, prepare_streams, send_traces, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -101,7 +103,7 @@ for _name, _help in COMMANDS.items():
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
-        typer.echo(f"editloupe {editloupe.__version__}")
+        write(f"editloupe {editloupe.__version__}\n")
         raise typer.Exit
 
 
@@ -109,23 +111,39 @@ def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
     0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
-    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted.
+    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted. The code is the command's own if the
+    reader of its output goes early (`| head`), and 1 in the place of 0 if the output cannot be written.
     """
+    prepare_streams()
+    code = _code()
+    unwritten = output_failure()
+    if unwritten is not None:
+        done = "" if code else "; the command's work is done"
+        fail(f"standard output cannot be written ({unwritten.strerror}){done}")
+    sys.exit(code or int(unwritten is not None))
+
+
+def _code() -> int:
     try:
         app()
+    except SystemExit as ended:
+        return int(ended.code or 0)
     except (ConfigError, DataError) as error:
         fail(str(error))
-        sys.exit(2)
+        return 2
     except EditLoupeError as error:
         fail(str(error))
-        sys.exit(1)
+        return 1
     except RuntimeError as error:
         # What Path.resolve says of a ring of links, before Python 3.13.
         if not str(error).startswith("Symlink loop from "):
             raise
         fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
-        sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); that is its right.
-        sys.stderr.close()
-        sys.exit(0)
+        return 2
+    except OSError as error:
+        if error.errno is None:
+            raise
+        where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+        fail(f"{where}{os.strerror(error.errno)}")
+        return 2 if error.errno == errno.ENAMETOOLONG else 1
+    return 0

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
-import typer
 from typer import Argument, Option
 
 from editloupe.cli.options import Columns, HumanFile, JsonFigures, Level, MarkdownFigures, Resamples, Seed, words
-from editloupe.cli.output import out, warn
+from editloupe.cli.output import out, warn, write
 from editloupe.config import RunConfig
 from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
@@ -329,11 +328,11 @@ def _print(
     if as_json:
         raters = [one.to_json() for one in found if isinstance(one, RaterAgreement)]
         data: dict[str, Json] = {"raters": raters[0]} if raters else {"judges": [one.to_json() for one in found]}
-        typer.echo(render.json_text(data), nl=False)
+        write(render.json_text(data), json_text=True)
     elif as_csv:
-        typer.echo(render.records_csv([record for one in found for record in one.records()]), nl=False)
+        write(render.records_csv([record for one in found for record in one.records()]))
     elif as_markdown:
-        typer.echo("\n".join(pages.markdown(one) for one in found), nl=False)
+        write("\n".join(pages.markdown(one) for one in found))
     else:
         for index, one in enumerate(found):
             if index:

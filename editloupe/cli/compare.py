@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
@@ -21,7 +20,7 @@ from editloupe.cli.options import (
     Seed,
     words,
 )
-from editloupe.cli.output import note, out, print_json, say
+from editloupe.cli.output import note, out, print_json, say, write
 from editloupe.errors import ConfigError
 from editloupe.reports import render
 from editloupe.reports.compare import compare as compare_judges
@@ -66,7 +65,7 @@ def compare(
         print_json(comparison.to_json())
         return 0
     if as_markdown:
-        typer.echo("\n".join(map(render.markdown, tables(comparison))), nl=False)
+        write("\n".join(map(render.markdown, tables(comparison))))
         return 0
     for number, judge in enumerate(found, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")

@@ -72,6 +72,13 @@ def gate(
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
+    if as_json:
+        print_json({"exit": code, "checked": [one.to_json() for one in checked]})
+    else:
+        say(f"Run: {run}", "bold")
+        out().print(render.terminal(gates.table(checked, title)))
+        for one in (*failed, *undefined):
+            fail(f"{one.summary} [{one.judge}]")
     if junit is not None:
         write_gate_junit(checked, junit)
     if summary is not None:
@@ -81,13 +88,6 @@ def gate(
                 file.write(render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
         except OSError as error:
             raise StorageError(f"{summary} cannot be written: {error.strerror or error}") from error
-    if as_json:
-        print_json({"exit": code, "checked": [one.to_json() for one in checked]})
-        return code
-    say(f"Run: {run}", "bold")
-    out().print(render.terminal(gates.table(checked, title)))
-    for one in (*failed, *undefined):
-        fail(f"{one.summary} [{one.judge}]")
     return code
 
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
 from typer import Option
 
 from editloupe import plugins
@@ -22,7 +21,7 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable, tell_traces
+from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable, tell_traces, write
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
@@ -62,7 +61,7 @@ def judge(
     if first.path is None:
         if runs != [RunConfig()] or as_json or out_dir:
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
-        typer.echo(HELLO)
+        write(f"{HELLO}\n")
         return 0
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -36,13 +36,68 @@ if TYPE_CHECKING:
 def out() -> Console:
     """Return standard output; wide enough for a table if it is no terminal."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 110
-    return Console(width=width, highlight=False, soft_wrap=False)
+    # Named, so that tables are drawn with what its encoding has.
+    return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
 
 
 @cache
 def err() -> Console:
     """Return standard error."""
     return Console(stderr=True, highlight=False)
+
+
+class _Unfailing(io.RawIOBase):
+    """A standard stream of which the rest is dropped once it cannot be written: its reader has gone, or a disk is full.
+
+    A command then ends its work as if it had been read.
+    """
+
+    failure: OSError | None = None
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def write(self, data: Any) -> int:
+        if self.failure is None:
+            try:
+                return os.write(self._number, data)
+            except OSError as error:
+                self.failure = error
+        return len(data)
+
+
+def prepare_streams() -> None:
+    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # It was closed before the start (`>&-`). The next file that is opened must not get its number.
+            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open until the end
+        elif stream is getattr(sys, f"__{name}__") and not stream.isatty():
+            stream.flush()
+            stream = io.TextIOWrapper(
+                io.BufferedWriter(_Unfailing(stream.fileno())),
+                encoding=stream.encoding,
+                errors="backslashreplace",
+                line_buffering=stream.line_buffering,
+                write_through=stream.write_through,
+            )
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, stream)
+
+
+def output_failure() -> OSError | None:
+    """Return why standard output could not be written; None if it was, or if its reader has gone (`| head`)."""
+    sys.stdout.flush()
+    failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
+    return None if isinstance(failure, BrokenPipeError) else failure
 
 
 def status(text: str, *, hidden: bool = False) -> Status:
@@ -80,7 +135,14 @@ def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", rig
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
     """Print one JSON object on standard output."""
-    typer.echo(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False))
+    write(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False) + "\n", json_text=True)
+
+
+def write(text: str, *, json_text: bool = False) -> None:
+    """Write a text to standard output as it stands.   json_text: what the encoding lacks is escaped as in JSON."""
+    if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
+        text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
+    sys.stdout.write(text)
 
 
 def command(*words: str | Path) -> str:

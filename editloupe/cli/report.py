@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from editloupe.cli.options import JsonFigures, MarkdownFigures
-from editloupe.cli.output import note, out, print_json, say, warn
+from editloupe.cli.output import note, out, print_json, say, warn, write
 from editloupe.reports import render
 from editloupe.reports.judged import read_judged
 from editloupe.reports.report import make_report, write_report
@@ -29,7 +28,7 @@ def report(
         print_json(found.to_json())
         return 0
     if as_markdown:
-        typer.echo(found.markdown(), nl=False)
+        write(found.markdown())
         return 0
     for section in found.sections:
         say(section.judged.describe(), "bold")

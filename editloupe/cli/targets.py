@@ -80,6 +80,16 @@ def targets(
             budget = budget.after(found.ledger, found.seconds)
     tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
     notes = _notes(tables, setups[0], absent)
+    # Before the files: where one cannot be written, what was asked for is seen.
+    if as_json:
+        print_json(report.as_json(tables, notes=notes))
+    else:
+        out().print(report.terminal(tables, notes=notes))
+        if out_file is None:
+            say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
+        for one in outcomes:
+            if one.ledger.calls and not report.by_rules(one.setup):
+                say(spent_message(one.ledger, one.setup.backend))
     if out_file is not None:
         data = report.as_json(tables, notes=notes)
         text = report.as_csv(tables) if out_file.suffix.lower() == ".csv" else f"{json.dumps(data, indent=1)}\n"
@@ -101,15 +111,6 @@ def targets(
             note(f"{boxes} added in {write}, {by}")
         else:
             note(f"no box was found, and {write} is not written")
-    if as_json:
-        print_json(report.as_json(tables, notes=notes))
-    else:
-        out().print(report.terminal(tables, notes=notes))
-        if out_file is None:
-            say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
-        for one in outcomes:
-            if one.ledger.calls and not report.by_rules(one.setup):
-                say(spent_message(one.ledger, one.setup.backend))
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
         return 5 if stopped[0].ledger.reason else 130

@@ -33,6 +33,8 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "`Flawless Execution`",
         "```\nFlawless Execution\n```",
         "```text\nFlawless Execution\n```",
+        "```Flawless Execution```",
+        '```json {"label": "Flawless Execution"}```',
         "# Flawless Execution",
         "### **Flawless Execution**",
         "> Flawless Execution",
@@ -209,6 +211,9 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "Flawless Execution\nOn reflection it is not Flawless Execution.",
         "Flawless Execution\nNo, that is wrong: it is not Flawless Execution",
         "不是 Flawless Execution",
+        "Flawless Execution\n不是Flawless Execution",
+        "Flawless Execution\nFlawless Executionではない",
+        "Flawless Execution\nnicht Flawless Execution",
         "Flawless Execution 不对",
         # doubted
         "Flawless Execution?",
@@ -321,6 +326,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     ),
     "contradictory": (
         "Flawless Execution or Over Modification",
+        "Flawless Execution\nFlawless Execution```\nOver Modification",
         "Flawless Execution / Over Modification",
         "Flawless Execution, Over Modification",
         "Flawless Execution\nOver Modification",

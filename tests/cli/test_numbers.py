@@ -12,6 +12,7 @@ import pytest
 
 from editloupe import cli
 from editloupe.backends.base import open_backend
+from editloupe.backends.prices import read_prices
 from editloupe.chat import Sampling
 from editloupe.cli.options import finite, kind_of
 from editloupe.config import JudgeConfig, RunConfig
@@ -100,6 +101,13 @@ def test_a_parameter_of_a_backend_is_a_number_of_a_sensible_size(name: str, valu
     with pytest.raises(ConfigError, match=f"{name}='") as caught:
         open_backend(f"openai/m?env=none&base_url=http://127.0.0.1:9/v1&{name}={value}")
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", "1e999", "9" * 400, "9" * 5000, "true"])
+def test_a_price_is_a_number_of_usd(value: str, tmp_path: Path):
+    (tmp_path / "prices.toml").write_text(f'[models."m"]\ninput = {value}\noutput = 1\n')
+    with pytest.raises(ConfigError, match=r"prices .*prices\.toml"):
+        read_prices(tmp_path / "prices.toml")
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e308])
