@@ -252,7 +252,7 @@ def test_a_lost_call_a_newer_schema_and_a_lost_file_are_damage_that_is_named(gal
     path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
     (one,) = replayed(gallery, judge="closer-look")
     assert (one.verdict, "a tool call is missing from the trace" in one.message) == ("damaged", True)
-    path.write_bytes(whole.replace(b'"version":1', b'"version":99', 1))
+    path.write_bytes(whole.replace(b'"version":2', b'"version":99', 1))
     assert "update editloupe" in replayed(gallery, judge="closer-look")[0].message
     path.unlink()
     assert "cannot be read" in replayed(gallery, judge="closer-look")[0].message
