@@ -75,9 +75,7 @@ def test_a_file_of_options_names_a_number_that_is_none(name: str, value: float, 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_number_is_one_that_every_program_can_store(name: str):
-    with pytest.raises(
-        ConfigError, match=f"{name}: (expected a whole number of at most 64 bits|.* less than or equal to)"
-    ):
+    with pytest.raises(ConfigError, match=f"{name}: (expected a whole number of at most 64 bits|.* less than or equal to)"):
         RunConfig.each_judge({name: 2**63})
 
 
