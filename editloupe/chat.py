@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.values import ImageRef, Json, Serialisable, canonical_json, is_empty, text_digest
+from editloupe.values import Count, ImageRef, Json, Serialisable, canonical_json, is_empty, text_digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
@@ -113,11 +113,11 @@ def message_hash(message: Message, parent: str | None) -> str:
 class Usage(Serialisable):
     """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
 
-    input_tokens: Annotated[int | None, _Sparse] = None
-    output_tokens: Annotated[int | None, _Sparse] = None
-    image_tokens: Annotated[int | None, _Sparse] = None
-    cached_tokens: Annotated[int | None, _Sparse] = None
-    reasoning_tokens: Annotated[int | None, _Sparse] = None
+    input_tokens: Annotated[Count | None, _Sparse] = None
+    output_tokens: Annotated[Count | None, _Sparse] = None
+    image_tokens: Annotated[Count | None, _Sparse] = None
+    cached_tokens: Annotated[Count | None, _Sparse] = None
+    reasoning_tokens: Annotated[Count | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
         theirs = vars(other)

@@ -237,7 +237,9 @@ class RunConfig(_Strict):
         run = cls.make(**given)
         if not isinstance(listed, Mapping):
             raise ConfigError(f"judges: expected names with options, found {listed!r}")
-        judges = [("", {"backend": one}) for one in ([backends] if isinstance(backends, str) else backends)]
+        if not isinstance(backends, list | tuple):
+            backends = [backends]
+        judges = [("", {"backend": one}) for one in backends]
         judges += [(name, _options_of(name, own)) for name, own in listed.items()]
         if len(judges) > 1 and shared.get("launch"):
             raise ConfigError(

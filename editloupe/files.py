@@ -125,9 +125,13 @@ def whole(path: Path, *, below: Path | None = None) -> Iterator[BinaryIO]:
     """Yield a file to write to. It takes the name `path` when all is written: a reader never sees half of it.
 
     below: no link is followed from this folder on; None for the file's own folder. A link in the file's place is replaced.
-    Raises OSError.
+    Raises OSError, also where a pipe, a socket or a device stands in its place.
     """
     with _way(path, below or path.parent, make=True) as (folder, name):
+        with suppress(FileNotFoundError):
+            kind = os.stat(name, dir_fd=folder).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                raise OSError(errno.EINVAL, "it is a pipe or a device; name a file", str(path))
         part = f"{PART}{secrets.token_hex(16)}"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:

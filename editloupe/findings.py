@@ -12,7 +12,7 @@ from pydantic import Field
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
-from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest
+from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
@@ -136,11 +136,11 @@ class Finding(Serialisable):
 
     task_id: str
     judge_id: str
-    repeat: int
+    repeat: Count
     """Which time the question was asked, from 0."""
     sample_id: str
     editor: str
-    turn: int = 0
+    turn: Count = 0
     part: str = ""
     metric: str
     role: Annotated[str, Field(exclude_if=lambda role: role == "judge")] = "judge"
@@ -152,9 +152,9 @@ class Finding(Serialisable):
     """The model's own words, or what went wrong."""
     evidence: tuple[Evidence, ...] = ()
     usage: Usage = field(default_factory=Usage)
-    turns: int = 0
+    turns: Count = 0
     """Turns with tool calls."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Count] = field(default_factory=dict)
     """Malformed calls, tool errors, tool calls answered from a cache, reminders."""
     seconds: float = 0.0
     """Wall time of the task, the sum of its sessions. Of a session that was killed, the recorded calls count."""

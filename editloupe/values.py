@@ -98,6 +98,10 @@ def text_digest(canonical: str) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
 
 
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number of things, so bounded that sums of many fit into 64 bits. Checked where a record is read."""
+
+
 class Serialisable:
     """Give a frozen dataclass `to_json` and `from_json`, both made by pydantic from its fields."""
 

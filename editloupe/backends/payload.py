@@ -172,7 +172,7 @@ def items_at(value: object, *path: str | int) -> list[Any]:
 def count(value: object, *path: str | int) -> int | None:
     """Return a number of tokens that a provider reported; None where it reported none."""
     found = at(value, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**53 else None
 
 
 def loads(text: str | bytes) -> Json:

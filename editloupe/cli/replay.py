@@ -85,7 +85,10 @@ def _replayed(
     assert isinstance(judges, dict)
     for judge_id in dict.fromkeys(f.judge_id for f in findings):
         mine = [f for f in findings if f.judge_id == judge_id]
-        judge = JudgeSpec.from_json(judges[judge_id])
+        try:
+            judge = JudgeSpec.from_json(judges.get(judge_id))
+        except ValueError as error:
+            raise ConfigError(f"{store.folder / 'run.json'}: the judge {judge_id} is not of the expected shape") from error
         asked = asks and judge.kind == "lmm"
         opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
         live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)

@@ -27,13 +27,21 @@ def images_of(sample: Sample) -> dict[Role, ImageRef]:
 def unit_boxes(target: Target, images: Mapping[Role, ImageRef]) -> dict[Role, Box]:
     """Return a target's boxes by role, in fractions 0..1 of the width and height of the role's image.
 
-    The source's comes first. A box in an image that the sample does not have is left out.
+    The source's comes first. A box in an image that the sample does not have is left out. One that is thinner than a px is
+    grown to whole px: no crop shows less.
     """
     return {
-        role: target.boxes[role].scaled(1 / images[role].width, 1 / images[role].height)
+        role: _a_px_wide(target.boxes[role], images[role]).scaled(1 / images[role].width, 1 / images[role].height)
         for role in _BY_TRUST
         if role in target.boxes and role in images
     }
+
+
+def _a_px_wide(box: Box, image: ImageRef) -> Box:
+    if min(box.width, box.height) >= 1:
+        return box
+    x0, y0 = min(math.floor(box.x0), image.width - 1), min(math.floor(box.y0), image.height - 1)
+    return Box(x0, y0, max(math.ceil(box.x1), x0 + 1), max(math.ceil(box.y1), y0 + 1))
 
 
 def unit_hull(target: Target, images: Mapping[Role, ImageRef]) -> Box:

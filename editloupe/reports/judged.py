@@ -182,8 +182,10 @@ def _asked(scores: list[Score]) -> list[Score]:
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
-    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError."""
+    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError, also where the run has none."""
     found = judged_in(store)
+    if not found:
+        raise ConfigError(f"{store.folder}: no judge of the run has a finding or a question; judge something first")
     if wanted is None:
         return found
     named = [j for j in found if j.judge_id in store.judges_called(wanted)]

@@ -192,6 +192,8 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
     Raises RubricError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
     stands in a line of its own with file and key.
     """
+    if not isinstance(name_or_path, str | Path):
+        raise RubricError(f"a rubric is a name or the path of a .toml file, found {name_or_path!r}")
     if isinstance(name_or_path, str):
         built_in = _of_protocol(name_or_path)
         if built_in is not None:

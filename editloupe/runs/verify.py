@@ -186,7 +186,7 @@ class _Verification:
         wrong = list(() if trace is None or self.store.rescored else mismatches(trace, finding))
         recorded = [] if trace is None else checks.findings_of(trace)
         held = recorded[-1:] == [finding] if finding.status == "ok" else checks.recorded_in(path, finding)
-        unended = finding.ending in checks.NO_END
+        unended = finding.status != "ok" and finding.ending in checks.NO_END
         if not held and not unended and not wrong:
             wrong.append("it is not what its trace ends in")
         if task is not None and task.kind == "ask" and finding.answer is not None and not self.store.rescored:

@@ -115,6 +115,8 @@ class Worker:
                 raise ReplayMiss(f"the trace was changed: {'; '.join(writer.tampering)}")
             if writer.events and not _begins(writer.events[0], task, respondent.spec.id, repeat):
                 raise ReplayMiss("the trace has no header of this task")
+            if recorded is not None and recorded.key != (task.id, respondent.spec.id, repeat):
+                raise ReplayMiss("the trace ends in the finding of another task")
             if recorded is not None and recorded.status not in PENDING:
                 return recorded
             if writer.problems:

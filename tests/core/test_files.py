@@ -103,3 +103,14 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(kind: str, run: Path)
         files.read_bytes(path)
     with pytest.raises(OSError):
         files.append(path, below=run)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path: Path, linked: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / ("link" if linked else "pipe")
+    if linked:
+        path.symlink_to("pipe")
+    with pytest.raises(OSError, match="it is a pipe or a device; name a file"):
+        files.write_whole(path, b"x")
+    assert (tmp_path / "pipe").is_fifo() and path.is_symlink() == linked

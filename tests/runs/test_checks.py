@@ -13,7 +13,7 @@ import pytest
 from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.findings import PENDING
+from editloupe.findings import PENDING, Finding
 from editloupe.runs.execute import Outcome
 from editloupe.runs.merge import merge
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
@@ -108,6 +108,11 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, int]] = {
     "endless seconds": (lambda run: change(run, seconds=float("inf")), "a number that is not finite", 1),
     "the reason": (lambda run: change(run, reason="I see it all."), "it is not what its trace ends in", 1),
     "another sample": (lambda run: change(run, sample_id="s09"), "it is not what its trace ends in", 1),
+    "a better label that says that its trace broke off": (
+        lambda run: change(run, label="Flawless Execution", value=4.0, ending="fault"),
+        "it is not what its trace ends in",
+        1,
+    ),
     "no verdict": (
         lambda run: change(run, status="refused", answer=None, label=None, value=None, kind=None),
         "it is not what its trace ends in",
@@ -284,3 +289,31 @@ def test_findings_that_were_retried_or_wait_can_be_verified(good: Path, tmp_path
     assert RunStore.read(out).problems == [] and wrong(out) == []
     judge(good / "data", out, limit=1)
     assert RunStore.read(out).current()[0].status == "ok" and wrong(out) == []
+
+
+@pytest.mark.parametrize("field", ["turns", "repeat", "turn"])
+@pytest.mark.parametrize("number", [-1, 2**63, 10**300])
+def test_a_count_that_no_program_can_add_up_is_no_finding(field: str, number: int, run: Path):
+    change(run, **{field: number})
+    store = RunStore.read(run)
+    (problem,) = store.problems
+    assert "not of the expected shape" in problem and field in problem and len(store.current()) == 3
+
+
+def test_a_trace_that_ends_in_another_repeat_is_not_taken_for_the_answer(good: Path, run: Path):
+    (path, *_), data = traces(run), good / "data"
+    events = rows(path)
+    write(path, events[:-2])
+    finding = {**next(e for e in events if e["kind"] == "finding")["finding"], "repeat": 7}
+    with TraceWriter(path) as writer:
+        writer.finish(Finding.from_json(finding))
+    (run / "findings.jsonl").unlink()
+    outcome, lmm = judge(data, run)
+    assert [f.repeat for f in outcome.findings] == [0] * 4 and lmm.requests
+
+
+def test_a_gate_over_no_judge_does_not_hold(run: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**info, "judges": {"a": {}}}))
+    code, _, err = editloupe("gate", run, "--require", "mean(if)>=1")
+    assert code == 2 and err.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.tasks import Ask
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import Box, Sample, View
-from tests.conftest import final
+from tests.conftest import draw_edits, final
 from tests.runs.oracle_scenes import EDITS, HEIGHT, WIDTH, OracleEdit, reference_of, resized, sample_of
+from tests.setups import open_with, run_over
 
 IF, VC = "instruction_following", "visual_consistency"
 BOTH = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
@@ -285,3 +287,23 @@ def test_a_view_without_masks_has_none(tmp_path: Path):
     images = ImageStore()
     ref = images.add_array(np.full((HEIGHT, WIDTH, 3), 255, np.uint8))
     assert ToolContext(images=images, views={"Original Image": View.whole(ref)}).masks("Original Image") == ()
+
+
+THIN = (
+    [0, 10, 160, 10.02],
+    [159.9999, 10, 161.5, 40],
+    [10, 10, 10.0001, 10.0001],
+    [159.99999999999997, 0, 160, 5],
+    [0, 0, 5e-324, 5e-324],
+)
+
+
+def test_a_box_thinner_than_a_pixel_is_judged_and_costs_no_other_row(tmp_path: Path):
+    folder = draw_edits(tmp_path / "edits", len(THIN) + 1)
+    table = folder / "metadata.jsonl"
+    boxes = [*THIN, [20, 20, 60, 60]]
+    lines = [{**json.loads(line), "bbox": box} for line, box in zip(table.read_text().splitlines(), boxes, strict=True)]
+    table.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = run_over(open_with(mode="oracle"), folder, tmp_path / "run", concurrency=1)
+    assert {f.status for f in outcome.findings} == {"ok"}, [f.reason for f in outcome.findings if f.status != "ok"]
+    assert len(outcome.findings) == 2 * len(boxes)
