@@ -61,6 +61,28 @@ _DOUBT = frozenset(
 """Words with which a reason beside a label takes it back, doubts it or quotes it."""
 _TAKEN_BACK = frozenset({"back", "kidding", "example"})
 """Words with which a short line after a label takes it back."""
+_RETRACTS = re.compile(
+    r"^(?:scratch|wait|nope|nein|non|falsch|faux|неверно|correction)\b"
+    r"|\b(?:this|that|it|label|answer|verdict) (?:is|was) (?:\w+ )?(?:wrong|incorrect|false|mistaken|invalid)\b"
+    r"|\bretract|\bguess(?:ing)?\b|\btake (?:it|that|this) back\b"
+)
+_RETRACTED = frozenset(
+    (
+        "wrong",
+        "incorrect",
+        "false",
+        "rejected",
+        "retracted",
+        "это неверно",
+        "错误",
+        "错了",
+        "間違い",
+        "違います",
+        "틀렸습니다",
+        "❌",
+    )
+)
+"""Whole lines that take the label before them back. "Incorrect color." behind a low label is its reason."""
 _IS_WRONG = re.compile(r"\b(?:is|was|be|seems|looks)(?: \w+)? wrong\b")
 _PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
 """Words that begin a sentence whose subject is the label, and no reason for it."""
@@ -79,8 +101,9 @@ _GRADE = re.compile(r"(?<=\w)\+(?!\w)|(?<=\b[^\W\d])-(?!\w)")
 _BRACKETED = re.compile(r"<([^<>]*)>")
 _LINE_MARK = re.compile(r"^[ \t]*(?:>+|```\w*[ \t]*$)")
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]\s+)?(\(?[A-Za-z]|\d{1,2})[.)]\s+")
-_QUESTION = re.compile(r"[?？]")
-_TAKES_BACK = re.compile(r"^[\s(]*[?？]", re.MULTILINE)
+_QUESTION_MARKS = "?？؟⸮‽⁇⁈❓\u037e"
+_QUESTION = re.compile(f"[{_QUESTION_MARKS}]")
+_TAKES_BACK = re.compile(rf"^[\s(]*[{_QUESTION_MARKS}]", re.MULTILINE)
 _REASON = re.compile(r"\s[-–]\s|\s?—\s?|[:：]|\.\s|。|[(（]")
 _CONFIDENCE = re.compile(
     r"[(,;]?\s*\bconfidence(?: level| score)?\s*(?:[:=]|is)?\s*"
@@ -227,6 +250,9 @@ class _Line:
         """Whether it negates a label: one that it names, or in a few words the one before it."""
         if self.named:
             return not self.plain and _negates(self.rest)
+        said = " ".join(self.rest)
+        if said in _RETRACTED or _RETRACTS.search(said):
+            return True
         return len(self.rest) <= 6 and (self.rest[0] in _NEGATION or not _TAKEN_BACK.isdisjoint(self.rest))
 
 
@@ -258,7 +284,7 @@ def without_name(text: str, metric: str) -> str:
 def _in_json(text: str) -> str:
     """Return what a JSON object gives as the answer, with its score; the text itself if it is no such object."""
     try:
-        data = parse_json(re.sub(r"^\s*```\w*|```\s*$", "", text))
+        data = parse_json(re.sub(r"^\s*```\w*|```\s*$", "", text), object_pairs_hook=_distinct)
     except ValueError:
         return text
     if not isinstance(data, dict):
@@ -266,8 +292,15 @@ def _in_json(text: str) -> str:
     given = [value for key, value in data.items() if fold(key) in ANSWER_KEYS]
     if not given or not all(isinstance(value, str) for value in given):
         return text
-    numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float)]
+    numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float | str)]
     return "\n".join([*given, *(f"Score: {number}" for number in numbers)])
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
 
 
 def _explains(words: Sequence[str]) -> bool:
@@ -275,6 +308,7 @@ def _explains(words: Sequence[str]) -> bool:
     if len(words) < 3 and not any(len(word) >= 3 and not word.isascii() for word in words):
         return False
     taken_back = not _DOUBT.isdisjoint(words) or words[0] in _PREDICATE or _IS_WRONG.search(" ".join(words))
+    taken_back = taken_back or _RETRACTS.search(" ".join(words))
     return not _negates(words) and not taken_back
 
 
