@@ -34,7 +34,7 @@ def judged(folder: Path, url: str, samples: int, *, model: str = "m", timeout_s:
 
 def test_with_three_faults_in_ten_every_sample_ends_and_no_request_comes_too_often(tmp_path: Path):
     with serving(0.01, faults=0.3, seed=1) as server:
-        outcome = judged(tmp_path, server.url, 24, timeout_s=0.5)
+        outcome = judged(tmp_path, server.url, 24, timeout_s=2.0)
         seen = server.seen()
     assert len(outcome.findings) == outcome.asked == 24
     for finding in outcome.findings:
