@@ -45,6 +45,13 @@ CREATE INDEX by_task ON lines (task_id);
 """
 
 
+class _Database(sqlite3.Connection):
+    """Closes itself with its last reference, for callers that forgot: Python 3.13 warns of an open one."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class RunIndex:
     """The index of one run folder, thread-safe. Close it, or use it in a `with` block.
 
@@ -129,11 +136,6 @@ class RunIndex:
     def close(self) -> None:
         self._base.close()
 
-    def __del__(self) -> None:
-        # For callers that forgot.
-        if hasattr(self, "_base"):
-            self._base.close()
-
     def __enter__(self) -> RunIndex:
         return self
 
@@ -199,7 +201,7 @@ class RunIndex:
         before = path.lstat()
         if not stat.S_ISREG(before.st_mode):
             raise OSError(f"{path} is no plain file")
-        base = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        base = sqlite3.connect(path, timeout=10, check_same_thread=False, factory=_Database)
         try:
             if not os.path.samestat(before, path.lstat()):
                 raise OSError(f"{path} was exchanged")
@@ -266,7 +268,7 @@ def _is_ours(base: sqlite3.Connection, folder: Path) -> bool:
 
 def _in_memory() -> sqlite3.Connection:
     # `RunIndex` takes a lock around every use.
-    return _filled(sqlite3.connect(":memory:", check_same_thread=False))
+    return _filled(sqlite3.connect(":memory:", check_same_thread=False, factory=_Database))
 
 
 def _filled(base: sqlite3.Connection) -> sqlite3.Connection:
