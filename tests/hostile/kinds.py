@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,7 @@ def _(run: Path, outside: Path) -> None:
 @kind("an index with an endless view")
 def _(run: Path, outside: Path) -> None:
     for name in [path.name for path in run.glob("*.sqlite")] or ["index.sqlite"]:
-        with sqlite3.connect(replaced(run / name)) as base:
+        with closing(sqlite3.connect(replaced(run / name))) as base:
             for table in ("findings", "samples", "traces", "meta", "files"):
                 endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select i from n"
                 base.execute(f"create view {table} as {endless}")
