@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.errors import ReplyError
-from editloupe.values import parse_json
+from editloupe.values import distinct_keys, parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
@@ -67,21 +67,9 @@ _RETRACTS = re.compile(
     r"|\bretract|\bguess(?:ing)?\b|\btake (?:it|that|this) back\b"
 )
 _RETRACTED = frozenset(
-    (
-        "wrong",
-        "incorrect",
-        "false",
-        "rejected",
-        "retracted",
-        "это неверно",
-        "错误",
-        "错了",
-        "間違い",
-        "違います",
-        "틀렸습니다",
-        "❌",
-    )
-)
+    {"wrong", "incorrect", "false", "rejected", "retracted", "это неверно", "错误", "错了", "間違い", "違います",
+     "틀렸습니다", "❌"}
+)  # fmt: skip
 """Whole lines that take the label before them back. "Incorrect color." behind a low label is its reason."""
 _IS_WRONG = re.compile(r"\b(?:is|was|be|seems|looks)(?: \w+)? wrong\b")
 _PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
@@ -284,7 +272,7 @@ def without_name(text: str, metric: str) -> str:
 def _in_json(text: str) -> str:
     """Return what a JSON object gives as the answer, with its score; the text itself if it is no such object."""
     try:
-        data = parse_json(re.sub(r"^\s*```\w*|```\s*$", "", text), object_pairs_hook=_distinct)
+        data = parse_json(re.sub(r"^\s*```\w*|```\s*$", "", text), object_pairs_hook=distinct_keys)
     except ValueError:
         return text
     if not isinstance(data, dict):
@@ -294,13 +282,6 @@ def _in_json(text: str) -> str:
         return text
     numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float | str)]
     return "\n".join([*given, *(f"Score: {number}" for number in numbers)])
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
-    return found
 
 
 def _explains(words: Sequence[str]) -> bool:

@@ -55,6 +55,16 @@ def check_nesting(text: str) -> None:
             raise ValueError(f"brackets are nested deeper than {MAX_NESTING}")
 
 
+def distinct_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    """Return a JSON object of its pairs, as a hook of `parse_json`. Raises ValueError for a key that stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"holds the key {twice[:60]!r} twice")
+    return found
+
+
 def check_extent(value: object) -> None:
     """Raise ValueError for a value of lists and objects that is nested too deep, or too large, to be worked with.
 

@@ -9,7 +9,7 @@ import decimal
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.data import parquet
 from editloupe.errors import SampleError
 from editloupe.files import read_bytes
-from editloupe.values import MAX_NESTING, Json, check_extent, parse_json
+from editloupe.values import MAX_NESTING, Json, check_extent, distinct_keys, parse_json
 
 if TYPE_CHECKING:
     import polars
@@ -72,7 +72,9 @@ def _read_jsonl(file: Path) -> MetadataTable:
 
 def _json_line(number: int, raw: bytes) -> TableLine:
     try:
-        values = parse_json(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
+        values = parse_json(
+            raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=distinct_keys
+        )
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
         check_extent(values)
@@ -100,15 +102,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"holds the number {text[:60]}, which is too large")
     return value
-
-
-def _distinct(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"holds the key {twice[:60]!r} twice")
-    return found
 
 
 def _read_csv(file: Path) -> MetadataTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -140,28 +140,26 @@ def put(path: Path, kind: str) -> None:
         path.write_bytes(CONTENTS[kind])
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_what_is_no_plain_file_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
+def ends_in_a_message(file: str, home: Path, program: Program, kinds: Iterable[str], codes: tuple[int, ...]) -> None:
+    """Put each kind of file in a file's place, and run its command."""
     name, arguments = FILES[file](home / "run")
-    for kind in SPECIAL:
+    for kind in kinds:
         put(Path(name), kind)
         shutil.rmtree("out", ignore_errors=True)
         code, out, err = program(*arguments)
         assert "Traceback" not in out + err, kind
-        assert code in (1, 2, 3), (kind, out, err)
-        assert len(err) < 3000, kind
+        assert code in codes, (kind, out, err)
+        assert len(err) < 3000, (kind, len(err), err[:500])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_no_plain_file_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
+    ends_in_a_message(file, home, program, SPECIAL, (1, 2, 3))
     assert asked == []
 
 
 @pytest.mark.parametrize("file", [pytest.param(f, marks=pytest.mark.slow if f in SLOW else []) for f in FILES])
 def test_content_that_is_nothing_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
-    name, arguments = FILES[file](home / "run")
-    for kind in CONTENTS:
-        put(Path(name), kind)
-        shutil.rmtree("out", ignore_errors=True)
-        code, out, err = program(*arguments)
-        assert "Traceback" not in out + err, kind
-        assert code in (0, 1, 2, 3), (kind, out, err)
-        assert len(err) < 3000, (kind, len(err), err[:500])
+    ends_in_a_message(file, home, program, CONTENTS, (0, 1, 2, 3))
     assert not Path("mine").exists()
     assert asked == []
