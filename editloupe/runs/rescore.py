@@ -11,13 +11,12 @@ from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
-from editloupe.answers import AnswerSpec
+from editloupe.answers import AnswerSpec, read_answer
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.parsing import without_name
 from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
@@ -195,9 +194,9 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
-        return without(status="unparsed", reason="the last reply holds no answer between the tags")
+        return without(status="unparsed", reason=parsed.unused or "the last reply holds no answer between the tags")
     try:
-        answer = spec.parse(without_name(parsed.answer, finding.metric))
+        answer = read_answer(spec, parsed.answer, finding.metric)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
     return replace(finding, status="ok", answer=answer, reason=parsed.thought or finding.reason)
