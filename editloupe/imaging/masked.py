@@ -15,8 +15,8 @@ Kept: TypeAlias = NDArray[np.bool_]
 def inside(mask: NDArray[np.uint8]) -> Kept:
     """Return where the edit was allowed, in the mask's own pixels.
 
-    mask: h×w or h×w×3 uint8. A pixel is inside if its largest channel is more than half of the mask's largest value, so that
-    masks of 0 and 1, of 0 and 255 and with soft edges mean the same.
+    mask: h×w or h×w×3 uint8. A pixel is inside if its largest channel is more than half of the mask's largest value: masks
+    of 0 and 1, of 0 and 255 and with soft edges mean the same.
     """
     level = mask if mask.ndim == 2 else mask.max(axis=2)
     return np.asarray(level > level.max() / 2) if level.any() else np.zeros(level.shape, dtype=np.bool_)
@@ -31,8 +31,11 @@ def outside(mask: NDArray[np.uint8], shape: tuple[int, int], dilate: bool = True
     """
     found = inside(mask).astype(np.uint8)
     height, width = shape
-    if dilate and (found.shape[0] < height or found.shape[1] < width):
+    stretched = found.shape[0] < height or found.shape[1] < width
+    if dilate and stretched:
         found = np.asarray(cv2.dilate(found, np.ones((3, 3), dtype=np.uint8)), dtype=np.uint8)
     if found.shape != (height, width):
-        found = np.asarray(cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST), dtype=np.uint8)
+        # Stretched as GIE-Bench's scripts do; reduced, the cell under the middle of each pixel counts.
+        nearest = cv2.INTER_NEAREST if stretched else cv2.INTER_NEAREST_EXACT
+        found = np.asarray(cv2.resize(found, (width, height), interpolation=nearest), dtype=np.uint8)
     return np.asarray(found == 0)

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import cv2
 import numpy as np
@@ -205,7 +205,7 @@ class _Motion:
 
 def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kept | None) -> _Motion:
     """Return the similarity (shift, turn, zoom) that explains most matches. kept: where keypoints of the first may lie."""
-    sift = cv2.SIFT_create()
+    sift: Any = cv2.SIFT.create()
     points_1, told_1 = sift.detectAndCompute(first, None if kept is None else kept.astype(np.uint8) * 255)
     points_2, told_2 = sift.detectAndCompute(second, None)
     if told_1 is None or told_2 is None or len(points_2) < 2:
@@ -219,6 +219,8 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
         return _Motion(matches=len(good), why=f"no motion found: {len(good)} matches of keypoints")
     here = np.array([points_1[match.queryIdx].pt for match in good], dtype=np.float32).reshape(-1, 1, 2)
     there = np.array([points_2[match.trainIdx].pt for match in good], dtype=np.float32).reshape(-1, 1, 2)
+    # None where the matches fit no motion, which the type of OpenCV does not say.
+    forward: Any
     forward, fits = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)
     if forward is None:
         return _Motion(matches=len(good), why="no motion found: the matches of keypoints fit none")
@@ -231,7 +233,7 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
         why = f"only {distinct} distinct matches of keypoints fit the motion found"
     elif not 1 / _MOST_ZOOM < zoom < _MOST_ZOOM:
         why = f"the motion found zooms {zoom:.2g} times"
-    matrix = cv2.invertAffineTransform(forward) if zoom > 1e-6 else None
+    matrix = np.asarray(cv2.invertAffineTransform(forward), np.float64) if zoom > 1e-6 else None
     return _Motion(matrix=matrix, forward=forward, matches=len(good), inliers=inliers, distinct=distinct, why=why)
 
 
@@ -300,6 +302,10 @@ class _Memory:
                 ):
                     self._kept.popitem(last=False)
             return made
+
+
+def _bytes(made: Aligned) -> int:
+    return made.image.nbytes + made.valid.nbytes
 
 
 _shared: Final = _Memory()
