@@ -19,7 +19,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
-from editloupe.measures.base import run_measure
+from editloupe.measures.base import measured
 from editloupe.protocols.base import described
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
@@ -92,15 +92,20 @@ class Worker:
         pixels = {alias: self.images.array(view.image) for alias, view in views.items()}
         judge_id = self.setup.judge_of(task).id
         made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
+        notes = []
         try:
-            result = run_measure(task.measure, task.args, pixels, self.setup.models)
-            finding = made(status="ok", answer=result, seconds=self.clock() - began)
+            found = measured(task.measure, task.args, pixels, self.setup.models)
+            finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
+            if found.data:
+                notes.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
         except MeasureError as error:
             finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
         if trace is not None:
             set_aside(trace, below=self.run)
         with TraceWriter(trace, below=self.run) as writer:
             writer.append(self._header(task, 0))
+            for note in notes:
+                writer.append(note)
             writer.finish(finding)
         return finding
 
