@@ -16,7 +16,7 @@ from editloupe.imaging.masked import Kept, outside
 from editloupe.tasks import Measure, Recipe
 from editloupe.traces.events import Note
 from editloupe.traces.read import Trace
-from editloupe.values import ImageRef, finite
+from editloupe.values import ImageRef, Json, digest, finite
 from editloupe.viewer.pictures import Pictures
 
 Shown: TypeAlias = Literal["compared", "difference"]
@@ -46,6 +46,13 @@ class Compared:
     """How the two were compared, in words."""
     facts: Mapping[str, float] = field(default_factory=dict)
     """ "inliers", "matches", "residual_before" and "residual_after" of the alignment, those there are."""
+
+    @property
+    def key(self) -> str:
+        """A digest of what the pictures show: measures that compare in the same way share them."""
+        refs = [None if ref is None else ref.sha256 for ref in (self.source, self.edited, self.mask)]
+        matrix: Json = None if self.matrix is None else self.matrix.tolist()
+        return digest([*refs, self.dilate, self.reflect, matrix])
 
     @classmethod
     def of(cls, task: Measure, trace: Trace) -> Compared | None:
@@ -81,11 +88,14 @@ class Compared:
         if mask is not None:
             kept &= outside(mask, source.shape[:2], self.dilate)
         if shown == "compared":
-            return np.where(kept[..., None], source, source // 6 + (_PALE - _PALE // 6)).astype(np.uint8)
-        enlarged = cv2.convertScaleAbs(cv2.absdiff(source, aligned), alpha=GAIN)
-        y, x = np.indices(kept.shape)
-        stripes = np.where((x + y) // max(4, max(kept.shape) // 100) % 2, *_HATCH)
-        return np.where(kept[..., None], enlarged, stripes[..., None]).astype(np.uint8)
+            found, rest = source.copy(), source[~kept] // 6 + (_PALE - _PALE // 6)
+        else:
+            found = np.asarray(cv2.convertScaleAbs(cv2.absdiff(source, aligned), alpha=GAIN), dtype=np.uint8)
+            y, x = (places.astype(np.int32) for places in np.nonzero(~kept))
+            stripe = (x + y) // max(4, max(kept.shape) // 100) % 2 == 0
+            rest = np.array(_HATCH, dtype=np.uint8)[stripe.astype(np.intp), None]
+        found[~kept] = rest
+        return found
 
     def _aligned(self, edited: RGB, size: tuple[int, int]) -> tuple[RGB, Kept]:
         """Return the edited image in the frame of the source, and where it shows something. size: (H, W)."""

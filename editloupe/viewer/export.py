@@ -17,7 +17,7 @@ from editloupe.viewer.rows import thumbs
 MARKER: Final = ".editloupe-pages"
 """Lies in every folder that we wrote, and lets us write there again."""
 
-_MADE: Final = re.compile(r'"\.\./((?:overlays|measured)/[\w./-]+\.png)"')
+_MADE: Final = re.compile(r'"\.\./((?:overlays|measured)/[\w./-]+\.(?:png|jpg))"')
 _PICTURE: Final = re.compile(r'"\.\./blobs/([0-9a-f]{2}/[0-9a-f]{64}\.[a-z]+)"')
 
 

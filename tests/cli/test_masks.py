@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -163,6 +166,24 @@ def test_the_same_command_goes_on_and_other_weights_make_other_masks(
     found[1].version = "red pixels 2"
     editloupe("masks", mugs, "--out", "masked")
     assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
+
+
+def test_a_stopped_command_goes_on(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
+):
+    class Stopping(RedPixels):
+        def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            return super().__call__(rgb, boxes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segmenters, "open_segmenter", lambda name, device: Stopping())
+        code, _, told = editloupe("masks", mugs, "--out", "masked", "--concurrency", "1")
+    assert code == 130 and "1 of 4 masks made or ruled out; the same command continues" in told
+    assert not Path("masked/metadata.jsonl").exists()
+    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    assert len(found[1].asked) == 1 and len(samples(Path("masked"))) == 6
 
 
 def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):

@@ -17,7 +17,7 @@ HOW: Mapping[str, Mapping[str, Any]] = {
 
 
 class Outside(BaseProtocol):
-    """The MSE outside the mask, three times."""
+    """MSE and L1 outside the mask, in three ways."""
 
     name = "outside"
     roles: ClassVar[Mapping[str, str]] = {}
@@ -32,7 +32,8 @@ class Outside(BaseProtocol):
             views = tuple(Recipe(alias=alias, origin=ref) for alias, ref in pictures.items() if ref is not None)
             for how, args in HOW.items():
                 about = About.of(sample)
-                yield Measure(protocol=self.name, metric=how, about=about, measure="mse", args=args, views=views)
+                for measure, name in (("mse", how), ("l1", f"{how} l1")):
+                    yield Measure(protocol=self.name, metric=name, about=about, measure=measure, args=args, views=views)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         for sample in group:

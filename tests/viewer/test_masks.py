@@ -83,8 +83,13 @@ def picture(pages: Path, metric: str, name: str) -> RGB:
     """One of the pictures of a metric's finding."""
     page = sample_page(pages)
     article = next(part for part in page.split("<article")[1:] if f"<h2>{metric.capitalize()}" in part)
-    address = next(part for part in article.split('"') if part.startswith("../measured/") and part.endswith(f"{name}.png"))
+    address = next(part for part in article.split('"') if part.startswith("../measured/") and part.endswith(f"{name}.jpg"))
     return np.asarray(Image.open(pages / address.removeprefix("../")).convert("RGB"))
+
+
+def near(one: RGB, other: RGB) -> bool:
+    """Whether two pictures are equal but for what JPEG makes of them."""
+    return float(np.abs(one.astype(int) - other.astype(int)).mean()) < 8
 
 
 def test_a_mask_lies_over_both_images_and_is_switched_on(pages: Path) -> None:
@@ -110,8 +115,8 @@ def test_what_a_measure_compared_is_shown_as_it_is_and_the_rest_pale(pages: Path
     x0, y0, x1, y1 = MASK
     kept = np.ones((HEIGHT, WIDTH), dtype=bool)
     kept[y0:y1, x0:x1] = False
-    assert np.array_equal(shown[kept], source[kept])
-    assert shown[~kept].min() >= 225 - 225 // 6
+    assert near(shown[kept], source[kept])
+    assert shown[y0 + 8 : y1 - 8, x0 + 8 : x1 - 8].min() >= 225 - 225 // 6 - 10
     # 80·60 of 320·240 px are masked.
     assert "93.8 % of the source" in sample_page(pages)
 
@@ -122,29 +127,37 @@ def test_the_difference_is_that_of_the_recorded_alignment(pages: Path) -> None:
     kept = np.ones((HEIGHT, WIDTH), dtype=bool)
     kept[y0:y1, x0:x1] = False
     kept[:8], kept[-8:], kept[:, :8], kept[:, -8:] = False, False, False, False
-    assert still[kept].mean() > 100 and aligned[kept].mean() < 3
+    assert still[kept].mean() > 100 and aligned[kept].mean() < 5
     # Enlarged: the mean difference without alignment, times the gain, as far as 255 allows.
     moved = cv2.warpAffine(textured(), np.float64([[1, 0, SHIFT[0]], [0, 1, SHIFT[1]]]), (WIDTH, HEIGHT))
     expected = np.minimum(255, GAIN * cv2.absdiff(textured(), moved).astype(int))
-    assert np.array_equal(still[kept][:, 0], expected[kept][:, 0])
+    assert near(still[kept], expected[kept])
     # Stripes where nothing was compared: inside the mask, and where the moved picture ends; the published scripts compare
     # everything, also the reflected border.
-    stripes = {88, 104}
-    assert set(np.unique(aligned[y0:y1, x0:x1])) == stripes and set(np.unique(aligned[100, WIDTH - 3 :])) <= stripes
-    assert not {*np.unique(official[y0:y1, x0:x1])} <= stripes and not {*np.unique(official[:, WIDTH - 3 :])} <= stripes
+    mask, border = np.s_[y0 + 8 : y1 - 8, x0 + 8 : x1 - 8], np.s_[8:-8, WIDTH - 4 :]
+    for place in (still[mask], aligned[mask], aligned[border]):
+        assert place.min() > 80 and place.max() < 112
+    for place in (official[mask], official[border], still[border]):
+        assert place.min() < 40 or place.max() > 150
     page = sample_page(pages)
     assert "after alignment" in page and "inliers" in page and "not aligned" in page
+
+
+def test_measures_that_compare_in_the_same_way_share_their_pictures(masked_run: Path, pages: Path) -> None:
+    # Three ways in this run, each measured twice.
+    assert len(list((pages / "measured").rglob("*.jpg"))) == 6
+    assert sample_page(pages).count('<img loading="lazy" src="../measured/') == 12
 
 
 def test_only_traces_of_findings_are_drawn(masked_run: Path) -> None:
     site = Site.of([RunReader(masked_run)])
     trace = next(f.trace for s in site.runs[0].reader.samples() for f in s.findings if f.trace)
-    assert site.at(f"measured/{trace}/difference.png") is not None
-    others = ("other.png", "difference", "../difference.png")
+    assert site.at(f"measured/{trace}/difference.jpg") is not None
+    others = ("other.jpg", "difference", "../difference.jpg")
     for address in (
         *(f"measured/{trace}/{other}" for other in others),
-        "measured/../run.json/compared.png",
-        "measured/samples.jsonl/compared.png",
+        "measured/../run.json/compared.jpg",
+        "measured/samples.jsonl/compared.jpg",
         "overlays/../run.json.png",
         f"overlays/{'0' * 64}.png",
     ):
