@@ -114,7 +114,10 @@ def _maker(requests: Sequence[MaskRequest], run: RunConfig, segmenter: str | Non
     weights, hows = weights_of(run), Counter(request.how for request in requests)
     names = {
         "detect": (weights.detector, hows["detector"]),
-        "segment": (segmenter or weights.segmenter, hows["detector"] + hows["boxes"]),
+        "segment": (
+            segmenter or os.environ.get("EDITLOUPE_SEGMENTER", "").strip() or None,
+            hows["detector"] + hows["boxes"],
+        ),
     }
     found: dict[str, Any] = {}
     for kind, (name, needed) in names.items():

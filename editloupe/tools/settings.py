@@ -19,11 +19,6 @@ class ToolSettings:
     A hub id is `owner/name` or `owner/name@revision`; it is downloaded where it is not in the local cache. None takes
     DEFAULT_DETECTOR from the local cache, and never downloads.
     """
-    segmenter: str | None = None
-    """SAM or SAM 2, for `editloupe masks`; no tool uses it. A folder or a hub id, as for a detector.
-
-    None takes DEFAULT_SEGMENTER from the local cache, and never downloads.
-    """
     upscaler: str | None = None
     """A file of weights (.pth, .safetensors); None is Lanczos."""
     reader: str = "auto"
@@ -33,8 +28,7 @@ class ToolSettings:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ToolSettings:
         """Return the settings that the environment names. An empty variable counts as not set.
 
-        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_SEGMENTER, EDITLOUPE_UPSCALER and
-        EDITLOUPE_READER.
+        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_UPSCALER and EDITLOUPE_READER.
         """
         given = os.environ if environ is None else environ
         named = {field.name: given.get(f"EDITLOUPE_{field.name.upper()}", "").strip() for field in fields(cls)}

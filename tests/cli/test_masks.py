@@ -293,6 +293,18 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, 
     assert "no such folder" in " ".join(editloupe("masks", "nowhere", "--out", "masked")[2].split())
 
 
+def test_the_environment_names_a_segmenter_and_the_option_another(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str | None] = []
+    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or found[1])
+    editloupe("masks", mugs, "--out", "one")
+    monkeypatch.setenv("EDITLOUPE_SEGMENTER", "own/sam")
+    editloupe("masks", mugs, "--out", "two")
+    editloupe("masks", mugs, "--out", "three", "--segmenter", "other/sam")
+    assert asked == [None, "own/sam", "other/sam"]
+
+
 def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: Path):
     pytest.importorskip("transformers", reason="needs the extra `vision`")
     pytest.importorskip("torch", reason="needs the extra `vision`")
