@@ -31,8 +31,19 @@ class Args(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """An answer, and how it came about."""
+
+    answer: Answer
+    reason: str = ""
+    """What a reader of the answer must know, for the finding; "" for nothing."""
+    data: Mapping[str, Json] = field(default_factory=dict)
+    """The same for programs, for the trace."""
+
+
 class MeasureFn(Protocol):
-    """The contract."""
+    """The contract. A class may also have `metric`, a `scores.Metric`: name, domain, direction and unit of its answer."""
 
     name: ClassVar[str]
     """As the entry point has it."""
@@ -43,8 +54,8 @@ class MeasureFn(Protocol):
     needs: ClassVar[tuple[str, ...]]
     """Kinds of models that it opens, for example "features"; () for none."""
 
-    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Answer:
-        """Return the answer.
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Answer | Measured:
+        """Return the answer, with how it came about where a reader must know that.
 
         args: an instance of `Args`.   images: by alias in the order of the task's views, each H×W×3 uint8 RGB.
         models: `models.get(kind)` opens a model with weights; `Models` below, or the module `editloupe.models`.
@@ -111,7 +122,12 @@ def judge_of(name: str, models: Models) -> JudgeSpec:
 
 
 def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:
-    """Return what a measure says of these images.
+    """Return the answer that a measure gives to these images. Raises as `measured`."""
+    return measured(name, args, images, models).answer
+
+
+def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Measured:
+    """Return what a measure says of these images, with how it came about.
 
     Raises MeasureError if it has no value, raises, returns no Answer, or lacks its weights, and UnknownPlugin or
     ConfigError if it cannot be opened.
@@ -125,7 +141,7 @@ def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], 
         place = ".".join(map(str, problem["loc"]))
         raise MeasureError(f"measure {name!r}: argument {place}: {problem['msg']}", status="input_error") from error
     try:
-        answer = measure(checked, images, models or Models())
+        said = measure(checked, images, models or Models())
     except MeasureError as error:
         if error.status in FAILURES:
             raise
@@ -135,9 +151,11 @@ def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], 
         raise MeasureError(str(error)) from error
     except Exception as error:
         raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error
+    found = said if isinstance(said, Measured) else Measured(answer=said)
     try:
         # As it is read from a recording.
-        return answer_from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False)))
+        answer = answer_from_json(json.loads(json.dumps(found.answer.to_json(), allow_nan=False)))
+        return Measured(answer=answer, reason=str(found.reason), data=json.loads(json.dumps(found.data, allow_nan=False)))
     except Exception as error:
-        message = f"{where} returned {answer!r}; expected an editloupe.answers.Answer of plain numbers and text"
+        message = f"{where} returned {said!r}; expected an editloupe.answers.Answer of plain numbers and text"
         raise MeasureError(message, status="tool_failed") from error

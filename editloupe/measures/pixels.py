@@ -1,52 +1,154 @@
-"""Measures on pixels alone."""
+"""Measures that compare pixels: MSE, PSNR, L1, luminance, sharpness, and the alignment itself."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from editloupe.answers import Number
+from editloupe.answers import Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.measures.base import Args
+from editloupe.imaging.masked import Kept
+from editloupe.imaging.warp import How, squared_difference
+from editloupe.measures.base import Measured
+from editloupe.measures.pair import Pair, PairArgs, compared
+from editloupe.scores import Interval, Metric, Real
+
+_FLAT: float = 1e-6
+"""A variance of the Laplacian below this is that of one colour."""
 
 
-class MSE:
-    """Mean squared error of two images, over all pixels and channels, values 0 to 1 (lower is better)."""
+class _OfPair:
+    """A number that two images in one frame give."""
+
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[PairArgs]] = PairArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the number. Raises MeasureError if it is not defined, or a picture is missing."""
+        pair = compared(args, images)
+        return pair.answered(Number(value=self.value(pair)))
+
+    def value(self, pair: Pair) -> float:
+        """Return the number. Raises MeasureError if it is not defined."""
+        raise NotImplementedError
+
+
+class MSE(_OfPair):
+    """Mean squared error over pixels and channels, in squared levels of 0 to 255 (lower is better)."""
 
     name = "mse"
-    version = "1"
-    Args = Args
-    needs: tuple[str, ...] = ()
+    version = "2"
+    metric = Metric(id="mse", name="MSE", domain=Interval(low=0, high=255**2), better="lower", unit="squared levels")
 
-    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
-        """Return the error. Raises MeasureError for images of different sizes."""
-        return Number(value=_mse(images))
+    def value(self, pair: Pair) -> float:
+        """Return the error."""
+        return squared_difference(pair.source, pair.edited, pair.kept)
 
 
-class PSNR:
-    """Peak signal-to-noise ratio of two images, in dB (higher is better)."""
+class PSNR(_OfPair):
+    """Peak signal-to-noise ratio, 10 · log10(255² / MSE), in dB (higher is better)."""
 
     name = "psnr"
-    version = "1"
-    Args = Args
-    needs: tuple[str, ...] = ()
+    version = "2"
+    metric = Metric(id="psnr", name="PSNR", domain=Real(), unit="dB")
 
-    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
-        """Return the ratio. Raises MeasureError for images of different sizes and for equal images: it is infinite."""
-        error = _mse(images)
+    def value(self, pair: Pair) -> float:
+        """Return the ratio. Raises MeasureError for equal pixels: it is infinite."""
+        error = squared_difference(pair.source, pair.edited, pair.kept)
         if error == 0:
-            raise MeasureError("the images are equal: PSNR is infinite")
-        return Number(value=float(-10 * np.log10(error)))
+            raise MeasureError("infinite: what is compared is equal")
+        return 10 * math.log10(255**2 / error)
 
 
-def _mse(images: Mapping[str, RGB]) -> float:
-    if len(images) != 2:
-        raise MeasureError(f"expected two images, found {len(images)}", status="input_error")
-    first, second = images.values()
-    if first.shape != second.shape:
-        sizes = " and ".join(f"{rgb.shape[1]}×{rgb.shape[0]}" for rgb in (first, second))
-        raise MeasureError(f"the images differ in size: {sizes} px")
-    return float(np.mean((first.astype(np.float64) / 255 - second.astype(np.float64) / 255) ** 2))
+class L1(_OfPair):
+    """Mean absolute difference over pixels and channels, in levels of 0 to 255 (lower is better)."""
+
+    name = "l1"
+    metric = Metric(id="l1", name="L1", domain=Interval(low=0, high=255), better="lower", unit="levels")
+
+    def value(self, pair: Pair) -> float:
+        """Return the difference."""
+        count = pair.source.shape[0] * pair.source.shape[1] if pair.kept is None else np.count_nonzero(pair.kept)
+        return float(cv2.norm(pair.source, pair.edited, cv2.NORM_L1, _mask(pair.kept))) / (3 * count)
+
+
+class Luminance(_OfPair):
+    """By how much the edited image is brighter: mean luma (ITU-R 601) minus the source's, in levels of 0 to 255."""
+
+    name = "luminance"
+    metric = Metric(id="luminance", name="Luminance", domain=Interval(low=-255, high=255), better=None, unit="levels")
+
+    def value(self, pair: Pair) -> float:
+        """Return the change; negative is darker."""
+        source, edited = (cv2.mean(_luma(rgb), mask=_mask(pair.kept))[0] for rgb in (pair.source, pair.edited))
+        return float(edited - source)
+
+
+class Sharpness(_OfPair):
+    """By how much the edited image is sharper: log2 of the ratio of the variances of the Laplacian of luma."""
+
+    name = "sharpness"
+    metric = Metric(id="sharpness", name="Sharpness", domain=Real(), better=None, unit="octaves")
+
+    def value(self, pair: Pair) -> float:
+        """Return the change; negative is softer. Raises MeasureError if one of the two has no detail to compare."""
+        kept = np.ones(pair.source.shape[:2], np.uint8) if pair.kept is None else pair.kept.astype(np.uint8)
+        # A pixel's Laplacian reads its neighbours.
+        kept = np.asarray(cv2.erode(kept, np.ones((3, 3), np.uint8)), np.uint8)
+        if not kept.any():
+            raise MeasureError("no pixel outside the mask has all its neighbours there")
+        source, edited = (_variance(rgb, kept) for rgb in (pair.source, pair.edited))
+        if min(source, edited) < _FLAT:
+            raise MeasureError("one of the images is of one colour where they are compared, so that no ratio exists")
+        return math.log2(edited / source)
+
+
+class AlignmentArgs(PairArgs):
+    """The arguments, by default with SIFT."""
+
+    align: How = "sift"
+
+
+class Alignment:
+    """The motion of the whole picture between source and edited image, with what it explains.
+
+    A Record of matrix, matches, inliers, residuals before and after, whether it was accepted, and why not.
+    """
+
+    name = "alignment"
+    version = "1"
+    Args: ClassVar[type[PairArgs]] = AlignmentArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+    metric = Metric(
+        id="alignment",
+        name="Residual after alignment",
+        short="Alignment",
+        domain=Interval(low=0, high=1),
+        better=None,
+        unit="of the one before",
+    )
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the motion. Raises MeasureError if a picture is missing, or nothing lies outside the mask."""
+        pair = compared(args, images)
+        return pair.answered(Record(data=pair.aligned.to_json()))
+
+
+def _mask(kept: Kept | None) -> NDArray[np.uint8] | None:
+    return None if kept is None else kept.view(np.uint8)
+
+
+def _luma(rgb: RGB) -> NDArray[np.uint8]:
+    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), np.uint8)
+
+
+def _variance(rgb: RGB, kept: NDArray[np.uint8]) -> float:
+    _, deviation = cv2.meanStdDev(cv2.Laplacian(_luma(rgb), cv2.CV_64F), mask=kept)
+    return float(deviation[0, 0]) ** 2

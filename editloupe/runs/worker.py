@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
-from editloupe.measures.base import run_measure
+from editloupe.measures.base import measured
 from editloupe.protocols.base import described
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
@@ -64,6 +65,7 @@ class Worker:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
+                self._keep_masks(task)
             except ImageError as error:
                 return end(status="input_error", reason=str(error), ending="input")
             except ProtocolError as error:
@@ -87,20 +89,32 @@ class Worker:
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
+    def _keep_masks(self, task: Task) -> None:
+        """Keep the sample's masks with its pictures, so that pages can show them. No question may depend on them."""
+        sample = None if self.run is None else self.samples.get(task.about.key)
+        for mask in () if sample is None else sample.masks.values():
+            with suppress(ImageError):
+                self.images.keep(mask)
+
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()
         pixels = {alias: self.images.array(view.image) for alias, view in views.items()}
         judge_id = self.setup.judge_of(task).id
         made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
+        notes = []
         try:
-            result = run_measure(task.measure, task.args, pixels, self.setup.models)
-            finding = made(status="ok", answer=result, seconds=self.clock() - began)
+            found = measured(task.measure, task.args, pixels, self.setup.models)
+            finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
+            if found.data:
+                notes.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
         except MeasureError as error:
             finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
         if trace is not None:
             set_aside(trace, below=self.run)
         with TraceWriter(trace, below=self.run) as writer:
             writer.append(self._header(task, 0))
+            for note in notes:
+                writer.append(note)
             writer.finish(finding)
         return finding
 

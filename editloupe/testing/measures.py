@@ -12,6 +12,7 @@ import numpy as np
 from editloupe.answers import answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
+from editloupe.measures.base import Measured
 from editloupe.tasks import STATUSES
 from editloupe.testing.contracts import drawn_pair, requirement
 from editloupe.values import Json
@@ -27,7 +28,7 @@ def check_measure(
     """Check that a measure keeps its contract. Return what it said of each input, for checks of your own.
 
     measure: a measure's class, or an instance.   args: arguments that work; None for the defaults.
-    images: alias → H×W×3 uint8 RGB, pictures that it can measure; None takes a drawn pair.
+    images: alias → H×W×3 uint8 RGB, pictures that it can measure; None takes a drawn pair, "source" and "edited".
     models: what the measure is given as `models`; None for `editloupe.models`.
 
     Checked: name, version, Args and needs; an unknown argument is refused; the same input gives the same answer; inputs
@@ -51,12 +52,13 @@ def check_measure(
     else:
         require(False, "Args takes an unknown argument; derive it from editloupe.measures.base.Args")
     given = made.Args.model_validate(dict(args or {}))
-    pictures = dict(images) if images is not None else drawn_pair()
+    pictures = dict(images) if images is not None else dict(zip(("source", "edited"), drawn_pair().values(), strict=True))
 
     def said(what: str, inputs: Mapping[str, RGB]) -> str:
         before = {alias: rgb.copy() for alias, rgb in inputs.items()}
         try:
-            answer = made(given, inputs, opened)
+            found = made(given, inputs, opened)
+            answer = found.answer if isinstance(found, Measured) else found
         except MeasureError as error:
             require(error.status in STATUSES and error.status != "ok", f"{what}: unknown status {error.status!r}")
             require(bool(str(error)), f"{what}: a MeasureError needs a reason")

@@ -1,0 +1,311 @@
+"""Lays an edited image onto its source, so that what lies outside the edit can be compared pixel by pixel."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.data.images import RGB
+from editloupe.imaging.align import WORKING_PIXELS, resize
+from editloupe.imaging.masked import Kept, outside
+from editloupe.imaging.register import STILL, Floats, register
+from editloupe.values import Json
+
+How: TypeAlias = Literal["none", "sift", "register"]
+"""none: only brought to the source's size.   sift: SIFT keypoints, FLANN matches, a similarity by least median of squares.
+register: our registration of whole pictures, an affine motion of at most a quarter of the shorter side."""
+
+_RATIO: Final = 0.7
+"""A match counts if its distance is below this share of the second best."""
+_LEAST_MATCHES: Final = 4
+_LEAST_INLIERS: Final = 10
+_SURE_INLIERS: Final = 40
+"""Unrelated pictures share a few chance matches, and some similarity fits those. Few have to explain more."""
+_FEW_MUST_FALL_TO: Final = 0.8
+_MUST_FALL_TO: Final = 0.99
+"""Interpolation alone smooths noise away, and so lowers a difference a little."""
+_MOST_ZOOM: Final = 3.0
+_LEAST_SHARE: Final = 0.25
+"""Of the pixels outside the edit, that the moved picture must cover."""
+_KEPT_BYTES: Final = 2**27
+"""Most bytes of the alignments that are remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """An edited image in the frame of its source, and how it came there."""
+
+    image: RGB
+    """H×W×3 uint8, of the source's size."""
+    valid: Kept
+    """H×W: where the edited image shows something. All of it if no motion was undone."""
+    how: How
+    matrix: Floats | None = None
+    """2×3: pixel (x, y) of the source is at matrix · (x, y, 1) of the edited image as decoded, centres at integers. None if
+    no motion was found."""
+    matches: int | None = None
+    """Pairs of keypoints; None where none are used."""
+    inliers: int | None = None
+    """Matches that the matrix explains; None where none are used."""
+    before: float | None = None
+    """Mean squared difference in levels of 0 to 255 outside the mask, where both can be seen, without the motion."""
+    after: float | None = None
+    """The same after the motion was undone."""
+    accepted: bool = False
+    """Whether the motion was undone in `image`."""
+    why: str = ""
+    """Why it was not."""
+    resized: tuple[int, int] | None = None
+    """(width, height) of the edited image, if it is not the source's."""
+
+    @property
+    def text(self) -> str:
+        """What a reader of a value must know; "" if the images were compared as they are."""
+        said = [] if self.resized is None else [f"the edited image has {self.resized[0]}×{self.resized[1]} px"]
+        if self.how != "none" and self.accepted:
+            fall = "" if self.before is None else f", mean squared difference {self.before:.4g} → {self.after:.4g}"
+            said.append(f"aligned by {self.how}{fall}")
+        elif self.how != "none":
+            said.append(f"not aligned by {self.how}: {self.why}")
+        return "; ".join(said)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return everything but the pixels."""
+        return {
+            "how": self.how,
+            "accepted": self.accepted,
+            "why": self.why,
+            "matrix": None if self.matrix is None else [[float(v) for v in row] for row in self.matrix],
+            "matches": self.matches,
+            "inliers": self.inliers,
+            "residual_before": self.before,
+            "residual_after": self.after,
+            "valid": float(self.valid.mean()),
+            "edited_size": None if self.resized is None else list(self.resized),
+            "opencv": cv2.__version__,
+        }
+
+
+def aligned(
+    source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, *, dilate: bool = True, official: bool = False
+) -> Aligned:
+    """Return the edited image in the frame of the source.
+
+    source, edited: H×W×3 uint8 RGB, any sizes.   mask: of the edit, as `masked.outside` takes it; None for no mask.
+    A motion is searched for outside the mask, and undone only if the difference outside the mask falls. Otherwise the
+    edited image is only resized, and `why` says so. Equal calls share their work.
+    official: as GIE-Bench's published scripts: keypoints of the whole images, a motion that was found is always undone,
+    beyond the border the picture is reflected, and all of it counts as valid.
+    """
+    height, width = source.shape[:2]
+    size = None if source.shape == edited.shape else (edited.shape[1], edited.shape[0])
+    if how == "none":
+        whole = np.ones((height, width), dtype=np.bool_)
+        return Aligned(image=resize(edited, width=width, height=height), valid=whole, how=how, resized=size)
+    key = (how, dilate, official, *map(_digest, (source, edited, mask)))
+    return _shared(key, lambda: replace(_found(source, edited, mask, how, dilate, official), resized=size))
+
+
+def squared_difference(first: RGB, second: RGB, kept: Kept | None = None) -> float:
+    """Return the mean squared difference over pixels and channels, in squared levels of 0 to 255.
+
+    first, second: H×W×3 uint8, the same size.   kept: H×W, which pixels count, at least one; None for all.
+    """
+    count = first.shape[0] * first.shape[1] if kept is None else np.count_nonzero(kept)
+    mask = None if kept is None else kept.view(np.uint8)
+    return float(cv2.norm(first, second, cv2.NORM_L2SQR, mask)) / (3 * count)
+
+
+def _found(source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, dilate: bool, official: bool) -> Aligned:
+    height, width = source.shape[:2]
+    still = aligned(source, edited, None, "none")
+    kept = still.valid if mask is None or official else outside(mask, (height, width), dilate)
+    if official:
+        motion = _by_keypoints(_grey(source), _grey(edited), None)
+        if motion.forward is None:
+            return replace(still, how=how, matches=motion.matches, why=motion.why)
+        flags, border = cv2.INTER_LINEAR, cv2.BORDER_REFLECT
+        moved = cv2.warpAffine(edited, motion.forward, (width, height), flags=flags, borderMode=border)
+        image = np.asarray(moved, dtype=np.uint8)
+        return replace(
+            still,
+            image=image,
+            how=how,
+            matrix=motion.matrix,
+            matches=motion.matches,
+            inliers=motion.inliers,
+            before=squared_difference(source, still.image),
+            after=squared_difference(source, image),
+            accepted=True,
+        )
+    # Sought in copies of at most about a megapixel, and undone in the image itself; one much larger than the source is
+    # reduced first, so that it does not alias.
+    factor = min(1.0, math.sqrt(WORKING_PIXELS / (width * height)))
+    first = _grey(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
+    fine = _shrunk(edited, width * height)
+    if how == "sift":
+        second = _grey(_shrunk(edited, first.size))
+        motion = _by_keypoints(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
+    else:
+        second = _grey(resize(edited, width=first.shape[1], height=first.shape[0]))
+        found = register(first, second)
+        motion = _Motion() if found is STILL else _Motion(matrix=found)
+    if motion.matrix is None:
+        return replace(still, how=how, matches=motion.matches, inliers=motion.inliers, why=motion.why or "no motion found")
+    # From the source's pixels to those of the copies, and on to those of the image that is warped.
+    matrix = _carried(motion.matrix, _scale(source, first), _scale(fine, second))
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    moved = cv2.warpAffine(fine, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    image, valid = np.asarray(moved, dtype=np.uint8), _valid(matrix, source.shape, fine.shape)
+    result = replace(
+        still,
+        how=how,
+        matrix=_carried(motion.matrix, _scale(source, first), _scale(edited, second)),
+        matches=motion.matches,
+        inliers=motion.inliers,
+    )
+    both = kept & valid
+    if motion.why:
+        return replace(result, why=motion.why)
+    if np.count_nonzero(both) < max(1.0, _LEAST_SHARE * np.count_nonzero(kept)):
+        return replace(result, why="the motion found leaves too little of the source in view")
+    before, after = squared_difference(source, still.image, both), squared_difference(source, image, both)
+    result = replace(result, before=before, after=after)
+    sure = motion.distinct is None or motion.distinct >= _SURE_INLIERS
+    if after >= before * (_MUST_FALL_TO if sure else _FEW_MUST_FALL_TO):
+        enough = "" if sure else " enough"
+        return replace(result, why=f"the motion found does not lower the difference outside the mask{enough}")
+    return replace(result, image=image, valid=valid, accepted=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Motion:
+    """What was found between two grey pictures."""
+
+    matrix: Floats | None = None
+    """2×3, from the first to the second."""
+    forward: Floats | None = None
+    """2×3, from the second to the first, as it was estimated."""
+    matches: int | None = None
+    inliers: int | None = None
+    distinct: int | None = None
+    """Keypoints of the second picture among the inliers."""
+    why: str = ""
+    """Why it is none, or not to be believed."""
+
+
+def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kept | None) -> _Motion:
+    """Return the similarity (shift, turn, zoom) that explains most matches. kept: where keypoints of the first may lie."""
+    sift: Any = cv2.SIFT.create()
+    points_1, told_1 = sift.detectAndCompute(first, None if kept is None else kept.astype(np.uint8) * 255)
+    points_2, told_2 = sift.detectAndCompute(second, None)
+    if told_1 is None or told_2 is None or len(points_2) < 2:
+        return _Motion(matches=0, why="no motion found: too few keypoints")
+    # FLANN's trees are random: with the same seed equal pictures give equal matches.
+    cv2.setRNGSeed(0)
+    flann = cv2.FlannBasedMatcher({"algorithm": 1, "trees": 5}, {"checks": 50})
+    pairs = [pair for pair in flann.knnMatch(told_1, told_2, k=2) if len(pair) == 2]
+    good = [best for best, other in pairs if best.distance < _RATIO * other.distance]
+    if len(good) < _LEAST_MATCHES:
+        return _Motion(matches=len(good), why=f"no motion found: {len(good)} matches of keypoints")
+    here = np.array([points_1[match.queryIdx].pt for match in good], dtype=np.float32).reshape(-1, 1, 2)
+    there = np.array([points_2[match.trainIdx].pt for match in good], dtype=np.float32).reshape(-1, 1, 2)
+    # None where the matches fit no motion, which the type of OpenCV does not say.
+    forward: Any
+    forward, fits = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)
+    if forward is None:
+        return _Motion(matches=len(good), why="no motion found: the matches of keypoints fit none")
+    inliers = int(np.count_nonzero(fits))
+    # Chance matches often lead to the same few keypoints.
+    distinct = len({match.trainIdx for match, fit in zip(good, fits.ravel(), strict=True) if fit})
+    zoom = math.sqrt(abs(float(np.linalg.det(forward[:, :2]))))
+    why = ""
+    if distinct < _LEAST_INLIERS:
+        why = f"only {distinct} distinct matches of keypoints fit the motion found"
+    elif not 1 / _MOST_ZOOM < zoom < _MOST_ZOOM:
+        why = f"the motion found zooms {zoom:.2g} times"
+    matrix = np.asarray(cv2.invertAffineTransform(forward), np.float64) if zoom > 1e-6 else None
+    return _Motion(matrix=matrix, forward=forward, matches=len(good), inliers=inliers, distinct=distinct, why=why)
+
+
+def _grey(rgb: RGB) -> NDArray[np.uint8]:
+    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+
+
+def _shrunk(rgb: RGB, pixels: int) -> RGB:
+    """Return an image reduced to about this many px, its aspect kept; the image itself if it is no larger."""
+    height, width = rgb.shape[:2]
+    factor = math.sqrt(pixels / (width * height))
+    if factor >= 1:
+        return rgb
+    return resize(rgb, width=max(1, round(width * factor)), height=max(1, round(height * factor)))
+
+
+def _scale(image: NDArray[np.uint8], copy: NDArray[np.uint8]) -> Floats:
+    """Return the 3×3 map of an image's pixels to those of its copy. The centre of pixel 0 is half a pixel from the edge."""
+    sy, sx = (c / i for c, i in zip(copy.shape[:2], image.shape[:2], strict=True))
+    return np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1]])
+
+
+def _carried(matrix: Floats, first: Floats, second: Floats) -> Floats:
+    """Return a motion between copies as one between what they are copies of.   first, second: 3×3, as `_scale` gives."""
+    return np.asarray((np.linalg.inv(second) @ np.vstack([matrix, [0, 0, 1]]) @ first)[:2])
+
+
+def _valid(matrix: Floats, shape: tuple[int, ...], other: tuple[int, ...]) -> Kept:
+    """Return H×W: which pixels of the first picture have a place inside the second."""
+    x, y = np.arange(shape[1]), np.arange(shape[0])[:, None]
+    at = [row[0] * x + row[1] * y + row[2] for row in matrix]
+    # Half a pixel over the border is still the outermost pixel.
+    return np.asarray((at[0] > -0.5) & (at[0] < other[1] - 0.5) & (at[1] > -0.5) & (at[1] < other[0] - 0.5))
+
+
+def _digest(array: NDArray[np.uint8] | None) -> str:
+    if array is None:
+        return ""
+    return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
+
+
+class _Memory:
+    """The last alignments by what they were made of, so that the measures of one pair share theirs, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._making: dict[tuple[object, ...], threading.Lock] = {}
+        self._kept: OrderedDict[tuple[object, ...], Aligned] = OrderedDict()
+
+    def __call__(self, key: tuple[object, ...], make: Callable[[], Aligned]) -> Aligned:
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if (known := self._kept.get(key)) is not None:
+                    self._kept.move_to_end(key)
+                    return known
+            made = make()
+            made.image.setflags(write=False)
+            made.valid.setflags(write=False)
+            with self._lock:
+                self._kept[key] = made
+                self._making.pop(key, None)
+                while (
+                    len(self._kept) > 1 and sum(a.image.nbytes + a.valid.nbytes for a in self._kept.values()) > _KEPT_BYTES
+                ):
+                    self._kept.popitem(last=False)
+            return made
+
+
+def _bytes(made: Aligned) -> int:
+    return made.image.nbytes + made.valid.nbytes
+
+
+_shared: Final = _Memory()

@@ -1,0 +1,95 @@
+"""What the measures of an edit share: their arguments, and which pixels of source and edited image they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.answers import Answer
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.imaging.masked import Kept, outside
+from editloupe.imaging.warp import Aligned, How, aligned
+from editloupe.measures.base import Args, Measured
+from editloupe.values import Json
+
+MaskUse: TypeAlias = Literal["apply", "official", "none"]
+
+
+class PairArgs(Args):
+    """The arguments of every measure of an edit. Its pictures are "source", "edited" and, for a mask, "mask"."""
+
+    mask: MaskUse = "apply"
+    """apply: compare what lies outside the mask.   official: as GIE-Bench's published scripts.   none: the whole image."""
+    dilate: bool = True
+    """Grow a mask that is stretched to the image by one of its own cells."""
+    align: How = "none"
+    """How the edited image is laid onto the source first: none, sift or register."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A source, its edited image in the same frame, and which pixels of them are compared."""
+
+    source: RGB
+    edited: RGB
+    kept: Kept | None
+    """H×W; None for all."""
+    aligned: Aligned
+
+    def answered(self, answer: Answer) -> Measured:
+        """Return an answer with how the two images were compared."""
+        share = 1.0 if self.kept is None else float(self.kept.mean())
+        return told(answer, share, self.aligned)
+
+
+def told(answer: Answer, share: float, found: Aligned) -> Measured:
+    """Return an answer with what was compared.   share: of the pixels, 0 to 1."""
+    said = [] if share == 1 else [f"{share:.1%} of the pixels are compared"]
+    data: dict[str, Json] = {"compared": share, "alignment": found.to_json()}
+    return Measured(answer=answer, reason="; ".join(filter(None, [*said, found.text])), data=data)
+
+
+def pictures(args: PairArgs, images: Mapping[str, RGB]) -> tuple[RGB, RGB, RGB | None]:
+    """Return source, edited image and the mask that is used; None for the whole image.
+
+    Raises MeasureError if one of them is not there.
+    """
+    if missing := [alias for alias in ("source", "edited") if alias not in images]:
+        found = ", ".join(images) or "none"
+        raise MeasureError(
+            f"expected pictures called source and edited; {missing[0]} is missing, found {found}", status="input_error"
+        )
+    if args.mask == "none":
+        return images["source"], images["edited"], None
+    if "mask" not in images:
+        raise MeasureError("there is no mask of the edit, so nothing is outside it; mask=none compares the whole image")
+    return images["source"], images["edited"], images["mask"]
+
+
+def compared(args: PairArgs, images: Mapping[str, RGB]) -> Pair:
+    """Return what the arguments say is compared.
+
+    With mask=official the mask has no effect, as in the published scripts for MSE and PSNR, and all of the aligned image
+    counts. Raises MeasureError if a picture is missing, nothing is left to compare, or the scripts leave the pair out.
+    """
+    source, edited, mask = pictures(args, images)
+    if args.mask == "official":
+        found = aligned(source, edited, None, args.align, official=args.align == "sift")
+        if args.align == "sift" and not found.accepted:
+            raise MeasureError(f"{found.why}; the published scripts leave such a pair out")
+        return Pair(source=source, edited=found.image, kept=None, aligned=found)
+    found = aligned(source, edited, mask, args.align, dilate=args.dilate)
+    kept: Kept = found.valid if mask is None else found.valid & outside(mask, source.shape[:2], args.dilate)
+    check_kept(kept)
+    return Pair(source=source, edited=found.image, kept=None if kept.all() else kept, aligned=found)
+
+
+def check_kept(kept: NDArray[np.bool_]) -> None:
+    """Raise MeasureError unless something is left to compare."""
+    if not kept.any():
+        raise MeasureError("nothing lies outside the mask")

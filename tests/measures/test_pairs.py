@@ -1,0 +1,264 @@
+"""Measures of an edit: values, masks, alignment, and what is not defined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.answers import Record
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import MeasureError
+from editloupe.imaging.structure import ssim_map
+from editloupe.measures.base import measured, open_measure, run_measure
+from editloupe.testing import check_measure
+from tests.imaging.drawn import textured, with_square
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
+PIXELS = ("mse", "psnr", "l1", "luminance", "sharpness", "ssim")
+real = pytest.mark.skipif(not REAL.is_dir(), reason="the real edits are not here (../shared/data/real-edits)")
+
+
+def value(name: str, source: RGB, edited: RGB, mask: RGB | None = None, /, **args: Any) -> float:
+    images = {"source": source, "edited": edited, **({} if mask is None else {"mask": mask})}
+    found = run_measure(name, {**({} if mask is not None else {"mask": "none"}), **args}, images).value
+    assert found is not None
+    return found
+
+
+def undefined(name: str, source: RGB, edited: RGB, mask: RGB | None = None, /, **args: Any) -> str:
+    images = {"source": source, "edited": edited, **({} if mask is None else {"mask": mask})}
+    with pytest.raises(MeasureError) as raised:
+        run_measure(name, args, images)
+    assert raised.value.status == "not_defined"
+    return str(raised.value)
+
+
+def drawn() -> tuple[RGB, RGB, RGB]:
+    """Return a texture, the same with a square inside and a little noise outside, and the square's mask."""
+    source = textured(160, 120)
+    noise = np.random.default_rng(2).integers(-2, 3, source.shape)
+    edited = with_square(np.clip(source + noise, 0, 255).astype(np.uint8), (40, 30, 90, 80))
+    mask = np.zeros_like(source)
+    mask[30:80, 40:90] = 255
+    return source, edited, mask
+
+
+@pytest.mark.parametrize("name", [*PIXELS, "alignment"])
+@pytest.mark.parametrize("args", [{}, {"mask": "none"}, {"mask": "official"}, {"align": "register"}])
+def test_a_measure_of_a_pair_keeps_the_contract(name: str, args: dict[str, Any]) -> None:
+    source, edited, mask = drawn()
+    check_measure(open_measure(name), args=args, images={"source": source, "edited": edited, "mask": mask})
+    check_measure(open_measure(name), args=args)
+
+
+def test_values_are_those_of_the_formulas() -> None:
+    source, edited, mask = drawn()
+    difference = (source.astype(float) - edited.astype(float))[mask[..., 0] == 0]
+    assert value("mse", source, edited, mask) == pytest.approx((difference**2).mean(), rel=1e-12)
+    assert value("l1", source, edited, mask) == pytest.approx(np.abs(difference).mean(), rel=1e-12)
+    assert value("psnr", source, edited, mask) == pytest.approx(10 * np.log10(255**2 / (difference**2).mean()))
+    brighter = np.clip(source.astype(int) + 9, 0, 255).astype(np.uint8)
+    assert value("luminance", source, brighter) == pytest.approx(9, abs=0.3)
+    assert value("luminance", brighter, source) == pytest.approx(-9, abs=0.3)
+    softer = np.asarray(cv2.GaussianBlur(edited, (0, 0), 1.5), np.uint8)
+    assert value("sharpness", edited, softer) < -1
+    assert value("sharpness", softer, edited) == pytest.approx(-value("sharpness", edited, softer))
+
+
+@pytest.mark.parametrize("mask", [None, "empty"])
+@pytest.mark.parametrize("align", ["none", "sift", "register"])
+def test_equal_images(mask: str | None, align: str) -> None:
+    source = textured(160, 120)
+    empty = None if mask is None else np.zeros_like(source)
+    args = {"align": align}
+    for name in ("mse", "l1", "luminance", "sharpness"):
+        assert value(name, source, source, empty, **args) == 0
+    assert value("ssim", source, source, empty, **args) == 1
+    assert value("ssim", source, source, empty, side=0, **args) == pytest.approx(1, abs=1e-12)
+    images = {"source": source, "edited": source}
+    with pytest.raises(MeasureError, match="infinite: what is compared is equal") as raised:
+        run_measure("psnr", {"mask": "none"}, images)
+    assert raised.value.status == "not_defined"
+
+
+@pytest.mark.parametrize("name", [*PIXELS, "alignment"])
+def test_a_full_mask_leaves_nothing_to_compare(name: str) -> None:
+    source, edited, _ = drawn()
+    full = np.full_like(source, 255)
+    for align in ("none", "sift", "register"):
+        assert "outside the mask" in undefined(name, source, edited, full, align=align)
+
+
+@pytest.mark.parametrize("name", PIXELS)
+@pytest.mark.parametrize("side", [(120, 160), (24, 24)])
+def test_an_empty_mask_is_no_mask(name: str, side: tuple[int, int]) -> None:
+    source, edited, _ = drawn()
+    assert value(name, source, edited, np.zeros((*side, 3), np.uint8)) == value(name, source, edited)
+
+
+@pytest.mark.parametrize("name", PIXELS)
+def test_without_a_mask_a_masked_measure_is_not_defined(name: str) -> None:
+    source, edited, _ = drawn()
+    said = undefined(name, source, edited)
+    assert "no mask" in said and "mask=none" in said
+
+
+def test_a_missing_picture_is_named() -> None:
+    with pytest.raises(MeasureError, match="expected pictures called source and edited; edited is missing") as raised:
+        run_measure("mse", {}, {"source": textured(64, 64), "Edited Image": textured(64, 64)})
+    assert raised.value.status == "input_error"
+    with pytest.raises(MeasureError, match="argument align"):
+        run_measure("mse", {"align": "sideways"}, {})
+
+
+def test_what_lies_inside_the_mask_does_not_count() -> None:
+    source, edited, mask = drawn()
+    other = with_square(edited, (40, 30, 90, 80), (0, 255, 0))
+    for name in ("mse", "psnr", "l1", "luminance", "sharpness"):
+        assert value(name, source, edited, mask) == value(name, source, other, mask)
+    assert value("mse", source, edited) > 100 * value("mse", source, edited, mask)
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (97, 61), (7, 40)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_ssim_is_that_of_scikit_image(shape: tuple[int, int], seed: int) -> None:
+    metrics = pytest.importorskip("skimage.metrics")
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 256, shape).astype(float)
+    second = np.clip(first + rng.normal(0, 40, shape), 0, 255)
+    mean, whole = metrics.structural_similarity(first, second, data_range=255, full=True)
+    own = ssim_map(first, second, 255)
+    assert np.abs(own - whole).max() < 1e-6
+    if min(shape) > 7:
+        assert own[3:-3, 3:-3].mean() == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.parametrize("side", [0, 224])
+def test_the_measure_ssim_is_that_of_scikit_image_on_luma(side: int) -> None:
+    metrics = pytest.importorskip("skimage.metrics")
+    source, edited, _ = drawn()
+    size = (side, side) if side else (160, 120)
+    luma = [
+        np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS).convert("L"), np.float64) / 255
+        for rgb in (source, edited)
+    ]
+    assert value("ssim", source, edited, side=side) == pytest.approx(
+        metrics.structural_similarity(*luma, data_range=1.0), abs=1e-6
+    )
+
+
+def test_ssim_outside_the_mask_counts_no_blanked_area() -> None:
+    source, edited, mask = drawn()
+    outside, official = value("ssim", source, edited, mask), value("ssim", source, edited, mask, ssim="official")
+    assert value("ssim", source, edited, mask, mask="official") == official
+    assert value("ssim", source, edited) < outside < official
+
+
+def test_the_smallest_pictures() -> None:
+    tiny = np.zeros((5, 5, 3), np.uint8)
+    assert "7×7" in undefined("ssim", tiny, tiny, mask="none", side=0)
+    assert value("ssim", tiny, tiny) == 1
+
+
+def test_other_sizes_are_measured_in_the_sources_frame_and_said() -> None:
+    source, edited, mask = drawn()
+    larger = np.asarray(cv2.resize(edited, (320, 240), interpolation=cv2.INTER_NEAREST), np.uint8)
+    images = {"source": source, "edited": larger, "mask": mask}
+    found = measured("mse", {}, images)
+    assert found.answer.value == pytest.approx(value("mse", source, edited, mask), rel=0.01)
+    assert "the edited image has 320×240 px" in found.reason
+    assert found.data["alignment"]["edited_size"] == [320, 240]  # type: ignore[index, call-overload]
+    small = np.ascontiguousarray(mask[::8, ::8])
+    assert measured("mse", {}, {**images, "mask": small}).data["compared"] < measured("mse", {}, images).data["compared"]  # type: ignore[operator]
+
+
+def turned(degrees: float, zoom: float) -> list[list[float]]:
+    """Return the 2×3 matrix of a turn and zoom about the middle of 512×512 px."""
+    return np.asarray(cv2.getRotationMatrix2D((256, 256), degrees, zoom), float).tolist()
+
+
+def of(kind: str) -> RGB:
+    """Return the pair of the real edits that has a mask: its "source", "edited" or "masks" image."""
+    store = ImageStore()
+    return store.array(store.add_file(REAL / kind / "re-153-imaginairy.png"))
+
+
+@real
+def test_the_published_figures_of_a_real_pair() -> None:
+    """The official functions of GIE-Bench on re-153: with its mask inert, with a working mask, with one of 224×224 px."""
+    images = {"source": of("source"), "edited": of("edited"), "mask": of("masks")}
+    small = {**images, "mask": np.asarray(Image.fromarray(images["mask"]).resize((224, 224), Image.Resampling.NEAREST))}
+
+    def said(name: str, pictures: dict[str, RGB] = images, **args: Any) -> float | None:
+        return run_measure(name, args, pictures).value
+
+    for align in ("none", "sift"):
+        assert said("mse", mask="official", align=align) == pytest.approx(671.5259, abs=1e-3)
+        assert said("psnr", mask="official", align=align) == pytest.approx(19.860, abs=1e-2)
+        assert said("mse", align=align) == pytest.approx(0.1200, abs=1e-3)
+        assert said("psnr", align=align) == pytest.approx(57.339, abs=1e-2)
+    assert said("mse", small, dilate=False) == pytest.approx(1.3179, abs=1e-3)
+    assert said("psnr", small, dilate=False) == pytest.approx(46.932, abs=1e-2)
+    assert said("ssim", mask="official") == pytest.approx(0.9998, abs=1e-3)
+    assert said("ssim") == pytest.approx(0.9953, abs=1e-3)
+    assert said("ssim", mask="none") == pytest.approx(0.8961, abs=1e-3)
+    # A mask of 224² leaks at its edge; grown by one of its cells it does not.
+    grown = said("mse", small)
+    assert grown is not None and grown <= 0.13
+
+
+@real
+@pytest.mark.parametrize(
+    ("matrix", "before", "official"),
+    [
+        ([[1.0, 0.0, 7.0], [0.0, 1.0, -4.0]], 2860.90, 23.82),
+        (turned(3, 1), 2689.88, 104.97),
+        (turned(0, 1.05), 2216.29, 201.23),
+    ],
+    ids=["shift", "turn", "zoom"],
+)
+def test_a_motion_of_a_real_photograph_is_undone(matrix: list[list[float]], before: float, official: float) -> None:
+    """GIE-Bench's published functions give the last two numbers for re-153's source and its own moved copy."""
+    source = of("source")
+    size, border = (512, 512), cv2.BORDER_REFLECT
+    edited = np.asarray(cv2.warpAffine(source, np.array(matrix), size, borderMode=border), np.uint8)
+    empty = np.zeros_like(source)
+    assert value("mse", source, edited) == pytest.approx(before, rel=0.01)
+    published = run_measure(
+        "mse", {"mask": "official", "align": "sift"}, {"source": source, "edited": edited, "mask": empty}
+    )
+    assert published.value == pytest.approx(official, rel=0.01)
+    for align in ("sift", "register"):
+        assert value("mse", source, edited, empty, align=align) < 0.5 * official
+
+
+@pytest.mark.parametrize("align", ["sift", "register"])
+def test_what_cannot_be_aligned_is_measured_as_it_is_and_said(align: str) -> None:
+    source = textured(160, 120)
+    for edited in (np.full_like(source, 90), textured(160, 120, seed=5)):
+        found = measured("mse", {"mask": "none", "align": align}, {"source": source, "edited": edited})
+        assert found.answer.value == value("mse", source, edited)
+        assert f"not aligned by {align}: " in found.reason
+        assert found.data["alignment"]["accepted"] is False  # type: ignore[index, call-overload]
+    # The published scripts leave such a pair out.
+    flat = np.full_like(source, 90)
+    said = undefined("mse", source, flat, np.zeros_like(source), mask="official", align="sift")
+    assert "published scripts leave such a pair out" in said
+
+
+def test_the_alignment_is_a_record_of_what_was_found() -> None:
+    source = textured(256, 192)
+    edited = np.asarray(cv2.warpAffine(source, np.array([[1, 0, 5.0], [0, 1, 3.0]]), (256, 192)), np.uint8)
+    found = run_measure("alignment", {"mask": "none"}, {"source": source, "edited": edited})
+    assert isinstance(found, Record) and isinstance(found.data, dict)
+    data = found.data
+    assert data["accepted"] is True and data["how"] == "sift" and data["why"] == ""
+    assert np.allclose(data["matrix"], [[1, 0, 5], [0, 1, 3]], atol=0.1)  # type: ignore[arg-type]
+    assert data["inliers"] >= 40 and data["residual_after"] < 0.1 * data["residual_before"]  # type: ignore[operator]
+    assert json.loads(json.dumps(data)) == data
