@@ -30,7 +30,19 @@ from editloupe.reports.summary import (
 from editloupe.scores import Metric, Score, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.stats.bootstrap import ConfidenceInterval
-from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, numbers, words
+from editloupe.tables import (
+    BarPlot,
+    Cell,
+    Column,
+    Plot,
+    RadarPlot,
+    Row,
+    Table,
+    label_columns,
+    numbers,
+    transposed,
+    words,
+)
 from editloupe.values import Json
 
 Cluster: TypeAlias = Callable[[Score], Hashable]
@@ -70,7 +82,8 @@ def spec_table(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalise`, or give each a column (columns='metric')"
         )
-    return _Pivot(spec, scores, metrics, cluster).table(scores, keys or {})
+    table = _Pivot(spec, scores, metrics, cluster).table(scores, keys or {})
+    return transposed(table, spec.columns.replace("_", " ").capitalize()) if spec.transposed else table
 
 
 @dataclass(frozen=True)
