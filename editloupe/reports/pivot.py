@@ -241,6 +241,8 @@ class _Pivot:
             return f"{sentence} Means {interval}." if drawn else sentence
         what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
         sentence = what.get(self.spec.cell, "Means in the unit of the metric")
+        if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
+            sentence += f" ({', '.join(shorts)} on 0 to 100)"
         sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
