@@ -340,7 +340,9 @@ class OneOf(_Menu):
     options: tuple[str, ...]
     """As the prompt lists them."""
     aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
-    """Option → other spellings of it, for example the letter under which the prompt shows it."""
+    """Option → other spellings of it."""
+    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    """The letter under which the prompt shows each option, in their order; () for options without letters."""
     abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
     kind: Literal["one_of"] = "one_of"
@@ -350,17 +352,25 @@ class OneOf(_Menu):
         unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
-        _distinct("an alias", [(a, name) for name in self.options for a in (name, *self.aliases.get(name, ()))], least=2)
+        if self.marks and len(self.marks) != len(self.options):
+            raise ConfigError(f"expected a mark for each of the {len(self.options)} options, found {len(self.marks)}")
+        phrases = self._phrases()
+        _distinct("an alias", [(a, name) for name, others in phrases for a in (name, *others)], least=2)
 
     def parse(self, text: str) -> Choice:
         """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
-        name = parse_choice(text, [(option, tuple(self.aliases.get(option, ()))) for option in self.options])
+        name = parse_choice(text, self._phrases())
         if name == self.abstain:
             raise ReplyError("abstained", f"the judge answered {name!r}")
         return Choice(name=name)
 
     def choices(self) -> tuple[str, ...]:
-        return self.options
+        """Return the marks, which hold no comma and are short; without marks the options."""
+        return self.marks or self.options
+
+    def _phrases(self) -> list[tuple[str, tuple[str, ...]]]:
+        marks = dict(zip(self.options, self.marks, strict=False))
+        return [(name, (*self.aliases.get(name, ()), *filter(None, [marks.get(name)]))) for name in self.options]
 
 
 YES_NO: Final = OneOf(options=("yes", "no"))
