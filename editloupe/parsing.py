@@ -214,7 +214,7 @@ class _Line:
     @classmethod
     def read(cls, line: str, phrases: Mapping[str, str], *, beside: bool = False) -> _Line:
         line = _SHORT_FORM.sub(lambda m: " is" if m[1] == "s" else " will", line)
-        unmeant = _DETERMINER.sub(lambda m: "¬" if fold(m[0]) in phrases else m[0], line)
+        unmeant = _DETERMINER.sub(lambda m: ("¬" if len(m[0]) > 1 else "an") if fold(m[0]) in phrases else m[0], line)
         tokens = _words(fold(unmeant))
         found = [
             (start, start + len(words), name)

@@ -45,8 +45,8 @@ class Measured:
 class MeasureFn(Protocol):
     """The contract.
 
-    A class may also have `metric`, a `scores.Metric`: name, domain, direction and unit of its answer. A class whose answer is
-    known and not computed says so: `kind = "key"`.
+    A class may also have `metric`, a `scores.Metric`: name, domain, direction and unit of its answer. A class whose answer
+    is known and not computed says so: `kind = "key"`.
     """
 
     name: ClassVar[str]

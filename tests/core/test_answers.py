@@ -104,6 +104,8 @@ def test_no_is_an_answer_and_no_determiner(text: str, answer: str | None) -> Non
         ("The answer is A.", "A"),
         ("A: the colour is right", "A"),
         ("I choose A.", "A"),
+        ("A\nIt is a red boat.", "A"),
+        ("A: it is a red boat", "A"),
         ("a level", None),
         ("as a result", None),
         ("A label", None),
