@@ -49,7 +49,7 @@ class Pair:
 
 def told(answer: Answer, share: float, found: Aligned) -> Measured:
     """Return an answer with what was compared.   share: of the pixels, 0 to 1."""
-    said = [] if share == 1 else [f"{share:.1%} of the pixels are compared"]
+    said = [] if share == 1 else [f"{share * 100:.1f} % of the pixels are compared"]
     data: dict[str, Json] = {"compared": share, "alignment": found.to_json()}
     return Measured(answer=answer, reason="; ".join(filter(None, [*said, found.text])), data=data)
 

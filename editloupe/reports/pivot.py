@@ -180,7 +180,7 @@ class _Pivot:
         first, kind = column.metrics[0], self.spec.cell
         hundred, interval = on_hundred(self.spec, first), self._interval(scores, macro=macro)
         mean = None if figure is None else figure.mean
-        narrow = first.domain.bounds is not None and first.domain.bounds[1] - first.domain.bounds[0] <= 1
+        narrow = first.domain.bounds is not None and max(map(abs, first.domain.bounds)) <= 1
         digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
         return Cell(
             value=mean,
