@@ -104,6 +104,45 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def reading(where: str, path: Path) -> Iterator[None]:
+    """Translate what transformers raises while it reads a folder, quietly.
+
+    where: the beginning of messages, for example "detector 'FOLDER'".
+    Raises ConfigError for files that are damaged, missing or not safe.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        with quietly():
+            yield
+    except pickle.UnpicklingError as error:
+        raise refused(path, error) from error
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
+        first = " ".join(str(error).split())[:300]
+        raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first}); fetch it again") from error
+
+
+def load_saved(architecture: Any, folder: Path, where: str) -> Any:
+    """Return the model that transformers saved, in fp32 on the CPU. Every parameter is from the files.
+
+    architecture: a class with `from_pretrained`.   where: as in `reading`. Raises ConfigError.
+    """
+    torch = import_torch()
+    with reading(where, folder):
+        model, info = architecture.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
+        )
+    lacking = missing_parameters(model, info["missing_keys"])
+    if lacking or info.get("mismatched_keys"):
+        wrong = lacking or [str(key) for key in info["mismatched_keys"]]
+        raise ConfigError(
+            f"{where}: its weights are not those of the architecture in config.json: {len(wrong)} tensors are missing or "
+            f"of another shape ({', '.join(sorted(wrong)[:3])} …)"
+        )
+    return model
+
+
 def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
     """Return those of the missing keys whose parameters nothing else filled; transformers would leave them random."""
     names: dict[int, list[str]] = {}

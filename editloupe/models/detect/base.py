@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 from editloupe.data.images import RGB
@@ -59,18 +58,6 @@ class Detector(Protocol):
         phrase: lower case, without a full stop at its end.
         Raises ToolError where the phrase is too long for the model, or one image does not fit into memory.
         """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weights:
-    """Where a detector's weights are."""
-
-    path: Path
-    """A model folder, or an original GroundingDINO checkpoint."""
-    identity: str
-    """Hub id and commit, or name and digest."""
-    family: str
-    """A key of FAMILIES."""
 
 
 def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float = 0.85) -> tuple[Detection, ...]:

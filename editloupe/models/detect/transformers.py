@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, ToolError
+from editloupe.errors import ToolError
 from editloupe.models.batching import LoadedModel, Network
-from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, Weights, clean_box
+from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
 from editloupe.models.devices import Device, fitting, import_torch
-from editloupe.models.weights import missing_parameters, quietly, refused
+from editloupe.models.hub import Weights
+from editloupe.models.weights import load_saved, reading
 from editloupe.values import Json
 
 BOX_THRESHOLD: Final = 0.30
@@ -186,28 +186,10 @@ def _words(label: str) -> str:
 
 
 def _from_folder(weights: Weights) -> tuple[Any, Any]:
-    torch = import_torch()
-    from safetensors import SafetensorError
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     where = f"detector {str(weights.path)!r}"
-    try:
+    with reading(where, weights.path):
         # The PIL image processor also where torchvision is there, so that pixels agree between machines.
-        with quietly():
-            processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
-            model, info = AutoModelForZeroShotObjectDetection.from_pretrained(
-                weights.path, local_files_only=True, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
-            )
-    except pickle.UnpicklingError as error:
-        raise refused(weights.path, error) from error
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
-        first = " ".join(str(error).split())[:300]
-        raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first}); fetch it again") from error
-    lacking = missing_parameters(model, info["missing_keys"])
-    if lacking or info.get("mismatched_keys"):
-        wrong = lacking or [str(key) for key in info["mismatched_keys"]]
-        raise ConfigError(
-            f"{where}: its weights are not those of the architecture in config.json: {len(wrong)} tensors are missing or "
-            f"of another shape ({', '.join(sorted(wrong)[:3])} …)"
-        )
-    return model, processor
+        processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
+    return load_saved(AutoModelForZeroShotObjectDetection, weights.path, where), processor

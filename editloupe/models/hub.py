@@ -1,0 +1,128 @@
+"""Finds a model that transformers saved: in a folder, in the local Hugging Face cache, or on the hub. No torch here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from editloupe.errors import ConfigError
+from editloupe.files import read_bytes
+from editloupe.models.weights import digest_of
+from editloupe.values import parse_json
+
+_HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_FILES: Final = ("*.json", "*.txt", "*.safetensors", "*.bin", "*.model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Where a model's weights are."""
+
+    path: Path
+    """A folder saved by transformers, or a file."""
+    identity: str
+    """Hub id and commit, or name and digest."""
+    family: str
+    """`model_type` in the folder's config.json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of model: what is looked for, and what is taken where nothing is named."""
+
+    name: str
+    """In messages, for example "detector"."""
+    families: Collection[str]
+    """Each `model_type` that can be opened."""
+    default: str
+    """Hub id."""
+    revision: str
+    """The default's commit, 40 hex digits."""
+
+    def cached_default(self) -> Weights | None:
+        """Return the default from the local cache; None where it is not there. Nothing is downloaded."""
+        folder = _cached(self, self.default, self.revision)
+        return None if folder is None else _in_folder(self, folder, f"{self.default}@{self.revision[:12]}")
+
+    def find(self, name: str) -> Weights:
+        """Return the weights in a folder or under a hub id, which is downloaded where the local cache lacks it.
+
+        Raises ConfigError where they cannot be had.
+        """
+        path = Path(name).expanduser()
+        if path.is_dir():
+            return _in_folder(self, path, None)
+        if _HUB_ID.fullmatch(name) is None:
+            raise ConfigError(
+                f"{self.name} {name!r}: no such folder or file, and no hub id (owner/name or owner/name@revision)"
+            )
+        repository, _, revision = name.partition("@")
+        revision = revision or (self.revision if repository == self.default else "main")
+        folder = _cached(self, repository, revision) or _downloaded(self, repository, revision)
+        # A snapshot's folder is named by its commit, whatever branch or tag led to it.
+        return _in_folder(self, folder, f"{repository}@{folder.name[:12]}")
+
+
+def _in_folder(kind: Kind, folder: Path, identity: str | None) -> Weights:
+    """Return the weights in a folder that transformers saved.
+
+    Raises ConfigError where the folder has no config, an unknown architecture, or no weights.
+    """
+    config = folder / "config.json"
+    where = f"{kind.name} {str(folder)!r}"
+    try:
+        special = (file for file in folder.iterdir() if file.exists() and not (file.is_file() or file.is_dir()))
+        if odd := next(special, None):
+            raise ConfigError(f"{where}: {odd.name} is no plain file")
+        family = parse_json(read_bytes(config)).get("model_type")
+    except FileNotFoundError:
+        raise ConfigError(f"{where}: has no config.json; expected a folder saved by transformers") from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{where}: config.json cannot be read: {error}") from error
+    if family not in kind.families:
+        raise ConfigError(f"{where}: model_type {family!r} is no {kind.name} known here ({', '.join(kind.families)})")
+    tensors = [f for pattern in ("*.safetensors", "*.bin") for f in folder.glob(pattern)]
+    if not tensors:
+        raise ConfigError(f"{where}: has no weights; expected model.safetensors beside config.json")
+    if identity is None:
+        files = {f for pattern in _FILES for f in folder.glob(pattern)}
+        identity = f"{folder.resolve().name} sha256:{digest_of(files)}"
+    return Weights(path=folder.resolve(), identity=identity, family=family)
+
+
+def _cached(kind: Kind, repository: str, revision: str) -> Path | None:
+    """Return the snapshot in the local cache that has a config and weights, without network; None where there is none."""
+    if find_spec("huggingface_hub") is None:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = [
+            try_to_load_from_cache(repository, name, revision=revision)
+            for name in ("config.json", "model.safetensors", "pytorch_model.bin")
+        ]
+    except HFValidationError as error:
+        raise ConfigError(f"{kind.name} {repository!r}: {error}") from error
+    if not isinstance(found[0], str) or not any(isinstance(f, str) for f in found[1:]):
+        return None
+    # Not resolved: the files are links into a folder of blobs.
+    return Path(found[0]).parent
+
+
+def _downloaded(kind: Kind, repository: str, revision: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(_FILES)))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"{kind.name} {repository!r} at {revision!r}: not in the local cache, and cannot be downloaded "
+            f"({first[:200]}); name a folder that has it"
+        ) from error
