@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
+from editloupe import models
 from editloupe.cli.judge import default_out, judge_all
 from editloupe.cli.options import OUTPUT, AsJson, absolute, editors, settled, with_options
 from editloupe.cli.output import note
@@ -91,7 +92,7 @@ def measure(
     for name in setup.metrics:
         for kind in open_measure(name).needs:
             try:
-                setup.models.get(kind)
+                models.prepare(setup.models.get(kind))
             except ModelAbsent as reason:
                 note(f"{name} is not defined here: {reason}")
     return judge_all([run], out_dir or default_out(run), redo=PENDING, as_json=as_json)

@@ -47,9 +47,9 @@ class Pair:
         return told(answer, share, self.aligned)
 
 
-def told(answer: Answer, share: float, found: Aligned) -> Measured:
-    """Return an answer with what was compared.   share: of the pixels, 0 to 1."""
-    said = [] if share == 1 else [f"{share * 100:.1f} % of the pixels are compared"]
+def told(answer: Answer, share: float, found: Aligned, *, what: str = "pixels") -> Measured:
+    """Return an answer with what was compared.   share: of the pixels, or of `what` else is compared, 0 to 1."""
+    said = [] if share == 1 else [f"{share * 100:.1f} % of the {what} are compared"]
     data: dict[str, Json] = {"compared": share, "alignment": found.to_json()}
     return Measured(answer=answer, reason="; ".join(filter(None, [*said, found.text])), data=data)
 
