@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.data import images
 from editloupe.data.images import RGB
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Note
@@ -160,3 +162,18 @@ def test_measuring_imports_no_agent_and_no_torch(edits: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
     assert RunStore.read(Path("m")).findings
+
+
+def test_each_image_is_decoded_once(editloupe: Run, edits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    plain = images.decode
+
+    def counted(data: bytes, *, name: str, max_pixels: int) -> Any:
+        decoded.append(name)
+        time.sleep(0.02)  # so that another thread asks meanwhile
+        return plain(data, name=name, max_pixels=max_pixels)
+
+    monkeypatch.setattr(images, "decode", counted)
+    line = ("measure", edits, "--measures", "mse,psnr,ssim,l1,luminance,sharpness", "--out", "m", "--concurrency", "4")
+    editloupe(*line)
+    assert sorted(Path(name).name for name in decoded) == ["mask.png", "shifted.png", "source.png", "square.png"]
