@@ -45,6 +45,7 @@ def load(group: Group, name: str) -> object:
         raise ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+@cache
 def origin(group: Group, name: str) -> str:
     """Return the distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
     return _package(_found(group)[name][0])
@@ -58,6 +59,7 @@ def described(group: Group, name: str) -> str:
 def forget() -> None:
     """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
     _found.cache_clear()
+    origin.cache_clear()
 
 
 def folder(group: Group, name: str) -> Path | None:
