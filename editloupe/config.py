@@ -192,6 +192,12 @@ class RunConfig(_Strict):
     """Detector for grounding and detect_object: a folder, file or hub id."""
     upscaler: str | None = None
     """Upscaler for enlarged crops: a Real-ESRGAN checkpoint."""
+    clip: str | None = None
+    """CLIP for the measure clip: a folder or hub id. Default: openai/clip-vit-base-patch32 from the local cache."""
+    dino: str | None = None
+    """DINOv2 or DINOv3 for the measure dino: a folder or hub id."""
+    lpips: str | None = None
+    """Weights for the measure lpips: a file."""
     reader: str | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
 

@@ -120,7 +120,8 @@ def _judge(
                 setup = open_setup(_with_backend(run, backend))
         heading = judge_report.heading_of(setup)
         if not as_json:
-            note(f"Judging {run.path} with {heading.judge} into {folder}")
+            judging = f"Judging {run.path} with {heading.judge}"
+            note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
         at_once = server.kill if server else lambda: None
         with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
             outcome = execute(

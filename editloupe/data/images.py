@@ -120,6 +120,7 @@ class ImageStore:
         self._held: dict[str, ImageRef] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
         self._arrays: OrderedDict[str, RGB] = OrderedDict()
+        self._decoding: dict[str, threading.Lock] = {}
         self._encoded: OrderedDict[tuple[str, ImagePolicy], EncodedImage] = OrderedDict()
 
     def add_file(self, path: Path) -> ImageRef:
@@ -187,16 +188,20 @@ class ImageStore:
     def array(self, ref: ImageRef) -> RGB:
         """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
         with self._lock:
-            if ref.sha256 in self._arrays:
-                self._arrays.move_to_end(ref.sha256)
-                return self._arrays[ref.sha256]
-        rgb, notes = decode(self.data(ref), name=str(ref.path or ref.sha256[:12]), max_pixels=self.max_pixels)
-        rgb.setflags(write=False)
-        with self._lock:
-            self._notes[ref.sha256] = notes
-            self._arrays[ref.sha256] = rgb
-            while len(self._arrays) > 1 and sum(a.nbytes for a in self._arrays.values()) > self.cache_bytes:
-                self._arrays.popitem(last=False)
+            # One thread decodes, and others that ask for the same image wait for it.
+            decoding = self._decoding.setdefault(ref.sha256, threading.Lock())
+        with decoding:
+            with self._lock:
+                if ref.sha256 in self._arrays:
+                    self._arrays.move_to_end(ref.sha256)
+                    return self._arrays[ref.sha256]
+            rgb, notes = decode(self.data(ref), name=str(ref.path or ref.sha256[:12]), max_pixels=self.max_pixels)
+            rgb.setflags(write=False)
+            with self._lock:
+                self._notes[ref.sha256] = notes
+                self._arrays[ref.sha256] = rgb
+                while len(self._arrays) > 1 and sum(a.nbytes for a in self._arrays.values()) > self.cache_bytes:
+                    self._arrays.popitem(last=False)
         return rgb
 
     def notes(self, ref: ImageRef) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ def inside(mask: NDArray[np.uint8]) -> Kept:
     return np.asarray(level > level.max() / 2) if level.any() else np.zeros(level.shape, dtype=np.bool_)
 
 
+def share(kept: Kept) -> float:
+    """Return which share of the pixels counts, 0 to 1."""
+    return float(np.count_nonzero(kept) / kept.size)
+
+
 def outside(mask: NDArray[np.uint8], shape: tuple[int, int], dilate: bool = True) -> Kept:
     """Return H×W bool: True for the pixels that lie outside the edit.
 

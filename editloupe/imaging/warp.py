@@ -6,7 +6,8 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.align import WORKING_PIXELS, resize
-from editloupe.imaging.masked import Kept, outside
+from editloupe.imaging.masked import Kept, outside, share
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Json
 
@@ -89,7 +90,7 @@ class Aligned:
             "inliers": self.inliers,
             "residual_before": self.before,
             "residual_after": self.after,
-            "valid": float(self.valid.mean()),
+            "valid": share(self.valid),
             "edited_size": None if self.resized is None else list(self.resized),
             "opencv": cv2.__version__,
         }
@@ -205,9 +206,11 @@ class _Motion:
 
 def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kept | None) -> _Motion:
     """Return the similarity (shift, turn, zoom) that explains most matches. kept: where keypoints of the first may lie."""
-    sift: Any = cv2.SIFT.create()
-    points_1, told_1 = sift.detectAndCompute(first, None if kept is None else kept.astype(np.uint8) * 255)
-    points_2, told_2 = sift.detectAndCompute(second, None)
+    with ThreadPoolExecutor(1) as other:
+        # Most of the time goes here, and OpenCV uses one core for it.
+        there_too = other.submit(_keypoints, second, None)
+        points_1, told_1 = _keypoints(first, None if kept is None else kept.astype(np.uint8) * 255)
+        points_2, told_2 = there_too.result()
     if told_1 is None or told_2 is None or len(points_2) < 2:
         return _Motion(matches=0, why="no motion found: too few keypoints")
     # FLANN's trees are random: with the same seed equal pictures give equal matches.
@@ -235,6 +238,13 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
         why = f"the motion found zooms {zoom:.2g} times"
     matrix = np.asarray(cv2.invertAffineTransform(forward), np.float64) if zoom > 1e-6 else None
     return _Motion(matrix=matrix, forward=forward, matches=len(good), inliers=inliers, distinct=distinct, why=why)
+
+
+def _keypoints(grey: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> tuple[Sequence[Any], Any]:
+    """Return SIFT's keypoints and their descriptors, N×128; None instead of these if there are none."""
+    sift: Any = cv2.SIFT.create()
+    points, told = sift.detectAndCompute(grey, where)
+    return points, told
 
 
 def _grey(rgb: RGB) -> NDArray[np.uint8]:

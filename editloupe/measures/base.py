@@ -138,7 +138,6 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
     ConfigError if it cannot be opened.
     """
     measure = open_measure(name)
-    where = plugins.described("measures", name)
     try:
         checked = measure.Args.model_validate(dict(args))
     except ValidationError as error:
@@ -150,11 +149,13 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
     except MeasureError as error:
         if error.status in FAILURES:
             raise
+        where = plugins.described("measures", name)
         message = f"{where} raised a MeasureError with the unknown status {error.status!r}: {error}"
         raise MeasureError(message, status="tool_failed") from error
     except ModelAbsent as error:
         raise MeasureError(str(error)) from error
     except Exception as error:
+        where = plugins.described("measures", name)
         raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error
     found = said if isinstance(said, Measured) else Measured(answer=said)
     try:
@@ -162,5 +163,6 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         answer = answer_from_json(json.loads(json.dumps(found.answer.to_json(), allow_nan=False)))
         return Measured(answer=answer, reason=str(found.reason), data=json.loads(json.dumps(found.data, allow_nan=False)))
     except Exception as error:
+        where = plugins.described("measures", name)
         message = f"{where} returned {said!r}; expected an editloupe.answers.Answer of plain numbers and text"
         raise MeasureError(message, status="tool_failed") from error

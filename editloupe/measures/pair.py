@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from editloupe.answers import Answer
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.imaging.masked import Kept, outside
+from editloupe.imaging.masked import Kept, outside, share
 from editloupe.imaging.warp import Aligned, How, aligned
 from editloupe.measures.base import Args, Measured
 from editloupe.values import Json
@@ -43,14 +43,13 @@ class Pair:
 
     def answered(self, answer: Answer) -> Measured:
         """Return an answer with how the two images were compared."""
-        share = 1.0 if self.kept is None else float(self.kept.mean())
-        return told(answer, share, self.aligned)
+        return told(answer, 1.0 if self.kept is None else share(self.kept), self.aligned)
 
 
-def told(answer: Answer, share: float, found: Aligned) -> Measured:
-    """Return an answer with what was compared.   share: of the pixels, 0 to 1."""
-    said = [] if share == 1 else [f"{share:.1%} of the pixels are compared"]
-    data: dict[str, Json] = {"compared": share, "alignment": found.to_json()}
+def told(answer: Answer, part: float, found: Aligned, *, what: str = "pixels") -> Measured:
+    """Return an answer with what was compared.   part: of the pixels, or of `what` else is compared, 0 to 1."""
+    said = [] if part == 1 else [f"{part * 100:.1f} % of the {what} are compared"]
+    data: dict[str, Json] = {"compared": part, "alignment": found.to_json()}
     return Measured(answer=answer, reason="; ".join(filter(None, [*said, found.text])), data=data)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.imaging.masked import outside
+from editloupe.imaging.masked import outside, share
 from editloupe.imaging.structure import WINDOW, counted, grey, ssim_map
 from editloupe.imaging.warp import aligned
 from editloupe.measures.base import Measured
@@ -68,4 +68,4 @@ class SSIM:
         check_kept(windows)
         value = float(ssim_map(first_grey, second_grey, 255)[windows].mean())
         # Of equal images it may come out as 1.0000000000000002.
-        return told(Number(value=min(value, 1.0)), float((kept & valid).mean()), found)
+        return told(Number(value=min(value, 1.0)), share(kept & valid), found)

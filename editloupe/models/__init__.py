@@ -1,4 +1,4 @@
-"""Everything with weights: object detectors, segmenters, upscalers, text readers. `get` is the one door to them.
+"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders. `get` is the one door to them.
 
 A kind of model is an entry point of the group `editloupe.models`: its name is the kind, its object the kind's opener.
 
@@ -20,6 +20,8 @@ from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.models.detect.base import Detector
+    from editloupe.models.features.base import Features
+    from editloupe.models.lpips import LPIPS
     from editloupe.models.read_text import TextReader
     from editloupe.models.segment.base import Segmenter
     from editloupe.models.upscale.base import Upscaler
@@ -36,13 +38,18 @@ def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "aut
 @overload
 def get(kind: Literal["read_text"], name: str | None = None, *, device: str = "auto") -> TextReader: ...
 @overload
+def get(kind: Literal["features", "clip", "dino"], name: str | None = None, *, device: str = "auto") -> Features: ...
+@overload
+def get(kind: Literal["lpips"], name: str | None = None, *, device: str = "auto") -> LPIPS: ...
+@overload
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 
 
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
-    kind: "detect", "segment", "upscale", "read_text", or a kind that another package brings.
+    kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "lpips", or a kind
+    that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
 

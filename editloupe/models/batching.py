@@ -133,6 +133,10 @@ class LoadedModel:
 L = TypeVar("L", bound=LoadedModel)
 
 
+_ONE_LOADS: Final = threading.Lock()
+"""Two threads that import transformers at once can find half of it, and its log levels are the process's."""
+
+
 class Network(ABC, Generic[In, Out, L]):
     """A network that loads with the first call, or by `prepare`, and runs in batches. Called from several threads.
 
@@ -165,7 +169,8 @@ class Network(ABC, Generic[In, Out, L]):
     def _ready(self) -> L:
         with self._loading:
             if self._loaded is None:
-                self._loaded = self._load(open_device(self._device))
+                with _ONE_LOADS:
+                    self._loaded = self._load(open_device(self._device))
                 if self._max_batch is None and self._loaded.device.name == "cpu":
                     self._batcher.max_batch = 1
             return self._loaded

@@ -193,7 +193,8 @@ class _Pivot:
         first, kind = column.metrics[0], self.spec.cell
         hundred, interval = on_hundred(self.spec, first), self._interval(scores, macro=macro)
         mean = None if figure is None else figure.mean
-        narrow = first.domain.bounds is not None and first.domain.bounds[1] - first.domain.bounds[0] <= 1
+        bounds = first.domain.bounds
+        narrow = max(map(abs, bounds)) <= 1 if bounds is not None else mean is not None and abs(mean) < 1
         digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
         return Cell(
             value=mean,

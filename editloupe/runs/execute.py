@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
-from editloupe.errors import ConfigError, DataError, Interrupted, TraceError, Unavailable
+from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -143,6 +143,10 @@ def execute(
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
     with closing(store):
         images.write()
+        for mask in (mask for sample in found.samples for mask in sample.masks.values()):
+            # So that a run can be measured and shown without the data that it was made from.
+            with suppress(ImageError):
+                images.keep(mask)
         refused = rejected_findings(setup, found.rejected)
         for finding in refused:
             if store.latest(finding) != finding:

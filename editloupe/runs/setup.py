@@ -157,7 +157,16 @@ def open_setup(config: RunConfig) -> Setup:
         respondents=respondents,
         toolbox=toolbox,
         spec=RunSpec(identity=identity, record=record),
-        models=measures.Models(device=weights.device, names={"detect": weights.detector, "upscale": weights.upscaler}),
+        models=measures.Models(
+            device=weights.device,
+            names={
+                "detect": weights.detector,
+                "upscale": weights.upscaler,
+                "clip": weights.clip,
+                "dino": weights.dino,
+                "lpips": weights.lpips,
+            },
+        ),
     )
     if config.repeats > 1:
         record["repeats"] = setup.repeats.to_json()
@@ -172,7 +181,7 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
-    names = ("device", "detector", "upscaler", "reader")
+    names = ("device", "detector", "upscaler", "clip", "dino", "lpips", "reader")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)
 

@@ -30,7 +30,7 @@ _NOT_WHO: Final = ("env", "timeout_s")
 """Parameters of a URI that do not change who judges, or where."""
 _FILE: Final = re.compile(r"[\\/]|\.(md|toml)$")
 """How a value looks that names a file and not a rubric, a mode or a number."""
-_WEIGHTS: Final = ("detector", "upscaler")
+_WEIGHTS: Final = ("detector", "upscaler", "clip", "dino", "lpips")
 
 
 def foreign(uri: BackendURI) -> str:
@@ -159,7 +159,7 @@ def words_of(runs: Iterable[RunConfig]) -> list[str]:
             words["--launch"] = None
         if run.judge.launch_args:
             words[f"--launch-args={run.judge.launch_args}"] = None
-        if run.detector or run.upscaler or any(map(names_file, run.option.values())):
+        if any(getattr(run, name) for name in _WEIGHTS) or any(map(names_file, run.option.values())):
             words["--trust-run"] = None
     return list(words)
 

@@ -1,4 +1,4 @@
-"""The weights and the device that the tools use, from arguments or from the environment."""
+"""The weights and the device that tools and measures use, from arguments or from the environment."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ class ToolSettings:
     """
     upscaler: str | None = None
     """A file of weights (.pth, .safetensors); None is Lanczos."""
+    clip: str | None = None
+    """For the measure clip: a model folder or a hub id. None takes the default from the local cache; it never downloads."""
+    dino: str | None = None
+    """For the measure dino, likewise."""
+    lpips: str | None = None
+    """For the measure lpips: a file of weights; None is none."""
     reader: str = "auto"
     """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
 
@@ -28,7 +34,7 @@ class ToolSettings:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ToolSettings:
         """Return the settings that the environment names. An empty variable counts as not set.
 
-        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_UPSCALER and EDITLOUPE_READER.
+        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR and so on, by the names of the fields.
         """
         given = os.environ if environ is None else environ
         named = {field.name: given.get(f"EDITLOUPE_{field.name.upper()}", "").strip() for field in fields(cls)}

@@ -47,6 +47,8 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("turns", {}),
         ("pixels", {}),
         ("objects", {}),
+        ("measures", {}),
+        ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
 )
 def test_a_protocol_keeps_the_contract(name: str, options: dict[str, Any]) -> None:

@@ -1,0 +1,118 @@
+"""Measures by networks with weights: CLIP and DINO similarity, LPIPS. Without weights they have no value, and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import cv2
+import numpy as np
+
+from editloupe.answers import Number
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError, ToolError
+from editloupe.imaging.masked import inside, outside
+from editloupe.imaging.warp import aligned
+from editloupe.measures.base import Measured
+from editloupe.measures.pair import PairArgs, check_kept, compared, pictures, told
+from editloupe.models.features.base import Features, Patches
+from editloupe.models.lpips import SMALLEST_SIDE
+from editloupe.scores import Interval, Metric, Real
+
+
+class FeatureArgs(PairArgs):
+    """The arguments."""
+
+    pool: Literal["pure", "any"] = "pure"
+    """Patches that count with a mask.   pure: those wholly outside it.   any: those with any pixel outside it."""
+
+
+class _Similarity:
+    """The cosine of an encoder's vectors for two images, -1 to 1 (higher is better)."""
+
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[PairArgs]] = FeatureArgs
+    needs: ClassVar[tuple[str, ...]]
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the cosine: of whole images, or outside the mask of the mean of the patches that count.
+
+        Without a mask, and with one that holds nothing, the two whole images are compared and nothing is aligned.
+        Raises MeasureError if no patch counts or a picture is missing, and ModelAbsent without weights.
+        """
+        source, edited, mask = pictures(args, images)
+        encoder: Features = models.get(self.needs[0])
+        official = args.mask == "official"
+        patches: Patches | None = None
+        plain = mask is None or (not official and not inside(mask).any())
+        found = aligned(source, edited, mask, "none" if official or plain else args.align, dilate=args.dilate)
+        if mask is not None and not plain:
+            side = encoder.side_px
+            kept = outside(mask, (side, side), args.dilate and not official)
+            check_kept(kept)
+            if found.accepted:
+                edited = found.image
+                seen = cv2.resize(found.valid.astype(np.float32), (side, side), interpolation=cv2.INTER_AREA)
+                kept &= seen > 1 - 1e-4
+            patches = _pooled(kept, encoder.grid, pure=args.pool == "pure" and not official)
+        try:
+            one, other = (v.astype(np.float64) for v in encoder([source, edited], [patches, patches]))
+        except ToolError as error:
+            raise MeasureError(str(error), status="tool_failed") from error
+        size = float(np.linalg.norm(one) * np.linalg.norm(other))
+        if not size > 0:
+            raise MeasureError(f"{encoder.name} gives a vector without a direction")
+        value = min(max(float(one @ other) / size, -1.0), 1.0)
+        return told(Number(value=value), 1.0 if patches is None else float(patches.mean()), found, what="patches")
+
+
+class CLIP(_Similarity):
+    """CLIP similarity of the two images, or of what lies outside the mask."""
+
+    name = "clip"
+    needs: ClassVar[tuple[str, ...]] = ("clip",)
+    metric = Metric(id="clip", name="CLIP similarity", short="CLIP", domain=Interval(low=-1, high=1))
+
+
+class DINO(_Similarity):
+    """DINO similarity of the two images, or of what lies outside the mask."""
+
+    name = "dino"
+    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    metric = Metric(id="dino", name="DINO similarity", short="DINO", domain=Interval(low=-1, high=1))
+
+
+class LPIPS:
+    """Learned perceptual image patch similarity: a distance, 0 for equal images (lower is better).
+
+    With a mask, what lies inside it is made equal in both images, and features count by the share of kept pixels there.
+    """
+
+    name = "lpips"
+    version = "1"
+    Args: ClassVar[type[PairArgs]] = PairArgs
+    needs: ClassVar[tuple[str, ...]] = ("lpips",)
+    metric = Metric(id="lpips", name="LPIPS", domain=Real(), better="lower")
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the distance. Raises MeasureError if it is not defined, and ModelAbsent without weights."""
+        network = models.get("lpips")
+        pair = compared(args, images)
+        height, width = pair.source.shape[:2]
+        if min(height, width) < SMALLEST_SIDE:
+            raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
+        edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
+        try:
+            return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
+        except ToolError as error:
+            raise MeasureError(str(error), status="tool_failed") from error
+
+
+def _pooled(kept: np.ndarray[Any, np.dtype[np.bool_]], grid: int, *, pure: bool) -> Patches:
+    """Return grid×grid: the patches that count. Raises MeasureError if none does."""
+    patch = kept.shape[0] // grid
+    cells = kept.reshape(grid, patch, grid, patch)
+    found: Patches = np.asarray(cells.all((1, 3)) if pure else cells.any((1, 3)))
+    if not found.any():
+        raise MeasureError(f"no patch of {patch}×{patch} px lies {'wholly ' if pure else ''}outside the mask")
+    return found

@@ -1,0 +1,191 @@
+"""CLIP, DINOv2 and DINOv3 through transformers, behind `Features`. Loaded with the first call.
+
+Images are prepared here and not by transformers' processors: DINOv3's needs torchvision. Tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError
+from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Vector
+from editloupe.models.hub import Weights
+from editloupe.models.weights import load_saved, reading
+from editloupe.values import Json
+
+MAX_BATCH: Final = 32
+"""Images in a batch on a GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Encoder(LoadedModel):
+    """transformers' model, and how its images are prepared."""
+
+    side: int
+    """Of the network's square input, in px."""
+    short: int
+    """px to which the shorter side is brought before the middle is cut out; 0 if the image is squashed instead."""
+    resample: int
+    """Pillow's number of the filter."""
+    mean: NDArray[np.float32]
+    """Of red, green and blue, 0 to 1."""
+    std: NDArray[np.float32]
+    """Of red, green and blue, 0 to 1."""
+    patch: int
+    """px a side."""
+    extra: int
+    """Tokens before those of the patches: one of the whole image, then registers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    """One image on its way through the batcher."""
+
+    pixels: NDArray[np.float32]
+    """3×side×side, normalised."""
+    weights: NDArray[np.float32] | None
+    """One for each patch, row by row; None for the whole image."""
+
+
+class TransformersFeatures(Network[_Item, Vector, _Encoder]):
+    """Any model of FAMILIES, from a folder of transformers.
+
+    max_batch: most images in a batch, as Network has it. It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
+    Whole images: CLIP's image embedding, DINO's class token. Patches of CLIP: tokens after the last block, without the
+    class token, averaged, normalised and projected, as GIE-Bench's script does. Patches of DINO: the final tokens averaged.
+    """
+
+    def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
+        self.weights = weights
+        self.name = f"{FAMILIES[weights.family]} ({weights.identity})"
+        self.version = f"{weights.family} {weights.identity}"
+        self._clip = weights.family in CLIP_FAMILIES
+        super().__init__(
+            FAMILIES[weights.family],
+            device,
+            key=lambda item: item.weights is None,
+            max_batch=max_batch,
+            gpu_batch=MAX_BATCH,
+        )
+
+    def computed(self) -> dict[str, Json]:
+        import transformers
+
+        return {**super().computed(), "transformers": transformers.__version__}
+
+    @property
+    def side_px(self) -> int:
+        return self._ready().side
+
+    @property
+    def grid(self) -> int:
+        loaded = self._ready()
+        return loaded.side // loaded.patch
+
+    def __call__(self, images: Sequence[RGB], patches: Sequence[Patches | None]) -> list[Vector]:
+        loaded = self._ready()
+        return self._batcher.map(_item(loaded, rgb, one) for rgb, one in zip(images, patches, strict=True))
+
+    def _run(self, items: list[_Item]) -> list[Vector]:
+        torch, loaded = import_torch(), self._ready()
+        name, half = loaded.device.name, loaded.device.half
+        pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
+        given = [item.weights for item in items if item.weights is not None]
+
+        def forward() -> list[Vector]:
+            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
+                vision = loaded.model.vision_model if self._clip else loaded.model
+                tokens = vision(pixel_values=pixels.to(name)).last_hidden_state
+                found = tokens[:, 0]
+                if given:
+                    weights = torch.from_numpy(np.stack(given)).to(name)[..., None]
+                    found = (tokens[:, loaded.extra :].float() * weights).sum(1) / weights.sum(1)
+                if self._clip:
+                    found = loaded.model.visual_projection(vision.post_layernorm(found))
+            return list(found.float().cpu().numpy())
+
+        return fitting(forward)
+
+    def _load(self, device: Device) -> _Encoder:
+        from transformers import AutoModel, CLIPModel, CLIPVisionModelWithProjection
+        from transformers.image_processing_base import ImageProcessingMixin
+
+        where = f"{FAMILIES[self.weights.family]} {str(self.weights.path)!r}"
+        with reading(where, self.weights.path):
+            said, _ = ImageProcessingMixin.get_image_processor_dict(self.weights.path, local_files_only=True)
+        vision = {"clip": CLIPModel, "clip_vision_model": CLIPVisionModelWithProjection}
+        model = load_saved(vision.get(self.weights.family, AutoModel), self.weights.path, where)
+        if self.weights.family == "clip":
+            del model.text_model, model.text_projection
+        model.eval().to(device.name)
+        config = getattr(model.config, "vision_config", model.config)
+        patch, registers = int(config.patch_size), int(getattr(config, "num_register_tokens", 0) or 0)
+        try:
+            prepared = _prepared(said)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{where}: preprocessor_config.json does not say how images are prepared "
+                f"({type(error).__name__}: {error}); fetch it again"
+            ) from error
+        if prepared["side"] % patch:
+            raise ConfigError(f"{where}: an input of {prepared['side']} px does not hold whole patches of {patch} px")
+        return _Encoder(model=model, device=device, patch=patch, extra=1 + registers, **prepared)
+
+
+def _prepared(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a processor's settings say that images are prepared.
+
+    Raises KeyError, TypeError or ValueError for settings that are not a square input.
+    """
+    size, crop = _sides(said["size"]), _sides(said["crop_size"]) if said.get("do_center_crop") else None
+    if crop is None and isinstance(size, int):
+        raise ValueError("expected a square input")
+    side = size if crop is None else crop
+    if not isinstance(side, tuple):
+        side = (side, side)
+    if side[0] != side[1] or side[0] < 1:
+        raise ValueError(f"expected a square input, found {side[0]}×{side[1]}")
+    return {
+        "side": side[0],
+        "short": size if isinstance(size, int) else 0,
+        "resample": int(said.get("resample", Image.Resampling.BICUBIC)),
+        "mean": np.array(said["image_mean"], dtype=np.float32).reshape(3),
+        "std": np.array(said["image_std"], dtype=np.float32).reshape(3),
+    }
+
+
+def _sides(size: Any) -> int | tuple[int, int]:
+    """Return the shorter side, or (height, width), of a size in a processor's settings."""
+    if isinstance(size, int):
+        return size
+    if "shortest_edge" in size:
+        return int(size["shortest_edge"])
+    return int(size["height"]), int(size["width"])
+
+
+def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _Item:
+    image, side = Image.fromarray(rgb), loaded.side
+    if patches is not None:
+        # GIE-Bench's script squashes with this filter, whatever the model's own is.
+        image = image.resize((side, side), Image.Resampling.LANCZOS)
+    elif loaded.short:
+        width, height = image.size
+        longer = int(loaded.short * max(width, height) / min(width, height))
+        size = (loaded.short, longer) if width <= height else (longer, loaded.short)
+        image = image.resize(size, Image.Resampling(loaded.resample))
+        left, top = (size[0] - side) // 2, (size[1] - side) // 2
+        image = image.crop((left, top, left + side, top + side))
+    else:
+        image = image.resize((side, side), Image.Resampling(loaded.resample))
+    values = (np.asarray(image, dtype=np.float32) / 255 - loaded.mean) / loaded.std
+    weights = None if patches is None else patches.astype(np.float32).ravel()
+    return _Item(pixels=np.ascontiguousarray(values.transpose(2, 0, 1)), weights=weights)

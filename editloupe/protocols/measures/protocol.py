@@ -1,0 +1,159 @@
+"""Measures of every edit: numbers that are computed from source, edited image and mask. No model is asked.
+
+Of an edit of several turns the last output is measured, against the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from editloupe import plugins
+from editloupe.answers import Record
+from editloupe.config import Words
+from editloupe.findings import Finding
+from editloupe.imaging.warp import How
+from editloupe.measures.base import open_measure
+from editloupe.measures.pair import MaskUse
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.tasks import About, Budget, Measure, Recipe, Status, Task
+from editloupe.values import Json, Sample
+
+MASK: Final = "edit"
+"""The role of a sample's mask that is measured by."""
+_COMPARED: Final = {"apply": "outside the mask", "none": "the whole image", "official": "as published"}
+
+
+def _installed(names: tuple[str, ...]) -> tuple[str, ...]:
+    installed = plugins.names("measures")
+    if any(name not in installed or _asks(name) for name in names):
+        usable = [name for name in installed if not _asks(name)]
+        unknown = next(name for name in names if name not in usable)
+        raise ValueError(f"{unknown!r} is no measure of an edit that is installed; there are {', '.join(usable)}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the measure {twice[0]!r} is named twice")
+    return names
+
+
+def _asks(name: str) -> bool:
+    """Return whether a measure needs arguments of its own, such as the name of an object."""
+    return any(field.is_required() for field in open_measure(name).Args.model_fields.values())
+
+
+class MeasuresOptions(Options):
+    """What is measured, and how. Options but the first are given to the measures that have them."""
+
+    measures: Annotated[Words, AfterValidator(_installed)] = ("mse", "psnr", "ssim")
+    """Comma-separated measures, such as mse,psnr,ssim."""
+    mask: Literal["auto"] | MaskUse = "auto"
+    """apply: outside the mask. none: the whole image. official: as GIE-Bench's scripts. auto: apply where a mask is."""
+    dilate: bool = True
+    """Grow a mask that is stretched to the image by one of its own cells."""
+    align: How | None = None
+    """How the edited image is laid onto the source: none, sift or register. Default: none; of alignment itself sift."""
+    ssim: Literal["outside", "official"] = "outside"
+    """Mean SSIM outside the mask, or with the mask painted black, as published."""
+    side: int | None = Field(default=None, ge=0, le=8192)
+    """px to which SSIM squashes both images; 0 keeps the source's size. Default: 224, as published."""
+    pool: Literal["pure", "any"] = "pure"
+    """Patches that count for clip and dino: wholly outside the mask (pure), or with any pixel there."""
+
+
+class Measures(BaseProtocol):
+    """One question for each edit and measure."""
+
+    name = "measures"
+    Options = MeasuresOptions
+    roles: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, budget=budget)
+        self.metrics = [_metric(name) for name in self.options.measures]
+        # The means of edits with and without a mask are never one.
+        rows = "compared" if self.options.mask == "auto" else "editor"
+        self.tables = (TableSpec(title="Measures", rows=rows, overall=False),)
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return the measures of each edit."""
+        for sample in group:
+            for name in self.options.measures:
+                yield self._measure(sample, name)
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return what was measured. Of an alignment: which share of the difference is left after it."""
+        for sample in group:
+            dims = {"compared": _COMPARED[self._mask(sample)], "edit_type": sample.edit_type}
+            for name in self.options.measures:
+                finding = known.finding(name, sample)
+                value, status, reason = _value(finding)
+                yield Score(
+                    sample_id=sample.id,
+                    editor=sample.editor,
+                    metric=name,
+                    value=value,
+                    missing=status,
+                    reason=reason,
+                    findings=() if finding is None else (finding.task_id,),
+                    dims={key: dim for key, dim in dims.items() if dim is not None},
+                )
+
+    def _mask(self, sample: Sample) -> MaskUse:
+        """Return how the mask of a sample is used."""
+        given: Literal["auto"] | MaskUse = self.options.mask
+        if given != "auto":
+            return given
+        return "apply" if MASK in sample.masks else "none"
+
+    def _measure(self, sample: Sample, name: str) -> Measure:
+        options, use = self.options, self._mask(sample)
+        given: dict[str, Json] = {
+            "mask": use,
+            "dilate": options.dilate,
+            "align": options.align,
+            "ssim": options.ssim,
+            "side": options.side,
+            "pool": options.pool,
+        }
+        known = open_measure(name).Args.model_fields
+        args = {key: value for key, value in given.items() if key in known and value not in (None, known[key].default)}
+        images = {"source": sample.source, "edited": sample.edited}
+        if use != "none" and MASK in sample.masks:
+            images["mask"] = sample.masks[MASK]
+        blocked: tuple[Status, str] | None = None
+        if sample.edited is None:
+            blocked = "missing_output", "there is no edited image for this sample"
+        return Measure(
+            protocol=self.name,
+            metric=name,
+            about=About.of(sample),
+            measure=name,
+            args=args,
+            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+            blocked=blocked,
+        )
+
+
+def _metric(name: str) -> Metric:
+    """Return what a measure says of its answer; any number, without a direction, for one that says nothing."""
+    said = getattr(open_measure(name), "metric", None)
+    return said if isinstance(said, Metric) and said.id == name else Metric(id=name, domain=Real(), better=None)
+
+
+def _value(finding: Finding | None) -> tuple[float | None, str | None, str]:
+    """Return the value of a finding, or None with status and reason."""
+    if finding is None or finding.answer is None:
+        return None, NOT_JUDGED if finding is None else finding.status, "" if finding is None else finding.reason
+    answer = finding.answer
+    if answer.value is not None:
+        return answer.value, None, ""
+    data = answer.data if isinstance(answer, Record) else None
+    if not isinstance(data, Mapping) or "accepted" not in data:
+        return None, "not_defined", f"its answer is no number: {answer}"[:300]
+    before, after = data["residual_before"], data["residual_after"]
+    if data["accepted"] is True and isinstance(before, float) and isinstance(after, float):
+        # As published, an alignment is also kept where it makes things worse.
+        return (min(after / before, 1.0) if before else 1.0), None, ""
+    return None, "not_defined", str(data["why"])

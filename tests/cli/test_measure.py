@@ -1,0 +1,179 @@
+"""`editloupe measure` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.data import images
+from editloupe.data.images import RGB
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import Note
+from editloupe.traces.read import read_trace
+from tests.imaging.drawn import textured, with_square
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def save(path: Path, rgb: RGB) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(rgb).save(path)
+    return path.name
+
+
+@pytest.fixture
+def edits() -> Path:
+    """Three edits of 160×120 px: a square with its mask, the same whole picture shifted, and nothing at all."""
+    folder = Path("shop")
+    source = textured(160, 120)
+    mask = np.zeros_like(source)
+    mask[30:80, 40:90] = 255
+    shifted = np.asarray(cv2.warpAffine(source, np.array([[1, 0, 4.0], [0, 1, 3.0]]), (160, 120)), np.uint8)
+    save(folder / "source.png", source)
+    save(folder / "square.png", with_square(np.clip(source + np.uint8(1), 1, 255), (40, 30, 90, 80)))
+    save(folder / "mask.png", mask)
+    save(folder / "shifted.png", shifted)
+    rows: list[dict[str, Any]] = [
+        {"id": "square", "edited_file_name": "square.png", "mask_file_name": "mask.png"},
+        {"id": "shifted", "edited_file_name": "shifted.png"},
+        {"id": "same", "edited_file_name": "source.png"},
+        {"id": "gone", "edited_file_name": None},
+    ]
+    lines = [{"source_file_name": "source.png", "instruction": "Add a square.", **row} for row in rows]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def found(folder: str | Path) -> dict[tuple[str, str], Any]:
+    """Return (sample, measure) → the finding."""
+    return {(finding.sample_id, finding.metric): finding for finding in RunStore.read(Path(folder)).findings.values()}
+
+
+def test_every_edit_of_a_folder_is_measured(editloupe: Run, edits: Path) -> None:
+    code, said, told = editloupe("measure", edits, "--measures", "mse,psnr,ssim", "--out", "m")
+    assert code == 3  # one output is missing, and PSNR of equal images is infinite
+    assert re.search(r"Measuring \S+shop into m\n", told)
+    findings = found("m")
+    assert findings["square", "mse"].value == pytest.approx(1, abs=0.05)
+    assert "outside the mask" in said and "the whole image" in said
+    assert findings["square", "mse"].reason == "87.0 % of the pixels are compared"
+    assert findings["shifted", "mse"].value > 100
+    assert findings["same", "mse"].value == 0 and findings["same", "ssim"].value == 1
+    infinite = findings["same", "psnr"]
+    assert (infinite.status, infinite.answer) == ("not_defined", None) and infinite.reason.startswith("infinite")
+    assert findings["gone", "mse"].status == "missing_output"
+    # Nothing is measured twice.
+    again = editloupe("measure", edits, "--measures", "mse,psnr,ssim", "--out", "m")
+    assert "8 of 12 findings judged" in said and "from before, in" in again[1]
+    for words in (("show", "m", "square"), ("report", "m"), ("export", "m", "--findings", "f.csv"), ("verify", "m")):
+        assert editloupe(*words)[0] == 0
+    assert "measure/psnr" in editloupe("show", "m", "square")[1]
+    assert ",mse,measure,ok," in Path("f.csv").read_text()
+
+
+def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
+    editloupe("measure", edits, "--measures", "mse,alignment", "--align", "register", "--out", "m")
+    findings = found("m")
+    shifted = findings["shifted", "mse"]
+    assert shifted.value < 1 and "aligned by register, mean squared difference" in shifted.reason
+    assert "aligned by register" in editloupe("show", "m", "shifted")[1]
+    notes = [event for event in read_trace(Path("m") / shifted.trace).events if isinstance(event, Note)]
+    assert np.allclose(notes[0].data["alignment"]["matrix"], [[1, 0, 4], [0, 1, 3]], atol=0.1)
+    assert findings["shifted", "alignment"].answer.data == notes[0].data["alignment"]
+    told = editloupe("report", "m")[1]
+    assert "Alignment" in told
+    # An alignment that was not accepted is no number.
+    same = findings["same", "alignment"]
+    assert same.answer.data["accepted"] is False
+    assert editloupe("replay", "m", "--tools", "live")[0] == 0
+
+
+def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None:
+    editloupe("judge", edits, "--out", "judged")
+    for file in edits.iterdir():
+        file.unlink()
+    code, _, told = editloupe("measure", "judged", "--measures", "mse,l1", "--out", "m")
+    findings = found("m")
+    assert code == 3 and "judged into m" in told  # one output is missing
+    assert findings["square", "mse"].value == pytest.approx(1, abs=0.05)
+    assert " % of the pixels are compared" in findings["square", "mse"].reason
+    assert findings["shifted", "l1"].value > 1
+    assert findings["gone", "l1"].status == "missing_output"
+    # The judged run stays as it was.
+    assert editloupe("verify", "judged")[0] == 0
+
+
+def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
+    line = ("measure", edits, "--sample", "square", "--sample", "shifted")
+    for out, words in {
+        "none": ("--mask", "none"),
+        "official": ("--mask", "official"),
+        "apply": ("--mask", "apply"),
+        "own": ("--side", "0"),
+    }.items():
+        editloupe(*line, *words, "--out", out)
+    none, official, apply, own = (found(name) for name in ("none", "official", "apply", "own"))
+    # The published scripts' mask has no effect on MSE.
+    assert official["square", "mse"].value == none["square", "mse"].value > 100
+    assert official["square", "ssim"].value > apply["square", "ssim"].value > none["square", "ssim"].value
+    assert own["square", "ssim"].value != apply["square", "ssim"].value
+    assert apply["shifted", "mse"].status == "not_defined" and "no mask" in apply["shifted", "mse"].reason
+    code, _, told = editloupe(*line, "--mask", "none", "--out", "apply")
+    assert code == 2 and "apply belongs to another run: options" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "PATH is missing"),
+        (
+            ("shop", "--measures", "mse,beauty"),
+            "'beauty' is no measure of an edit that is installed; there are alignment, ",
+        ),
+        (("shop", "--measures", "detect_target"), "'detect_target' is no measure of an edit"),
+        (("shop", "--measures", "mse,mse"), "the measure 'mse' is named twice"),
+        (("shop", "--mask", "some"), "'some' is not one of 'auto', 'apply', 'official', 'none'"),
+        (("nowhere",), "nowhere: no such folder"),
+    ],
+)
+def test_bad_input_gets_one_message(editloupe: Run, edits: Path, words: tuple[str, ...], said: str) -> None:
+    code, _, told = editloupe("measure", *words)
+    assert code == 2 and said in " ".join(told.replace("│", " ").split())
+
+
+def test_measuring_imports_no_agent_and_no_torch(edits: Path) -> None:
+    code = (
+        "import sys; from editloupe.cli import main; sys.argv = ['editloupe', 'measure', 'shop', '--out', 'm']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('langgraph', 'langsmith', 'openai', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+    assert RunStore.read(Path("m")).findings
+
+
+def test_each_image_is_decoded_once(editloupe: Run, edits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    plain = images.decode
+
+    def counted(data: bytes, *, name: str, max_pixels: int) -> Any:
+        decoded.append(name)
+        time.sleep(0.02)  # so that another thread asks meanwhile
+        return plain(data, name=name, max_pixels=max_pixels)
+
+    monkeypatch.setattr(images, "decode", counted)
+    line = ("measure", edits, "--measures", "mse,psnr,ssim,l1,luminance,sharpness", "--out", "m", "--concurrency", "4")
+    editloupe(*line)
+    assert sorted(Path(name).name for name in decoded) == ["mask.png", "shifted.png", "source.png", "square.png"]
