@@ -18,7 +18,7 @@ from editloupe.models.upscale.base import Lanczos
 
 
 def test_an_unknown_kind_lists_the_known() -> None:
-    with pytest.raises(UnknownPlugin, match=r"unknown model 'depth'; known here: detect, .*read_text, .*upscale"):
+    with pytest.raises(UnknownPlugin, match=r"unknown model 'depth'; known here: .*detect, .*read_text, .*upscale"):
         models.get("depth")
 
 
