@@ -59,7 +59,7 @@ class Outcome:
     setup: Setup
     loaded: Loaded
     findings: tuple[Finding, ...]
-    """In the order of the samples, those of the other roles and of measures included."""
+    """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
     scores: tuple[Score, ...]
     asked: int
     reused: int
@@ -211,10 +211,11 @@ def execute(
                 failed += finding.status != "ok"
                 report(finding)
             notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
-    findings = [*schedule.findings, *schedule.problems(), *refused]
+    keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
+    findings = [f for f in (*schedule.findings, *schedule.problems(), *refused) if f.task_id not in keys]
     scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
-    asked = schedule.total + len(refused)
+    asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
         store=store,
         setup=setup,

@@ -274,7 +274,9 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
         "6": "missing_output",
         "7": "input_error",
     }
-    keys = [f for f in outcome.findings if f.metric == "key"]
+    # What the key says was not asked of anybody: it stands in the run, and is not counted as judged.
+    assert not any(f.metric == "key" for f in outcome.findings) and outcome.asked == 8
+    keys = [f for f in outcome.store.findings.values() if f.metric == "key"]
     assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
     kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
     assert kinds == {"key"}
@@ -330,7 +332,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
     code, said, err = editloupe("judge", "gie", "--edited", "omni=omni", *words)
     assert code == 0, said + err
-    assert "8 of 8 findings judged" in said and "protocol giebench" in said
+    assert "4 of 4 findings judged" in said and "protocol giebench" in said
     code, said, err = editloupe("report", "run")
     assert code == 0, err
     csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
