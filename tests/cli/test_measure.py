@@ -33,8 +33,9 @@ def save(path: Path, rgb: RGB) -> str:
 
 
 @pytest.fixture
-def edits() -> Path:
+def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three edits of 160×120 px: a square with its mask, the same whole picture shifted, and nothing at all."""
+    monkeypatch.chdir(tmp_path)
     folder = Path("shop")
     source = textured(160, 120)
     mask = np.zeros_like(source)
