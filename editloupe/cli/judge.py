@@ -233,7 +233,7 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if outcome.unusable == outcome.asked or (outcome.ledger.refused and outcome.failed):
+    if outcome.asked in (outcome.unusable, outcome.failed) or (outcome.ledger.refused and outcome.failed):
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.unusable > tolerated * outcome.asked + 1e-9 else 0

@@ -171,6 +171,9 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
         reason = textwrap.shorten(first.reason, 240, placeholder=" …")
         lines.append(f"  {first.about.key}, {first.metric}{more}: {first.status}: {reason}")
     say_first(lines, 5)
+    failures = [f for f in failures if (f.role, f.status) != ("measure", "not_defined")]
+    if not failures:
+        return
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
     again = ["--status", ",".join(final)] if final else []

@@ -88,9 +88,13 @@ class Outcome:
 
     @property
     def unusable(self) -> int:
-        """Of those asked, how many have no answer, or one of which no score could be made."""
+        """Of those asked, how many have no answer, or one of which no score could be made.
+
+        A measure that is not defined on a pair has said so: that is no failure.
+        """
         lost = self.unscored
-        return self.asked - sum(f.status == "ok" and f.about.key not in lost for f in self.findings)
+        said = ({"ok"}, {"ok", "not_defined"})
+        return self.asked - sum(f.status in said[f.role == "measure"] and f.about.key not in lost for f in self.findings)
 
     @property
     def failed(self) -> int:
