@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.reports.escape import plain as plain
-from editloupe.reports.escape import safe
+from editloupe.reports.escape import safe, safe_json
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
 
 
 def write(text: str, *, json_text: bool = False) -> None:
-    """Write a text to standard output as it stands.   json_text: what the encoding lacks is escaped as in JSON."""
+    """Write a text to standard output.   json_text: controls, and what the encoding lacks, become escapes as in JSON."""
+    text = safe_json(text) if json_text else text
     if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
         text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
     sys.stdout.write(text)
