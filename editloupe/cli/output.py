@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from editloupe.runs.execute import Progress
 
 
+_SIDE = re.compile(r"0*[1-9][0-9]{0,4}")
+"""A width or height of a terminal."""
+
+
 @cache
 def out() -> Console:
     """Return standard output; wide enough for a table if it is no terminal."""
@@ -73,7 +77,13 @@ class _Unfailing(io.RawIOBase):
 
 
 def prepare_streams() -> None:
-    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes."""
+    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes.
+
+    A width or height in the environment in which nothing can be printed (0, -1, a word) counts as not set.
+    """
+    for name in ("COLUMNS", "LINES"):
+        if not _SIDE.fullmatch(os.environ.get(name, "")):
+            os.environ.pop(name, None)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
