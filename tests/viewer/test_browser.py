@@ -31,7 +31,7 @@ from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.protocols.test_installed import draw
 from tests.toys.install import install
-from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
+from tests.viewer.runs import CROP, HEIGHT, SHOWN, TARGET, WIDTH
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -293,7 +293,7 @@ def test_a_hostile_run_does_nothing(open_page: Callable[..., Page]) -> None:
     page.wait_for_timeout(300)
     assert "owned" not in page.evaluate("document.title.split('·').pop()")
     assert page.title().startswith("s00 <script>")
-    assert page.locator("#instruction").text_content() == HOSTILE.replace("\x1b", "␛")
+    assert page.locator("#instruction").text_content() == SHOWN
     for details in page.locator("details").all():
         details.evaluate("d => d.open = true")
     for link in page.locator("a[href]").all():
