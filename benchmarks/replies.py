@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.agent.replies import ANSWERS, REPLIES
+from tests.agent.replies import ANSWERS, REFUSED, REPLIES
 from tests.agent.test_replies import LABELS, read
 
 _NAMES = {rule.name for rule in LABELS.labels}
@@ -19,7 +19,9 @@ _NAMES = {rule.name for rule in LABELS.labels}
 def main() -> None:
     """Print both rates."""
     tagged = "<Start Thinking>I look.</Start Thinking><Start Final Answer>{}</Start Final Answer>"
-    cases = [(wanted, tagged.format(answer)) for wanted, some in ANSWERS.items() for answer in some]
+    cases = [
+        (wanted, tagged.format(answer)) for table in (ANSWERS, REFUSED) for wanted, some in table.items() for answer in some
+    ]
     cases += [(wanted, reply) for wanted, some in REPLIES.items() for reply in some]
     outcomes: Counter[str] = Counter()
     for wanted, reply in cases:

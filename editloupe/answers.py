@@ -12,13 +12,16 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
+from editloupe.parsing import CANNOT_JUDGE, SERVER_MARKS, fold, parse_choice, unwrapped, with_reason, without_name
+from editloupe.prose import explains
 from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty, parse_json
 
 
@@ -220,7 +223,28 @@ _DASH: Final = re.compile("[\u2010-\u2013\u2212]")
 _MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
 _UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
 _POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
-_AROUND: Final = frozenset({"the", "my", "is", "as", "score", "answer", "final", "result", "rating", "grade", "="})
+_UNSURE: Final = re.compile(r"[?؟]|\d[*_`)]*\s*[-+!](?!\s*[\w.])")
+_AROUND: Final = frozenset(
+    {
+        "the",
+        "my",
+        "i",
+        "give",
+        "is",
+        "as",
+        "score",
+        "answer",
+        "final",
+        "result",
+        "rating",
+        "grade",
+        "=",
+        "points",
+        "pts",
+        "评分",
+    }
+)
+"""Words that may stand around a number without changing it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,29 +270,42 @@ class Scale(_Spec):
         return f"The answer is {self.ask}."
 
     def parse(self, text: str) -> Number:
-        """Return the number that the text says: alone, or as "7/10" and "7 of 10". Raises ReplyError."""
+        """Return the number that the text says: alone, as "7/10" and "7 of 10", or before its reason. Raises ReplyError."""
         try:
-            return Number(value=self._number(self._plain(text)))
+            return Number(value=self._with_reason(self._plain(unwrapped(text))))
         except ReplyError as error:
             found = f"; found {text.strip()[:120]!r}" if text.strip() else ""
             raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
+
+    def _with_reason(self, text: str) -> float:
+        try:
+            return self._number(text)
+        except ReplyError as whole:
+            first, _, rest = text.strip().partition("\n")
+            if rest.strip() and not explains(fold(rest), raw=rest, best=False):
+                raise
+            for said, reason in ((first, ""), *with_reason(first)):
+                if not reason or explains(fold(reason), raw=reason, best=False, beside=True):
+                    with suppress(ReplyError):
+                        return self._number(said)
+            raise whole from None
 
     def _number(self, text: str) -> float:
         folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
         words = folded.split()
         if not words:
             raise ReplyError("unparsed", "the answer is empty")
-        numbers = [float(w) for w in words if _NUMBER.fullmatch(w)]
-        if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == self.high:
+        numbers = [Decimal(w) for w in words if _NUMBER.fullmatch(w)]
+        if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == Decimal(self.high):
             words, numbers = words[:-2], numbers[:-1]
         if len(set(numbers)) > 1:
             raise ReplyError("contradictory", "the answer holds several numbers")
         if not numbers or any(not _NUMBER.fullmatch(w) and w not in _AROUND for w in words):
             raise ReplyError("off_menu", "the answer is not one number alone")
-        value = numbers[0]
-        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+        (value,) = set(numbers)
+        if not Decimal(self.low) <= value <= Decimal(self.high) or (self.whole and value != value.to_integral_value()):
             raise ReplyError("off_menu", f"{value:g} is off the scale")
-        return value
+        return float(value)
 
     def _plain(self, text: str) -> str:
         """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
@@ -276,6 +313,8 @@ class Scale(_Spec):
         if any(unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>")) for c in text):
             raise ReplyError("unparsed", "the answer holds a raised or lowered sign")
         text = _DASH.sub("-", unicodedata.normalize("NFKC", text))
+        if _UNSURE.search(text):
+            raise ReplyError("unparsed", "the answer holds a sign behind the number that may change it")
         if "‰" in text or ("%" in text and (self.low, self.high) != (0, 100)):
             raise ReplyError("unparsed", "the answer is a share")
         # A dash behind a word may be a minus or part two clauses: where there are negative numbers, that is not guessed.
@@ -301,7 +340,9 @@ class OneOf(_Menu):
     options: tuple[str, ...]
     """As the prompt lists them."""
     aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
-    """Option → other spellings of it, for example the letter under which the prompt shows it."""
+    """Option → other spellings of it."""
+    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    """The letter under which the prompt shows each option, in their order; () for options without letters."""
     abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
     kind: Literal["one_of"] = "one_of"
@@ -311,17 +352,25 @@ class OneOf(_Menu):
         unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
-        _distinct("an alias", [(a, name) for name in self.options for a in (name, *self.aliases.get(name, ()))], least=2)
+        if self.marks and len(self.marks) != len(self.options):
+            raise ConfigError(f"expected a mark for each of the {len(self.options)} options, found {len(self.marks)}")
+        phrases = self._phrases()
+        _distinct("an alias", [(a, name) for name, others in phrases for a in (name, *others)], least=2)
 
     def parse(self, text: str) -> Choice:
         """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
-        name = parse_choice(text, [(option, tuple(self.aliases.get(option, ()))) for option in self.options])
+        name = parse_choice(text, self._phrases())
         if name == self.abstain:
             raise ReplyError("abstained", f"the judge answered {name!r}")
         return Choice(name=name)
 
     def choices(self) -> tuple[str, ...]:
-        return self.options
+        """Return the marks, which hold no comma and are short; without marks the options."""
+        return self.marks or self.options
+
+    def _phrases(self) -> list[tuple[str, tuple[str, ...]]]:
+        marks = dict(zip(self.options, self.marks, strict=False))
+        return [(name, (*self.aliases.get(name, ()), *filter(None, [marks.get(name)]))) for name in self.options]
 
 
 YES_NO: Final = OneOf(options=("yes", "no"))
@@ -351,8 +400,9 @@ class FreeText(_Spec):
 
         Raises ReplyError for an empty or overlong one, for the dots that hold its place in prompts, and for "Cannot Judge".
         """
-        said = " ".join(text.split())
-        if not said.strip(" .…"):
+        fenced = _FENCED.match(text)
+        said = " ".join((fenced[1] if fenced else SERVER_MARKS.sub(" ", text)).split())
+        if not fold(said):
             raise ReplyError("unparsed", "the answer is empty; expected some words")
         if fold(said) == fold(CANNOT_JUDGE):
             raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
@@ -463,7 +513,13 @@ AnswerSpec: TypeAlias = Annotated[
 ]
 """What a question may be answered with; tagged by `kind`, so that a task's JSON says how its answer is read."""
 
-_FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*$", re.DOTALL)
+
+def read_answer(spec: AnswerSpec, text: str, metric: str) -> Answer:
+    """Return what a text answers to a question of a metric, which it may name ("IF: …"). Raises as `spec.parse`."""
+    return spec.parse(without_name(text, metric, in_json=isinstance(spec, Labels | Scale | OneOf)))
+
+
+_FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\s*```\s*$", re.DOTALL)
 
 
 def _json_in(text: str, expected: str) -> Json:

@@ -153,9 +153,11 @@ class RunConfig(_Strict):
     path: Path | None = None
     """Folder of edits, or a metadata file."""
     format: str = "auto"
-    """Layout of the data: auto, imagefolder, pairs or dlebench."""
+    """Layout of the data: auto, imagefolder, pairs, or that of a benchmark, such as dlebench."""
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
-    """Folder of an editor's outputs; may be repeated."""
+    """Folder of an editor's outputs, or a file that lists them where the format has one; may be repeated."""
+    null_edit: bool = False
+    """Judge each original as its own edit: what a judge says where nothing was done. Needs no outputs."""
     fields: Path | None = None
     """Field mapping (TOML) for the DLEBench importer."""
     limit: Whole | None = Field(default=None, ge=1)

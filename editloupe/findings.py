@@ -51,7 +51,7 @@ class JudgeSpec(Serialisable):
     kind: Annotated[JudgeKind, Field(exclude_if=lambda kind: kind == "lmm")] = "lmm"
     """A model, a measure, a person, or a known answer."""
     backend: str
-    """Canonical URI; of a measure "measure/NAME"."""
+    """Canonical URI; of a measure "measure/NAME", of a known answer "key/key"."""
     backend_version: str = ""
     """Version of the code behind the URI, where that is ours."""
     endpoint: str

@@ -7,35 +7,47 @@ statement of confidence. Accepted are, in this order:
 2. the whole answer is an alias of exactly one option;
 3. a JSON object whose key is one of `ANSWER_KEYS` and whose value is read like an answer; its other keys are not read;
 4. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, a list mark, and numbers
-   that agree with the option. No prose stands before that line. Prose after it may explain, as long as it names no other
-   option and negates none. Prose on the same line stands behind a dash, colon, full stop or bracket, has at least three
-   words, and holds no negation and no doubt.
+   that agree with the option. No prose stands before that line. Prose behind it, on the same line behind a mark or a
+   "because", or on later lines, must explain it (`prose.explains`).
 
 Two different options anywhere in the answer are "contradictory". So is a number that is another option's value. All else
 is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a question ("X?"), a number alone (unless it is
-an alias), an option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
+an alias), an option that does not exist, an option beside prose that may take it back. Of "no" and of one letter only what
+cannot be an article counts: "A." and "Option A", but neither "a level" nor "No answer". `CANNOT_JUDGE` is read like an
+option and gives "abstained".
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from editloupe.errors import ReplyError
+from editloupe.prose import explains, negates
 from editloupe.values import distinct_keys, parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
 
 DECORATION: Final = frozenset(
-    {"the", "my", "i", "is", "as", "it", "this", "edit", "for", "in", "label", "labels", "score", "answer", "final",
-     "result", "verdict", "rating", "grade", "level", "category", "class", "evaluation", "assessment", "judgement",
-     "judgment", "decision", "conclusion", "choose", "select", "pick", "assign", "therefore", "thus", "hence", "so",
-     "overall", "=", ">", "→", "✅", "✔", "✓", "☑", "👉", "标签", "答案", "最终答案", "结论", "ラベル"}
-)  # fmt: skip
+    word
+    for words in (
+        "the my i we is as it its this edit for in will with here overall therefore thus hence so = > → ✅ ✔ ✓ ☑ 👉",
+        "🎉 🏆 ★ ⭐ 👍 🟢 label labels score answer final result verdict rating grade level category class classification",
+        "evaluation assessment judgement judgment decision conclusion choice option output choose select pick assign rate",
+        "rated classified classify qualifies give go selected chosen correct appropriate best highest",
+        "标签 标签是 标签为 答案 答案是 最终答案 最终答案是 最终标签 回答 结论 结论是 评级 判定 我选择",
+        "結論 評価 最終回答 ラベル ラベルは です 레이블 답변 판정 최종 답 정답은 입니다",
+        "das die der ist lautet antwort endgültige ergebnis urteil bewertung la es est è etiqueta respuesta veredicto",
+        "resultado étiquette réponse finale risposta etichetta resposta rótulo ответ итог метка вердикт cevap odpowiedź",
+        "etykieta svar antwoord nhãn",
+    )
+    for word in words.split()
+)
 """Words that may stand around an option without changing what is said. A closed list: "not" and "almost" are out."""
 
 ANSWER_KEYS: Final = frozenset(
@@ -43,65 +55,46 @@ ANSWER_KEYS: Final = frozenset(
 )
 """Keys, folded, under which a JSON object holds the answer."""
 
+_BESIDE_KEYS = frozenset(
+    ("reason", "reasoning", "explanation", "justification", "rationale", "why", "comment", "comments", "note", "notes",
+     "thought", "thoughts", "thinking", "analysis", "confidence", "score", "value")
+)  # fmt: skip
+"""Keys, folded, that a JSON object may have beside the answer. Any other may say that the answer does not hold."""
 _OF = frozenset({"of", "out"})
 _POINTS = frozenset({"point", "points", "pts"})
-# "t" is what folding leaves of "isn't"; "than" stands for "rather than" and "worse than".
-_NEGATION = frozenset(
-    {"not", "no", "never", "non", "nor", "neither", "without", "cannot", "t", "than", "≠", "~", "¬",
-     "nicht", "kein", "keine", "keineswegs", "ne", "pas", "niet", "geen", "inte", "ikke", "não", "не", "нет"}
-)  # fmt: skip
-_DOUBT = frozenset(
-    {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
-     "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
-     "uncertain", "unclear", "unlikely", "doubt", "guess", "guessing", "hard", "depends", "disagree", "ignore", "false",
-     "untrue", "incorrect", "mistaken", "opposite", "far", "zero", "none", "nothing", "lacking", "fail", "fails", "failed",
-     "misses", "missed", "barely", "excluded", "ruled", "says",
-     "say", "said", "claims", "claim", "claimed", "caption", "according"}
-)  # fmt: skip
-"""Words with which a reason beside a label takes it back, doubts it or quotes it."""
-_TAKEN_BACK = frozenset({"back", "kidding", "example"})
-"""Words with which a short line after a label takes it back."""
-_RETRACTS = re.compile(
-    r"^(?:scratch|wait|nope|nein|non|falsch|faux|неверно|correction)\b"
-    r"|\b(?:this|that|it|label|answer|verdict) (?:is|was) (?:\w+ )?(?:wrong|incorrect|false|mistaken|invalid)\b"
-    r"|\bretract|\bguess(?:ing)?\b|\btake (?:it|that|this) back\b"
-)
-_RETRACTED = frozenset(
-    {"wrong", "incorrect", "false", "rejected", "retracted", "это неверно", "错误", "错了", "間違い", "違います",
-     "틀렸습니다", "❌"}
-)  # fmt: skip
-"""Whole lines that take the label before them back. "Incorrect color." behind a low label is its reason."""
-_IS_WRONG = re.compile(r"\b(?:is|was|be|seems|looks)(?: \w+)? wrong\b")
-_PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
-"""Words that begin a sentence whose subject is the label, and no reason for it."""
 _UNPARTED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Kana, Chinese characters and Hangul, which stand beside words of other scripts without a blank."""
 _BESIDE = re.compile(rf"(?<=[{_UNPARTED}])(?=[^\s{_UNPARTED}])|(?<=[^\s{_UNPARTED}])(?=[{_UNPARTED}])")
-_NEGATED_IN_A_WORD = re.compile("[不没非未无]|ない|ません|아니|않|없")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN = 120
+_MOST_DECORATION = 8
 
 # In and beside words some signs carry meaning and are kept: -1 is not 1, 3.5 is not 35, A+ and A- are not A.
 _SIGN = re.compile(r"(?<!\w)-(?=\d)")
 _PLUS = re.compile(r"(?<!\w)\+(?=\d)")
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")
 _GRADE = re.compile(r"(?<=\w)\+(?!\w)|(?<=\b[^\W\d])-(?!\w)")
+_SHORT_FORM = re.compile(r"(?<=\w)['’](s|ll)\b")
+_DETERMINER = re.compile(r"(?<!\w)(?:[Nn][Oo]|[^\W\d_])(?=\s+(?!(?:or|and)\b)\w)|(?<=\w\s)[aeiouy](?!\w)")
 _BRACKETED = re.compile(r"<([^<>]*)>")
-_LINE_MARK = re.compile(r"^[ \t]*(?:>+|```\w*[ \t]*$)")
+_LINE_MARK = re.compile(r"^[ \t]*(?:>+|(?:```|~~~)\w*[ \t]*$)")
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]\s+)?(\(?[A-Za-z]|\d{1,2})[.)]\s+")
-_QUESTION_MARKS = "?？؟⸮‽⁇⁈❓\u037e"
-_QUESTION = re.compile(f"[{_QUESTION_MARKS}]")
-_TAKES_BACK = re.compile(rf"^[\s(]*[{_QUESTION_MARKS}]", re.MULTILINE)
-_REASON = re.compile(r"\s[-–]\s|\s?—\s?|[:：]|\.\s|。|[(（]")
+_QUESTION = re.compile("[?？؟⸮‽⁇⁈❓\u037e]")
+_UNFINISHED = re.compile(r"(?<=[\w*`])[ \t]*[-–—]+[ \t]*$", re.MULTILINE)
+_UNTICKED = re.compile(r"\[\s*\]|(?<![\w)\]}>*_`.!])!\s*(?=\w)")
+"""An empty box, and a "!" in front, which negates in code."""
+_REASON = re.compile(r"\s[-–|]\s|\s?—\s?|\s//\s|[:：;；,，]|\.\s|。|[(（]|\s(?=(?:because|since)\s)")
 _CONFIDENCE = re.compile(
-    r"[(,;]?\s*\bconfidence(?: level| score)?\s*(?:[:=]|is)?\s*"
-    r"(?:(?!0*(?:\.0*)?(?:[%)\s]|$))\d+(?:\.\d+)?\s*%?|(?:very )?(?:high|medium|moderate|low)\b)",
+    r"[(,;\[]?\s*(?:\bwith\s+)?\b(?:confidence(?: level| score)?\s*(?:[:=]|is)?\s*"
+    r"[*_]*\s*(?:(?:0?\.[1-9]\d*|1(?:\.0+)?)(?![\d.\s]*%)(?!\w)|(?:[1-9]\d|100)(?:\.\d+)?(?:\s*%|(?!\w))"
+    r"|(?:(?:very )?high|medium|moderate|low)\b)"
+    r"|(?:[1-9]\d|100)(?:\.\d+)?\s*%\s*confiden(?:ce|t)\b|(?:very )?high confidence\b)",
     re.IGNORECASE,
 )
-_SERVER_MARK = r"</s>|<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:eos|bos|start_of_turn|end_of_turn)>"
-_SERVER_MARKS = re.compile(rf"^(?:\s*(?:{_SERVER_MARK}))+|(?:(?:{_SERVER_MARK})\s*)+$")
+_SERVER_MARK = r"</s>|<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:eos|bos|pad|start_of_turn|end_of_turn)>|\[/?INST\]|\[END\]"
+SERVER_MARKS = re.compile(rf"^(?:\s*(?:{_SERVER_MARK}))+|(?:(?:{_SERVER_MARK})\s*)+$", re.IGNORECASE)
 _FORMATTING = re.compile(
-    r"</?(?:b|i|u|p|em|strong|span|div|code|mark|li|h[1-6]|br|label|answer)\s*/?>|\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf)\b|\$",
+    r"</?(?:b|i|u|p|em|strong|span|div|code|mark|li|h[1-6]|br|label|answer|verdict|result|score)\s*/?>|\\(?:boxed|fbox|text|textbf|textit|textsc|mathrm|mathbf)\b|\$",
     re.IGNORECASE,
 )
 _KEPT = {"\ue000": "-", "\ue001": ".", "\ue002": "+", "\ue003": "-"}
@@ -139,6 +132,8 @@ def parse_choice(
     Raises ReplyError with the status "unparsed" (nothing to read), "off_menu", "contradictory" or "abstained".
     """
     phrases, values = _phrases(options), values or {}
+    top = max(values.values(), default=0.0)
+    best = frozenset(name for name, _ in options if fold(name) != "no" and values.get(name, top) == top)
     expected = f"expected one of {', '.join(dict.fromkeys(name for name, _ in options))}"
     flat = " ".join(text.split())
     shown = repr(flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…")
@@ -147,20 +142,16 @@ def parse_choice(
         return ReplyError(status, f"{problem}; {expected}; found {shown}")
 
     wording = [phrase for name, aliases in options for phrase in (name, *aliases)]
-    for pattern in (_SERVER_MARKS, _FORMATTING, _CONFIDENCE):
-        # An option may hold what else is decoration: "$5", "<b>", "Which cup?".
-        if not any(map(pattern.search, wording)):
-            text = pattern.sub(" ", text)
-    if any(map(_QUESTION.search, wording)):
-        text = _QUESTION.sub(" ", text)
-    text = _in_json(text)
+    text = unwrapped(text, wording)
     whole = fold(text)
     if not whole:
         raise ReplyError("unparsed", f"the answer is empty; {expected}")
-    if whole in phrases and not _QUESTION.search(text):
+    unfinished = _UNFINISHED.search(text) and not any(map(_UNFINISHED.search, wording))
+    asks = unfinished or _QUESTION.search(text) or _UNTICKED.search(text) or any(map(_raised, text))
+    if whole in phrases and not asks:
         return _given(phrases[whole])
 
-    lines = [part for line in text.splitlines() for part in _read(line, phrases) if part.named or part.rest]
+    lines = [part for line in text.splitlines() for part in _read(line, phrases, best) if part.named or part.rest]
     named = list(dict.fromkeys(name for line in lines for name in line.named))
     if len(named) > 1:
         raise refused("contradictory", f"the answer names {' and '.join(map(repr, named))}")
@@ -170,8 +161,8 @@ def parse_choice(
     head = next((line for line in lines if line.named or not line.plain), None)
     if head is None or not head.plain:
         raise refused("off_menu", f"the answer speaks of {name!r} without giving it alone on its first line")
-    if _TAKES_BACK.search(text) or any(line.takes_back for line in lines):
-        raise refused("off_menu", f"the answer gives {name!r} and then negates it")
+    if asks or not all(name == CANNOT_JUDGE or line.plain or line.explains(name, best=name in best) for line in lines):
+        raise refused("off_menu", f"the answer gives {name!r} beside words that may take it back")
 
     # Each number is the option's value, alone ("Score 3") or with the top of the scale ("3 of 4").
     numbers = [line.numbers for line in lines if line.plain and line.numbers]
@@ -187,6 +178,26 @@ def parse_choice(
     return _given(name)
 
 
+def unwrapped(text: str, wording: Iterable[str] = ()) -> str:
+    """Return an answer without marks of the model's server, formatting and a statement of confidence, and out of its JSON.
+
+    wording: the options, which may hold what else is decoration: "$5", "<b>", "Which cup?".
+    """
+    wording = list(wording)
+    for pattern in (SERVER_MARKS, _FORMATTING, _CONFIDENCE):
+        if not any(map(pattern.search, wording)):
+            text = pattern.sub(" ", text)
+    if any(map(_QUESTION.search, wording)):
+        text = _QUESTION.sub(" ", text)
+    return _in_json(text)
+
+
+def with_reason(line: str) -> Iterator[tuple[str, str]]:
+    """Yield each way in which a line may be an answer, of at most 300 characters, and its reason."""
+    for cut in takewhile(lambda cut: cut.start() <= 300, _REASON.finditer(line)):
+        yield line[: cut.start()], line[cut.end() :]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Line:
     """One folded line of an answer."""
@@ -195,12 +206,16 @@ class _Line:
     """Names of the options in it."""
     rest: tuple[str, ...]
     """Its words without the options."""
-    asks: bool
-    """Whether a question mark stands in it."""
+    raw: str
+    """The line as it was written."""
+    beside: bool = False
+    """Whether it stands on the line of the option that it explains."""
 
     @classmethod
-    def read(cls, line: str, phrases: Mapping[str, str]) -> _Line:
-        tokens = _words(fold(line))
+    def read(cls, line: str, phrases: Mapping[str, str], *, beside: bool = False) -> _Line:
+        line = _SHORT_FORM.sub(lambda m: " is" if m[1] == "s" else " will", line)
+        unmeant = _DETERMINER.sub(lambda m: ("¬" if len(m[0]) > 1 else "an") if fold(m[0]) in phrases else m[0], line)
+        tokens = _words(fold(unmeant))
         found = [
             (start, start + len(words), name)
             for words, name in ((_words(phrase), name) for phrase, name in phrases.items())
@@ -217,7 +232,8 @@ class _Line:
         return cls(
             named=tuple(dict.fromkeys(name for _, _, name in spans)),
             rest=tuple(token for i, token in enumerate(tokens) if i not in covered),
-            asks=_QUESTION.search(line) is not None,
+            raw=line,
+            beside=beside,
         )
 
     @property
@@ -231,20 +247,17 @@ class _Line:
         words = [token for token in self.rest if not _NUMBER.fullmatch(token)]
         # "3 of 4" is a number with its scale and "3 points" one with its unit; else these words are prose.
         around = DECORATION | (_OF if len(self.numbers) == 2 else set()) | (_POINTS if self.numbers else set())
-        return around.issuperset(words) and not self.asks
+        return len(words) <= _MOST_DECORATION and around.issuperset(words)
 
-    @property
-    def takes_back(self) -> bool:
-        """Whether it negates a label: one that it names, or in a few words the one before it."""
-        if self.named:
-            return not self.plain and _negates(self.rest)
+    def explains(self, name: str, *, best: bool) -> bool:
+        """Return whether it is a reason for the option that stands before it."""
+        if self.named and negates(self.rest):
+            return False
         said = " ".join(self.rest)
-        if said in _RETRACTED or _RETRACTS.search(said):
-            return True
-        return len(self.rest) <= 6 and (self.rest[0] in _NEGATION or not _TAKEN_BACK.isdisjoint(self.rest))
+        return explains(said, raw=self.raw, best=best, beside=self.beside, own=_words(fold(name)))
 
 
-def _read(line: str, phrases: Mapping[str, str]) -> list[_Line]:
+def _read(line: str, phrases: Mapping[str, str], best: frozenset[str]) -> list[_Line]:
     """Return a line, in two parts where it gives an option and then a reason."""
     line = _LINE_MARK.sub("", line)
     mark = _LIST_MARK.match(line)
@@ -253,19 +266,27 @@ def _read(line: str, phrases: Mapping[str, str]) -> list[_Line]:
     whole = _Line.read(line, phrases)
     if whole.plain or not whole.named:
         return [whole]
-    for cut in _REASON.finditer(line):
-        label, reason = _Line.read(line[: cut.start()], phrases), _Line.read(line[cut.end() :], phrases)
-        if label.named and label.plain and _explains(reason.rest):
+    for before, after in with_reason(line):
+        label = _Line.read(before, phrases)
+        if len(label.named) != 1 or not label.plain:
+            continue
+        reason = _Line.read(after, phrases, beside=True)
+        if reason.explains(label.named[0], best=label.named[0] in best):
             return [label, reason]
     return [whole]
 
 
-def without_name(text: str, metric: str) -> str:
-    """Return an answer without the metric's id or its initials: "Instruction Following: X" and "IF: X" become "X"."""
+def without_name(text: str, metric: str, *, in_json: bool = False) -> str:
+    """Return an answer without the metric's id or its initials: "Instruction Following: X" and "IF: X" become "X".
+
+    in_json: whether it may also be the key of a JSON object, which then becomes "label".
+    """
     words = re.split(r"[\s_-]+", metric)
     initials = "".join(word[0].upper() for word in words if word)
     name = "(?i:" + r"[\s_-]+".join(map(re.escape, words)) + rf"(?:\s*\({initials}\))?)"
     names = f"{name}|{initials}" if len(initials) > 1 else name
+    if in_json:
+        text = re.sub(rf"([\"'])(?:{names})\1\s*:", '"label":', text)
     return re.sub(rf"(?m)^([\s*_#>-]*)(?:{names})(?:\s+[Ll]abel)?[\s*_]*[:=：]", r"\1", text)
 
 
@@ -277,24 +298,16 @@ def _in_json(text: str) -> str:
         return text
     if not isinstance(data, dict):
         return text
-    given = [value for key, value in data.items() if fold(key) in ANSWER_KEYS]
-    if not given or not all(isinstance(value, str) for value in given):
+    keys = {fold(key): value for key, value in data.items()}
+    if len(keys) < len(data) or not keys.keys() <= ANSWER_KEYS | _BESIDE_KEYS:
         return text
-    numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float | str)]
-    return "\n".join([*given, *(f"Score: {number}" for number in numbers)])
-
-
-def _explains(words: Sequence[str]) -> bool:
-    """Return whether words behind an option give a reason, and neither negate nor doubt it."""
-    if len(words) < 3 and not any(len(word) >= 3 and not word.isascii() for word in words):
-        return False
-    taken_back = not _DOUBT.isdisjoint(words) or words[0] in _PREDICATE or _IS_WRONG.search(" ".join(words))
-    taken_back = taken_back or _RETRACTS.search(" ".join(words))
-    return not _negates(words) and not taken_back
-
-
-def _negates(words: Sequence[str]) -> bool:
-    return not _NEGATION.isdisjoint(words) or any(map(_NEGATED_IN_A_WORD.search, words))
+    if "confidence" in keys and not re.search("[1-9a-z]", str(keys["confidence"] or "")):
+        return text
+    given = [value for key, value in keys.items() if key in ANSWER_KEYS]
+    numbers = [keys[key] for key in ("score", "value") if key in keys]
+    if not given + numbers or not all(isinstance(value, str | int | float) for value in given):
+        return text
+    return "\n".join([*map(str, given), *(f"Score: {number}" for number in numbers)])
 
 
 def _words(folded: str) -> list[str]:
@@ -315,7 +328,13 @@ def _phrases(options: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
         for phrase, name in meanings:
             owners.setdefault(fold(phrase), set()).add(name)
         found |= {phrase: names.pop() for phrase, names in owners.items() if phrase and len(names) == 1}
-    return {**found, fold(CANNOT_JUDGE): CANNOT_JUDGE}
+    found[fold(CANNOT_JUDGE)] = CANNOT_JUDGE
+    return {"".join(phrase.split()): name for phrase, name in found.items()} | found
+
+
+def _raised(char: str) -> bool:
+    """Return whether a sign is raised, lowered or a fraction: folding would drop what it says."""
+    return unicodedata.decomposition(char).startswith(("<super>", "<sub>", "<fraction>"))
 
 
 def _folded(char: str) -> str:

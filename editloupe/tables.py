@@ -247,6 +247,23 @@ def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[s
     )
 
 
+def transposed(table: Table, head: str) -> Table:
+    """Return a table with its rows as columns. Figures and their keys in files stay.
+
+    table: one whose first column alone names the row.   head: title of the new first column.
+    """
+    rows = (
+        Row(
+            cells=(words(column.title), *(replace(row.cells[i], strong=row.strong) for row in table.rows)),
+            keys=column.keys,
+        )
+        for i, column in enumerate(table.columns)
+        if i
+    )
+    columns = (Column(title=row.cells[0].text, keys=row.keys) for row in table.rows)
+    return replace(table, columns=(*label_columns(head), *columns), rows=tuple(rows))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dots:
     """A group of points in a plot."""

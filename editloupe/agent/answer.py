@@ -2,7 +2,9 @@
 
 Only the model's own messages are read. The parser accepts code fences, typographic quotes, single quotes, text around the
 blocks and closing tags without their slash, which the paper's own examples have. What stands in `<think>…</think>`, as many
-models write it, is a thought: no tag in it counts. It never makes up a call or a label.
+models write it, is a thought: no tag in it counts. No tag in a comment or in the JSON of a call counts either. An answer
+that is quoted inside a sentence, shown as an example, or gone back on behind its tags is none. The parser never makes up a
+call or a label.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from dataclasses import dataclass
 import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.tags import TAGS, closes
+from editloupe.parsing import DECORATION, fold, unwrapped
+from editloupe.prose import explains
+from editloupe.tags import TAGS, closes, with_think_tags
 from editloupe.values import Json, canonical_json, check_nesting
 
 
@@ -30,12 +34,26 @@ class Parsed:
     answer: str | None
     """Text between the answer tags, several joined by newlines. Without tags: what stands behind "Final Answer:" on the
     last line; else None."""
+    unused: str = ""
+    """Why text between answer tags is no answer, for example because it is quoted; "" where there is none."""
 
 
 _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
 _ANSWER_FENCE = re.compile(r"```(?:[a-zA-Z_]*[ \t]*(?=[\n{\[]))?")
 """Around an answer. A word behind it is a language only before a line's end or JSON: it may be the answer's first."""
-_FINAL = re.compile(r"^[#>*_\s]*final answer[*_\s]*[:：]?[*_\s]*$|^[#>*_\s]*final answer[*_\s]*[:：](.*)$", re.IGNORECASE)
+_FINAL = re.compile(
+    r"^[#>*_\s]*(?:the )?final answer(?: is)?[*_\s]*(?:[:：=]|\s-\s)?[*_\s]*$"
+    r"|^[#>*_\s]*(?:(?:the )?final answer(?: is)?[*_\s]*(?:[:：=]|\s-\s)|the final answer is\b)(.*)$",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_CLOSING = frozenset({"", "done", "end", "finished", "end of answer"})
+"""What may stand behind the answer tags and says nothing."""
+_QUOTING = frozenset(
+    {"not", "never", "example", "form", "format", "template", "if", "would", "say", "says", "said", "read", "reads",
+     "wrote", "writes", "write", "user", "sign", "caption", "instruction", "instead"}
+)  # fmt: skip
+"""Words of a line that introduces an example or somebody else's words."""
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
@@ -58,7 +76,7 @@ def parse_reply(
     if alone and reply.finish != "length":
         # Cut at the token limit it may be the beginning of another one.
         return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
-    own, text = _own_thoughts(reply.text)
+    own, text = _own_thoughts(_COMMENT.sub(_without_tags, with_think_tags(reply.text)))
     thoughts = [reply.reasoning.strip(), *own]
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     answers: list[str] = []
@@ -82,8 +100,11 @@ def parse_reply(
                 else:
                     calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
     given = [a for a in answers if a]
-    if reply.finish != "length" and {kind for kind, _, _ in blocks} <= {"plain", "thinking"}:
-        given = _named_answers(blocks)
+    if reply.finish != "length" and all(kind != "call" for kind, _, _ in blocks):
+        given += _named_answers(blocks, beside_tags=bool(answers))
+    unused = _unused(blocks) if answers and len({fold(a) for a in given}) == 1 else ""
+    if unused:
+        given = []
     if not any(thoughts):
         thoughts = [body.strip() for kind, body, _ in blocks if kind == "plain"]
     return Parsed(
@@ -91,6 +112,7 @@ def parse_reply(
         calls=tuple(calls),
         malformed=tuple(malformed),
         answer="\n".join(given) if given else None,
+        unused=unused,
     )
 
 
@@ -126,21 +148,67 @@ def _own_thoughts(text: str) -> tuple[list[str], str]:
     return [thought.strip() for thought in thoughts], rest
 
 
-def _named_answers(blocks: list[tuple[str, str, bool]]) -> list[str]:
-    """Return what the last lines outside thoughts give as "Final Answer: …", without any tag."""
-    lines = [line for kind, body, _ in blocks if kind == "plain" for line in body.splitlines() if line.strip()]
-    if len(lines) > 1 and (heading := _FINAL.match(lines[-2])) and not heading[1]:
-        return [lines[-1].strip()]
-    found: list[str] = []
-    while lines and (match := _FINAL.match(lines.pop())) and match[1]:
-        found.insert(0, match[1].strip("*_ "))
-    return [answer for answer in found if answer]
+def _without_tags(comment: re.Match[str]) -> str:
+    return " " if TAGS.search(comment[0]) else comment[0]
+
+
+def _unused(blocks: list[tuple[str, str, bool]]) -> str:
+    """Return why none of the answers counts: each is quoted, or text behind the last one goes on. "" where one counts."""
+    last, before = -1, ""
+    for index, (kind, body, _) in enumerate(blocks):
+        if kind == "answer" and not _quoted(before):
+            last = index
+        before = body if kind == "plain" else ""
+    if last < 0:
+        return "the answer tags stand inside other text, as if they were quoted"
+    behind = [body for kind, body, _ in blocks[last + 1 :] if kind == "plain"]
+    lines = unwrapped(TAGS.sub(" ", _FENCE.sub(" ", "\n".join(behind)))).splitlines()
+    said = [words for line in lines if (words := fold(line)) not in _CLOSING]
+    if not all(len(words.split()) >= 3 and explains(words) for words in said):
+        return "the text behind the answer tags may take the answer back"
+    return ""
+
+
+def _quoted(before: str) -> bool:
+    """Return whether the text before an answer makes it a quotation or an example."""
+    *above, beside = TAGS.sub("\n", before).split("\n") or [""]
+    if words := fold(unwrapped(_FENCE.sub(" ", beside))).split():
+        return not DECORATION.issuperset(words)
+    line = next((line for line in reversed(above) if fold(_FENCE.sub(" ", line))), "")
+    return fold(line) != "" and line.rstrip(" *_`\t").endswith((":", "：")) and _introduces(line)
+
+
+def _introduces(line: str) -> bool:
+    """Return whether a line says that an example or somebody else's words follow."""
+    return not _QUOTING.isdisjoint(fold(line).split())
+
+
+def _named_answers(blocks: list[tuple[str, str, bool]], *, beside_tags: bool) -> list[str]:
+    """Return what lines outside thoughts give as "Final Answer: …", without any tag; [] where the text behind them goes on.
+
+    beside_tags: whether there is an answer between tags too; a heading alone is then that one's.
+    """
+    text = "\n".join(body for kind, body, _ in blocks if kind == "plain")
+    lines = [line for line in text.splitlines() if fold(line)]
+    found, last = [], len(lines)
+    for number, line in enumerate(lines):
+        if (match := _FINAL.match(line)) is None:
+            continue
+        below = lines[number + 1] if number + 1 < len(lines) and not beside_tags else ""
+        answer = (match[1] or below).strip("*_ ")
+        if answer and not (number and _introduces(lines[number - 1])):
+            found.append(answer)
+            last = number + 1 + (not match[1])
+    if beside_tags:
+        return found
+    rest = unwrapped("\n".join(lines[last:])).splitlines()
+    return found if all(explains(said, raw=line) for line in rest if (said := fold(line))) else []
 
 
 def _blocks(text: str) -> list[tuple[str, str, bool]]:
     """Return the text as (kind, body, closed) blocks: "thinking", "call", "answer", and "plain" for text outside.
 
-    A tag inside a closed thought is text. An open block ends where another begins.
+    A tag inside a closed thought or call is text. An open block ends where another begins.
     """
     tags = list(TAGS.finditer(text))
     blocks: list[tuple[str, str, bool]] = []
@@ -158,16 +226,16 @@ def _blocks(text: str) -> list[tuple[str, str, bool]]:
             # The paper's own examples close a block with an opening tag.
             end(tag.start(), closed=True)
             state, begun = "plain", tag.end()
-        elif state == "plain" or (opening and not (state == "thinking" and _thought_closes(tags[index + 1 :]))):
+        elif state == "plain" or (opening and not (state in ("thinking", "call") and _closes(state, tags[index + 1 :]))):
             end(tag.start(), closed=state == "plain")
             state, begun = kind, tag.end()
     end(len(text), closed=state == "plain")
     return blocks
 
 
-def _thought_closes(tags: list[re.Match[str]]) -> bool:
-    """Return whether a later tag closes the open thought before another thought opens."""
-    return next((closes(t) for t in tags if t["thinking"]), False)
+def _closes(kind: str, tags: list[re.Match[str]]) -> bool:
+    """Return whether a later tag closes the open block before another of its kind opens."""
+    return next((closes(t) for t in tags if t[kind]), False)
 
 
 def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
-from editloupe.agent.answer import parse_reply
+from editloupe.agent.answer import Parsed, parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
+from editloupe.answers import read_answer
 from editloupe.backends.base import checked_reply
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
-from editloupe.parsing import without_name
 from editloupe.prompts import render
 from editloupe.tags import neutralise
 from editloupe.tasks import Status
@@ -89,7 +89,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         )
     return update | {
         "next": "remind",
-        "problem": _problem(parsed.malformed, parsed.calls, reply.finish, context.task.answer.noun),
+        "problem": _problem(parsed, reply.finish, context.task.answer.noun),
     }
 
 
@@ -181,7 +181,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     Without one left, the task ends with the status that says why the answer is unusable.
     """
     try:
-        answer = context.task.answer.parse(without_name(state["answer"] or "", context.task.metric))
+        answer = read_answer(context.task.answer, state["answer"] or "", context.task.metric)
     except ReplyError as error:
         if error.status != "abstained" and _reminds(state, context):
             return {"next": "remind", "problem": neutralise(str(error))}
@@ -317,10 +317,12 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
     return None
 
 
-def _problem(malformed: tuple[Any, ...], calls: tuple[ToolCall, ...], finish: str, noun: str) -> str:
-    if malformed:
-        return "; ".join(m.error for m in malformed)
-    if calls:
+def _problem(parsed: Parsed, finish: str, noun: str) -> str:
+    if parsed.malformed:
+        return "; ".join(m.error for m in parsed.malformed)
+    if parsed.unused:
+        return f"{parsed.unused}; give the {noun} in the tags, alone and last"
+    if parsed.calls:
         return "there are no tools to call here"
     if finish == "length":
         return f"it was cut off before a tool call or a {noun}"

@@ -30,6 +30,9 @@ _CELLS: Final = 16
 _BINS: Final = 64
 _EDGE_ENERGY: Final = 2.0
 """Mean square of the edge strength, ΔE per px on the half thumbnail, above which a cell has edges at all."""
+_SAME_SIDES: Final = 0.25
+"""Cosine between the gradients of a cell, over all its pixels and channels, below which its edges have other sides: -1 in a
+negative, about -0.4 where red, green and blue changed places."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,20 +83,24 @@ class RegionFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFeatures:
-    """The two pictures as wholes. Cells are those of a 16×16 grid."""
+    """The two pictures as wholes, without what masks hide: shares are of the rest. Cells are those of a 16×16 grid."""
 
     changed: float
-    """Share of the image that differs clearly, 0..1."""
+    """Share of the picture that differs clearly, 0..1."""
     structure: float
     """Correlation of the edge maps, -1..1. On a plain ground a few things decide it: one that goes takes it to 0."""
     redrawn: float
     """Share of the cells that have edges in either image and not the same ones: how far across the picture they differ."""
+    inverted: float
+    """Share of the cells that have the same edges in both, with other sides: light and dark, or colours, changed places."""
     palette: float
     """Overlap of the colour histograms, 0..1."""
     texture: float
     """Share of the cells whose structure of a few px grew or fell fourfold."""
     colour: float
     """Share of the cells whose mean colour moved by ΔE 12."""
+    compared_px: float
+    """Area that no mask hides, in px² of the aligned copies."""
 
 
 class ImagePair:
@@ -106,7 +113,8 @@ class ImagePair:
         self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2)
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
-        self._second = alignment.second
+        # What stands under a mask was filled in each copy by itself, and is no difference.
+        self._second = np.where(alignment.masked[..., None], np.rint(self._first).astype(np.uint8), alignment.second)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -146,15 +154,24 @@ class ImagePair:
     def whole(self) -> ImageFeatures:
         labs = [to_lab(image) for image in (self._first, self._second.astype(np.float32))]
         # At no more than 256 px a side.
-        first, second = (_prepared(lab, min(1.0, 256 / max(lab.shape[:2]))) for lab in labs)
+        scale = min(1.0, 256 / max(labs[0].shape[:2]))
+        first, second = (_prepared(lab, scale) for lab in labs)
+        edges = [_edge_strength(lab) for lab in (first, second)]
+        shown = _scaled(self.found.alignment.masked.astype(np.float32), scale) == 0
+        compared = 1 - self.found.masked_share
+        # What a mask hides is alike in both copies: it adds to no share.
+        share = 1 / compared if compared else 0.0
+        redrawn, inverted = _changed_edges(first, second)
         texture, colour = _changed_cells(*labs)
         return ImageFeatures(
-            changed=self.found.changed_share,
-            structure=_correlation(_edge_strength(first), _edge_strength(second)),
-            redrawn=_redrawn_cells(first, second),
-            palette=_palette_overlap(first, second),
-            texture=texture,
-            colour=colour,
+            changed=min(1.0, share * self.found.changed_share),
+            structure=_correlation(*(edge[shown] for edge in edges)) if shown.any() else 1.0,
+            redrawn=min(1.0, share * redrawn),
+            inverted=min(1.0, share * inverted),
+            palette=max(0.0, 1 - share * (1 - _palette_overlap(first, second))),
+            texture=min(1.0, share * texture),
+            colour=min(1.0, share * colour),
+            compared_px=self.found.compared_px,
         )
 
 
@@ -284,11 +301,19 @@ def _form(mask: Mask) -> str:
 # Edges ------------------------------------------------------------------------------------------------------------------
 
 
+def _gradient(lab: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return 2×h×w×3: the gradient across and down of each channel, per pixel."""
+    return np.stack([cv2.Sobel(lab, cv2.CV_32F, dx, dy, ksize=3) / 8 for dx, dy in ((1, 0), (0, 1))])
+
+
 def _edge_strength(lab: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the length of the gradient over all three channels, per pixel."""
-    gx = cv2.Sobel(lab, cv2.CV_32F, 1, 0, ksize=3) / 8
-    gy = cv2.Sobel(lab, cv2.CV_32F, 0, 1, ksize=3) / 8
-    return np.asarray(np.sqrt((gx**2 + gy**2).sum(axis=2)), np.float32)
+    return _length(_gradient(lab))
+
+
+def _length(gradient: NDArray[np.float32]) -> NDArray[np.float32]:
+    across, down = gradient
+    return np.asarray(np.sqrt((across**2 + down**2).sum(axis=2)), np.float32)
 
 
 def _steepness(lab: Lab, mask: Mask, edges: NDArray[np.float32]) -> float:
@@ -321,17 +346,24 @@ def _mean(values: NDArray[np.float32], mask: Mask) -> float:
 # The picture as a whole ---------------------------------------------------------------------------------------------------
 
 
-def _redrawn_cells(first: Lab, second: Lab) -> float:
-    """Return `ImageFeatures.redrawn`. At half the size grain has faded, while outlines are as strong as they were."""
-    edges = [_edge_strength(_scaled(lab, 0.5)) for lab in (first, second)]
+def _changed_edges(first: Lab, second: Lab) -> tuple[float, float]:
+    """Return (redrawn, inverted) of `ImageFeatures`.
+
+    At half the size grain has faded, while outlines are as strong as they were.
+    """
+    gradients = [_gradient(_scaled(lab, 0.5)) for lab in (first, second)]
+    edges = [_length(gradient) for gradient in gradients]
     rows, columns = (np.linspace(0, side, _CELLS + 1).round().astype(int) for side in edges[0].shape)
-    redrawn = 0
+    redrawn = inverted = 0
     for top, bottom in pairwise(rows):
         for left, right in pairwise(columns):
             a, b = (e[top:bottom, left:right] for e in edges)
             if a.size and max(float((a**2).mean()), float((b**2).mean())) > _EDGE_ENERGY:
-                redrawn += _correlation(a, b) < 0.5
-    return redrawn / _CELLS**2
+                same = _correlation(a, b) >= 0.5
+                redrawn += not same
+                u, v = (g[:, top:bottom, left:right] for g in gradients)
+                inverted += same and float((u * v).sum()) < _SAME_SIDES * float((a**2).sum() * (b**2).sum()) ** 0.5
+    return redrawn / _CELLS**2, inverted / _CELLS**2
 
 
 def _palette_overlap(first: Lab, second: Lab) -> float:

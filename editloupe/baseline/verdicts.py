@@ -13,6 +13,7 @@ from typing import Final
 from editloupe.baseline.instruction_parser import MATERIALS, Action, ParsedInstruction
 from editloupe.baseline.naming import leading, share_of
 from editloupe.baseline.region_features import ImageFeatures, ImagePair, RegionFeatures
+from editloupe.imaging.differences import LEAST_COMPARED_PX
 from editloupe.values import Box
 
 FLAWLESS: Final = "Flawless Execution"
@@ -36,6 +37,8 @@ _REDRAWN: Final = 0.15
 
 Edits of small things stay below 0.09 on `dev`, another scene begins at 0.2, a plain one with few things in it included.
 """
+_INVERTED: Final = 0.35
+"""Share of the picture's cells with inverted edges above which it is another picture. Edits stay below 0.1 on `dev`."""
 _RANK: Final[Mapping[str, int]] = {FLAWLESS: 3, OVER: 2, WRONG: 1, MISSED: 0}
 
 
@@ -358,6 +361,9 @@ def _sides(region: RegionFeatures) -> tuple[float, float]:
 def consist(instruction: ParsedInstruction, measured: Measurements) -> PixelVerdict:
     """Return the verdict on Visual Consistency."""
     whole = measured.whole
+    if whole.compared_px < LEAST_COMPARED_PX:
+        left = f"The masks and their rims leave {whole.compared_px:.0f} px² to compare"
+        return PixelVerdict(label=None, reason=f"{left}; a verdict needs {LEAST_COMPARED_PX:.0f}.")
     if _collapsed(whole):
         return PixelVerdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
     unknown = instruction.action == "unknown" or measured.covered
@@ -383,12 +389,13 @@ def _another_scene(whole: ImageFeatures) -> bool:
 
 
 def _collapsed(whole: ImageFeatures) -> bool:
-    """Return True for another scene, everything redrawn, another medium (texture), or other colours throughout."""
+    """Return True for another scene, everything redrawn, another medium (texture), a negative, or other colours."""
     return (
         _another_scene(whole)
         or (whole.changed > 0.4 and whole.structure < 0.85)
         or whole.texture > 0.2
         or whole.colour > 0.35
+        or whole.inverted > _INVERTED
         or whole.palette < 0.8
     )
 
@@ -401,6 +408,7 @@ def _scene(whole: ImageFeatures) -> str:
         f"structure of the whole correlates by {whole.structure:.2f}, {whole.redrawn:.0%} of the cells have other "
         f"edges, palettes overlap by {whole.palette:.2f}, "
         f"{whole.changed:.0%} of the pixels differ, {whole.texture:.0%} of the cells have another texture"
+        + (f", {whole.inverted:.0%} have their edges inverted" if whole.inverted > _INVERTED else "")
     )
 
 

@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
+    "masks": "Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.",
     "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
     "fork": "Go on from a step of a verdict with another backbone, instruction, observation or set of tools.",
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",

@@ -19,7 +19,16 @@ from editloupe.protocols.base import make_protocol
 from editloupe.reports import pages, render
 from editloupe.reports.align import AlignOptions, JudgeAgreement
 from editloupe.reports.align import align as agreement_on
-from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn, column_of, column_of_table, join
+from editloupe.reports.columns import (
+    Dimension,
+    HumanLabels,
+    JudgeColumn,
+    column_of,
+    column_of_table,
+    editors_of,
+    join,
+    rated_editors,
+)
 from editloupe.reports.human_labels import read_label_table, read_people
 from editloupe.reports.judged import chosen as chosen_judges
 from editloupe.reports.label_tables import column_names
@@ -54,6 +63,9 @@ def align(
         Literal["editor", "edit_type", "area", "none"] | None,
         Option(help="Groups to average over: editor, edit_type, area or none. Default: editor, where there are two."),
     ] = None,
+    unit: Annotated[
+        Literal["sample", "editor"], Option(help="What is compared: samples, or editors by their means.")
+    ] = "sample",
     good_from: Annotated[
         str | None, Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
     ] = None,
@@ -85,6 +97,8 @@ def align(
         raise ConfigError("--json, --csv and --markdown exclude each other")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     options = AlignOptions(how=aggregate, good=good_from, drawing=drawing)
+    if unit == "editor" and (run is None or votes is not None or group is not None or good_from is not None):
+        raise ConfigError("--unit editor takes RUN and people's ratings, and neither --votes, --group nor --good-from")
     chosen = words(criteria)
     found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement]
     if votes is not None:
@@ -124,7 +138,12 @@ def align(
         wanted = [m for m in known.metrics if m.id in people.metrics]
         if chosen is not None:
             wanted = [known.metric(name) for name in chosen]
-        found = [_agreement(one, people, group, options, closed=True) for one in _of_run(store, judge, wanted)]
+        judged = _of_run(store, judge, wanted)
+        if unit == "editor":
+            people = rated_editors(people)
+            # A mean, or a rank, need not be a value of the metric's own scale.
+            judged = [replace(j, column=editors_of(j.column), metrics=[m.id for m in wanted]) for j in judged]
+        found = [_agreement(one, people, group, options, closed=True) for one in judged]
     _print(found, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     return 0
 

@@ -267,4 +267,5 @@ def asked_name(run: RunConfig) -> list[str]:
     mode = run.option.get("mode", "tool" if usual else None)
     rubric = str(run.option.get("rubric", "dlebench"))
     parts = [None if usual else run.protocol, mode, None if rubric == "dlebench" else Path(rubric).stem]
-    return [*(str(part) for part in parts if part), *sorted(run.ablate)]
+    null = ["null-edit"] if run.null_edit else []
+    return [*(str(part) for part in parts if part), *sorted(run.ablate), *null]

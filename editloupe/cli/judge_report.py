@@ -53,6 +53,7 @@ def heading_of(setup: Setup) -> Heading:
         describes=setup.backend.traits.describes,
         mode="" if mode is None else str(mode),
         rubric=str(rubric["id"]) if isinstance(rubric, Mapping) else setup.protocol.name,
+        by="rubric" if isinstance(rubric, Mapping) else "protocol",
         ablations=ablations,
         notes=tuple(notes),
     )

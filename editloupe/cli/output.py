@@ -25,11 +25,15 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.reports.escape import plain as plain
-from editloupe.reports.escape import safe
+from editloupe.reports.escape import safe, safe_json
 from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.runs.execute import Progress
+
+
+_SIDE = re.compile(r"0*[1-9][0-9]{0,4}")
+"""A width or height of a terminal."""
 
 
 @cache
@@ -73,7 +77,13 @@ class _Unfailing(io.RawIOBase):
 
 
 def prepare_streams() -> None:
-    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes."""
+    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes.
+
+    A width or height in the environment in which nothing can be printed (0, -1, a word) counts as not set.
+    """
+    for name in ("COLUMNS", "LINES"):
+        if not _SIDE.fullmatch(os.environ.get(name, "")):
+            os.environ.pop(name, None)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -139,7 +149,8 @@ def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
 
 
 def write(text: str, *, json_text: bool = False) -> None:
-    """Write a text to standard output as it stands.   json_text: what the encoding lacks is escaped as in JSON."""
+    """Write a text to standard output.   json_text: controls, and what the encoding lacks, become escapes as in JSON."""
+    text = safe_json(text) if json_text else text
     if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
         text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
     sys.stdout.write(text)

@@ -35,7 +35,7 @@ SHOWN = 5
 """Tables in the terminal; all of them are in the run's report."""
 
 
-@run_options(without=("path", "judges", "criteria", "repeats", "aggregate_repeats", "abstain_above"))
+@run_options(without=("path", "null_edit", "judges", "criteria", "repeats", "aggregate_repeats", "abstain_above"))
 def rank(
     runs: list[RunConfig],
     *,

@@ -117,6 +117,7 @@ class ImageStore:
         self._lock = threading.RLock()
         self._paths: dict[str, Path] = {}
         self._memory: dict[str, bytes] = {}
+        self._held: dict[str, ImageRef] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
         self._arrays: OrderedDict[str, RGB] = OrderedDict()
         self._decoding: dict[str, threading.Lock] = {}
@@ -215,6 +216,13 @@ class ImageStore:
             self._keep(ref, self.data(ref))
         return self.path(ref)
 
+    def write(self) -> None:
+        """Write what was held in memory into the folder, and from now on every further image."""
+        with self._lock:
+            self.writes, held = True, dict(self._held)
+        for ref in held.values():
+            self.keep(ref)
+
     def path(self, ref: ImageRef) -> Path | None:
         """Return where the bytes lie in the folder; None where they do not."""
         blob = self._blob(ref)
@@ -264,6 +272,7 @@ class ImageStore:
         if blob is None or not self.writes:
             with self._lock:
                 self._memory.setdefault(ref.sha256, data)
+                self._held.setdefault(ref.sha256, ref)
         else:
             assert self.folder is not None
             files.write_whole(blob, data, below=self.folder.parent)

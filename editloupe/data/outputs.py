@@ -14,8 +14,9 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
-PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
-"""What a pattern may hold: the id, the stems of the row's own files, the edit type, the row's place from 0."""
+PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index")
+"""What a pattern may hold: the id, the stems of the row's own files, the path of the source without ending, the edit type,
+the row's place from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,7 @@ def _names(pattern: str, row: Row, index: int) -> list[str]:
     else:
         files = {"source": row.source, "edited": row.edited, "reference": row.reference}
         stems, ids = {role: file.stem for role, file in files.items() if file is not None}, [row.id]
+        stems["path"] = _plain(row.source.name.replace("\\", "/"))
     parts = {"edit_type": row.edit_type, "index": str(index), **stems}
     needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None} - {"id"}
     if any(parts.get(name) is None for name in needed):

@@ -232,6 +232,10 @@ def _read(
     if len(set(filter(None, counts.values()))) > 1:
         seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items())
         raise RowError("box", f"{seen}; expected one a target, in the same order")
+    target_name = _text(values, "target_name")
+    if target_name and not any(counts.values()):
+        # Without a box there is no target to bear it.
+        extra["target_name"] = target_name
     return DataRow(
         line=known.line,
         id=known.id,
@@ -245,7 +249,7 @@ def _read(
         quads=quads,
         role_quads=role_quads,
         bbox_format=stated or bbox_format,
-        target_name=_text(values, "target_name"),
+        target_name=target_name,
         human=human,
         extra=extra,
         hints=() if edited is None else (edited.stem,),

@@ -47,8 +47,9 @@ def load(
         raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(formats())}")
     root, metadata = path, None
     if path.is_file():
-        if path.suffix.lower() not in ENDINGS:
-            raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
+        allowed = endings(format)
+        if path.suffix.lower() not in allowed:
+            raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(allowed)}), found another file")
         root, metadata = path.parent, path
     open_folder(root, store, what="a folder of edits")
     data = DataSet(root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs)
@@ -61,6 +62,12 @@ def load(
             known = " or ".join(mapped)
             raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
     return _loader(_recognised(data) if format == "auto" else format).load(data)
+
+
+def endings(format: str) -> tuple[str, ...]:
+    """Return the endings of files that may be named in place of their folder, for a format or for "auto"."""
+    names = formats()[1:] if format == "auto" else (format,)
+    return tuple(dict.fromkeys((*ENDINGS, *(end for name in names for end in getattr(_loader(name), "ENDINGS", ())))))
 
 
 def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
@@ -121,7 +128,8 @@ def _recognised(data: DataSet) -> str:
     root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
     if data.metadata is not None:
-        fitting = [name for name in fitting if name != GENERAL] or [GENERAL]
+        general = [GENERAL] if data.metadata.suffix.lower() in ENDINGS else []
+        fitting = [name for name in fitting if name != GENERAL] or general
     if fitting == [GENERAL, "pairs"]:
         return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
     if len(fitting) == 1:

@@ -77,6 +77,9 @@ def schema(name: Literal["trace", "findings", "run"]) -> dict[str, Any]:
             definition.setdefault("additionalProperties", False)
     if "Finding" in definitions:
         _complete(definitions["Finding"])
+    if name == "findings":
+        definitions["Finding"]["properties"]["digest"] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+        definitions["Finding"]["required"].append("digest")
     for (event, inner), type_ in inside.items():
         definitions[event]["properties"][inner] = schemas[type_.__name__, "serialization"]
     return {"$schema": DIALECT, "title": f"editloupe {name}", **schemas[name, "serialization"], "$defs": definitions}

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.images import RGB
+from editloupe.data.images import MIN_SIDE, RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.regions import STRONG, Object, find_objects, joined
@@ -36,6 +36,8 @@ the grain that one of the two shows for itself. Compression down to quality 50, 
 Without this test, a picture that changed throughout would be reported by its strongest places alone."""
 LEAST_AREA_PX: Final = 36.0
 """Least area of a region's changed pixels, in px² of image 1."""
+LEAST_COMPARED_PX: Final = float(MIN_SIDE**2)
+"""px²; from less no noise can be told. The smallest image has as many."""
 LEAST_MEAN: Final = 3.0
 """Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
 _UNEXPLAINED = 0.6
@@ -72,6 +74,8 @@ class Differences:
     """Levels that a place of ordinary texture must reach."""
     changed_share: float = 0.0
     """Share 0..1 of the image that differs by more than CLEAR."""
+    compared_px: float
+    """Area of the copies that no mask hides, in px². Below LEAST_COMPARED_PX nothing was sought."""
     identical: bool
     """True where every pixel of both images is the same."""
     alignment: Alignment
@@ -122,13 +126,15 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
     """
     alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2)
     height, width = alignment.first.shape[:2]
-    if image_1.shape == image_2.shape and np.array_equal(image_1, image_2):
+    shown = _shown(alignment)
+    compared_px = float(shown.mean()) * width * height
+    identical = image_1.shape == image_2.shape and np.array_equal(image_1, image_2)
+    if identical or compared_px < LEAST_COMPARED_PX:
         nothing = np.zeros((height, width), dtype=np.float32)
-        return Differences(levels=nothing, changed=nothing > 0, identical=True, alignment=alignment)
-    left = residual(*_compared(alignment))
-    if alignment.masked.any():
-        hidden = cv2.resize(alignment.masked.astype(np.uint8) * 255, left.light.shape[::-1], interpolation=cv2.INTER_AREA)
-        left = left.without(hidden > 0)
+        return Differences(
+            levels=nothing, changed=nothing > 0, compared_px=compared_px, identical=identical, alignment=alignment
+        )
+    left = residual(*_compared(alignment), shown)
     levels = left.levels
     changed_share = float(np.mean(levels > CLEAR))
     weighed = significance(left)
@@ -139,7 +145,7 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
     if changed_share > REGENERATED_SHARE or (restyled and not objects):
         # No unchanged majority is left to measure noise on: show the strongest tenth.
         smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
-        threshold = float(np.percentile(smooth, _STRONGEST_DECILE))
+        threshold = float(np.percentile(smooth[left.shown], _STRONGEST_DECILE))
         strongest = np.where(smooth >= threshold, smooth * np.float32(STRONG / threshold), 0).astype(np.float32)
         objects = find_objects([EvidenceMap(values=strongest, reach=SCALES[1])])
     else:
@@ -156,12 +162,20 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
         changed=cv2.resize(changed, (width, height), interpolation=cv2.INTER_NEAREST).astype(bool),
         threshold=threshold,
         changed_share=changed_share,
+        compared_px=compared_px,
         identical=False,
         alignment=alignment,
         noise=max(weighed.noise, weighed.colour_noise),
         restyled=restyled,
         blurs=left.blurs,
     )
+
+
+def _shown(alignment: Alignment) -> NDArray[np.bool_]:
+    """Return h×w of the half size: where no pixel lies under a mask or at its rim."""
+    height, width = alignment.masked.shape
+    size = (max(1, (width + 1) // 2), max(1, (height + 1) // 2))
+    return np.asarray(cv2.resize(alignment.masked.astype(np.uint8) * 255, size, interpolation=cv2.INTER_AREA) == 0)
 
 
 def _compared(alignment: Alignment) -> tuple[Planes, Planes]:

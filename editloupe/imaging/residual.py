@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import cv2
@@ -54,17 +54,8 @@ class Residual:
     """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
     colour_grain: float
     """The same of Cr and Cb."""
-
-    def without(self, hidden: NDArray[np.bool_]) -> Residual:
-        """Return the residual with no difference at the places h×w where `hidden` is True."""
-        nothing = np.float32(0)
-        return replace(
-            self,
-            planes=tuple((one, np.where(hidden, one, other)) for one, other in self.planes),
-            light=np.where(hidden, nothing, self.light),
-            red=np.where(hidden, nothing, self.red),
-            blue=np.where(hidden, nothing, self.blue),
-        )
+    shown: NDArray[np.bool_]
+    """h×w: the places that were compared."""
 
     @property
     def levels(self) -> Map:
@@ -100,25 +91,31 @@ def planes(rgb: RGB) -> Planes:
     return Planes(light=np.ascontiguousarray(ycc[..., 0]), half_light=half_light, red=red, blue=blue)
 
 
-def residual(first: Planes, second: Planes) -> Residual:
-    """Return what differs between two pictures of one size and one tone, aligned."""
+def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residual:
+    """Return what differs between two pictures of one size and one tone, aligned.
+
+    shown: h×w of the half size, False where they are not compared: nothing differs there, and no grain is measured.
+    """
     size = (first.red.shape[1], first.red.shape[0])
     blurs = sharpness_match(first.light, second.light)
     one, other = (_resized(_blurred(p.light, sigma), size) for p, sigma in zip((first, second), blurs, strict=True))
-    reds, blues = _matched(first.red, second.red), _matched(first.blue, second.blue)
+    matched = ((one, other), _matched(first.red, second.red), _matched(first.blue, second.blue))
+    pairs = tuple((one, np.where(shown, other, one)) for one, other in matched)
+    light, red, blue = (_minus(*pair) for pair in pairs)
     activity = np.minimum(_activity(first.half_light), _activity(second.half_light))
     colours = [np.asarray(_activity(p.red) + _activity(p.blue), dtype=np.float32) for p in (first, second)]
     return Residual(
-        planes=((one, other), reds, blues),
-        light=_minus(one, other),
-        red=_minus(*reds),
-        blue=_minus(*blues),
+        planes=pairs,
+        light=light,
+        red=red,
+        blue=blue,
         activity=activity,
         # Colour is derived from the same pixels, so light's edges disturb it too, if less.
         colour_activity=np.asarray(np.minimum(*colours) + activity / 8, dtype=np.float32),
         blurs=blurs,
-        grain=max(_grain(first.half_light), _grain(second.half_light)),
-        colour_grain=max(_grain(plane) for p in (first, second) for plane in (p.red, p.blue)),
+        grain=max(_grain(p.half_light, shown) for p in (first, second)),
+        colour_grain=max(_grain(plane, shown) for p in (first, second) for plane in (p.red, p.blue)),
+        shown=shown,
     )
 
 
@@ -203,14 +200,14 @@ def _minus(a: _Plane, b: _Plane) -> Map:
     return np.asarray(cv2.subtract(a, b, dtype=cv2.CV_32F), dtype=np.float32)
 
 
-def _grain(plane: _Plane) -> float:
+def _grain(plane: _Plane, shown: NDArray[np.bool_]) -> float:
     """Return the standard deviation of a picture's noise in levels (Immerkær 1996, with a median in place of the mean)."""
-    if min(plane.shape) < 3:
+    if min(plane.shape) < 3 or not shown[::2, ::2].any():
         return 0.0
     # A difference of two Laplacians, which neither slopes nor edges pass.
     kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float32)
     # The weights' squares sum to 36; half of a normal distribution lies within 0.6745 standard deviations.
-    return float(np.median(np.abs(cv2.filter2D(plane, cv2.CV_16S, kernel)[::2, ::2]))) / (6 * 0.6745)
+    return float(np.median(np.abs(cv2.filter2D(plane, cv2.CV_16S, kernel)[::2, ::2][shown[::2, ::2]]))) / (6 * 0.6745)
 
 
 def _activity(plane: _Plane) -> Map:

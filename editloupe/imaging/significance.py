@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import cv2
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from editloupe.imaging.geometry import cells_covered
 from editloupe.imaging.residual import Map, Residual
+
+Number = TypeVar("Number", np.uint8, np.float32)
 
 SCALES: Final = (0.8, 2.0, 4.0)
 """Standard deviations in px of the half-size maps over which signed differences are averaged."""
@@ -69,8 +71,8 @@ class SignificanceMaps:
 
 def significance(residual: Residual) -> SignificanceMaps:
     """Return means of the residual at three scales, each divided by its typical size at places as active."""
-    of_light = _Calibration(residual.activity, residual.grain)
-    of_colour = _Calibration(residual.colour_activity, residual.colour_grain)
+    of_light = _Calibration(residual.activity, residual.grain, residual.shown)
+    of_colour = _Calibration(residual.colour_activity, residual.colour_grain, residual.shown)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
         (residual.blue, of_colour, _FLOOR_COLOUR),
@@ -93,11 +95,11 @@ def significance(residual: Residual) -> SignificanceMaps:
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
-    values = np.asarray(plane - np.median(plane[::4, ::4]), dtype=np.float32)
+    values = np.asarray(plane - np.median(_sampled(plane, calibration.shown, 4)), dtype=np.float32)
     noise = calibration.noise(np.abs(values), floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
-    typical = float(np.median(finest_noise[::4, ::4]))
+    typical = float(np.median(_sampled(finest_noise, calibration.shown, 4)))
     means = [np.divide(finest, finest_noise, out=finest)]
     del finest_noise
     # In place from here on: these maps are the most that is in memory at once.
@@ -117,21 +119,26 @@ def _mean_size(values: Map, sigma: float) -> Map:
 
 
 class _Calibration:
-    """Measures the noise at places as active as each one: flat sky has its own measure beside foliage and lettering."""
+    """Measures the noise at places as active as each one: flat sky has its own measure beside foliage and lettering.
 
-    def __init__(self, activity: Map, grain: float) -> None:
+    shown: h×w, the places that are measured.
+    """
+
+    def __init__(self, activity: Map, grain: float, shown: NDArray[np.bool_]) -> None:
         self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
-        sampled = self._level[:: self._step, :: self._step]
-        levels = sampled.ravel()
+        self.shown = shown
+        levels = _sampled(self._level, shown, self._step)
+        # Where each of them stands in the grid of samples.
+        rows, columns = np.nonzero(_places(shown, self._step))
+        height, width = _places(shown, self._step).shape
         # Places of one level stay in one group, however many they are: on a plain ground nearly all are.
         ends = np.unique(np.quantile(levels, _GROUP_ENDS, method="lower"))
         group_of = np.searchsorted(ends, levels)
         order = np.argsort(group_of, kind="stable")
         self._groups = [g for g in np.split(order, np.searchsorted(group_of[order], np.arange(1, len(ends) + 1))) if len(g)]
         self._at = np.array([float(levels[group].mean()) for group in self._groups])
-        height, width = sampled.shape
-        spread = [cells_covered(g % width, g // width, width=width, height=height) for g in self._groups]
+        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in self._groups]
         self._known = np.array(spread) >= _LEAST_PLACES
         if not self._known.any():
             self._known[:] = True
@@ -160,7 +167,7 @@ class _Calibration:
 
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """
-        sizes = size[:: self._step, :: self._step].ravel()
+        sizes = _sampled(size, self.shown, self._step)
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
         typical = np.minimum(self._typical(sizes), self._most if most is None else most)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
@@ -168,6 +175,17 @@ class _Calibration:
         table = np.interp(np.arange(256), self._at, np.maximum(typical, floor)) * self._growth
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
         return np.asarray(cv2.LUT(self._level, table.reshape(1, 256)), dtype=np.float32)
+
+
+def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
+    """Return which places of every `step`-th row and column are measured: those shown, or all where none is."""
+    places = shown[::step, ::step]
+    return places if places.any() else np.ones_like(places)
+
+
+def _sampled(values: NDArray[Number], shown: NDArray[np.bool_], step: int) -> NDArray[Number]:
+    """Return the values of those places, row by row."""
+    return values[::step, ::step][_places(shown, step)]
 
 
 def _spread(sizes: NDArray[np.float32]) -> float:

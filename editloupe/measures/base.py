@@ -21,7 +21,7 @@ from editloupe import plugins
 from editloupe.answers import Answer, answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MeasureError, ModelAbsent
-from editloupe.findings import FAILURES, JudgeSpec
+from editloupe.findings import FAILURES, JudgeKind, JudgeSpec
 from editloupe.values import Json
 
 
@@ -43,7 +43,11 @@ class Measured:
 
 
 class MeasureFn(Protocol):
-    """The contract. A class may also have `metric`, a `scores.Metric`: name, domain, direction and unit of its answer."""
+    """The contract.
+
+    A class may also have `metric`, a `scores.Metric`: name, domain, direction and unit of its answer. A class whose answer
+    is known and not computed says so: `kind = "key"`.
+    """
 
     name: ClassVar[str]
     """As the entry point has it."""
@@ -112,9 +116,10 @@ def judge_of(name: str, models: Models) -> JudgeSpec:
     Raises as `open_measure`, and ConfigError where weights that are named cannot be had.
     """
     measure = open_measure(name)
+    kind: JudgeKind = getattr(measure, "kind", "measure")
     return JudgeSpec(
-        kind="measure",
-        backend=f"measure/{name}",
+        kind=kind,
+        backend=f"{kind}/{name}",
         backend_version=measure.version,
         endpoint="in process",
         tools=models.versions(measure.needs),

@@ -1,9 +1,9 @@
-"""Everything with weights: detectors, upscalers, text readers, image encoders. `get` is the one door to them.
+"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders. `get` is the one door to them.
 
 A kind of model is an entry point of the group `editloupe.models`: its name is the kind, its object the kind's opener.
 
     [project.entry-points."editloupe.models"]
-    segment = "my_package.segment:open_segmenter"     # (name: str | None, device: str) -> the model
+    depth = "my_package.depth:open_depth"     # (name: str | None, device: str) -> the model
 
 An opener finds weights and does not load them. It returns one object for the same weights and device (`functools.cache`).
 It raises ModelAbsent where no name was given and the kind's default cannot be had, ConfigError where a name was given.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from editloupe.models.features.base import Features
     from editloupe.models.lpips import LPIPS
     from editloupe.models.read_text import TextReader
+    from editloupe.models.segment.base import Segmenter
     from editloupe.models.upscale.base import Upscaler
 
 _opening: Final = threading.RLock()
@@ -30,6 +31,8 @@ _opening: Final = threading.RLock()
 
 @overload
 def get(kind: Literal["detect"], name: str | None = None, *, device: str = "auto") -> Detector: ...
+@overload
+def get(kind: Literal["segment"], name: str | None = None, *, device: str = "auto") -> Segmenter: ...
 @overload
 def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "auto") -> Upscaler: ...
 @overload
@@ -45,8 +48,8 @@ def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
-    kind: "detect", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "lpips", or a kind that another
-    package brings.
+    kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "lpips", or a kind
+    that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
 

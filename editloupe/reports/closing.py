@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from rich.console import Group, RenderableType
@@ -35,6 +35,8 @@ class Heading(Serialisable):
     """The protocol's option of this name; "" if it has none."""
     rubric: str
     """The rubric's id, or the protocol's name."""
+    by: Annotated[Literal["rubric", "protocol"], Field(exclude_if=lambda by: by == "rubric")] = "rubric"
+    """Which of the two it is."""
     ablations: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
     """What of the tools was hidden."""
     notes: tuple[str, ...] = ()
@@ -44,7 +46,7 @@ class Heading(Serialisable):
     def text(self) -> str:
         """The heading as one line."""
         ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
-        asked = f"mode {self.mode}{ablated}; rubric {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
+        asked = f"mode {self.mode}{ablated}; {self.by} {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
         return f"Judge: {self.judge} ({self.describes}); {asked}"
 
 
@@ -55,7 +57,7 @@ def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Tabl
 
 def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
     """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together."""
-    spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores")
+    spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores", transposed=False)
     by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
     editors = dict.fromkeys(score.editor for score in scores)
     if spec.rows == "editor":

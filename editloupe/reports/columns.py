@@ -110,6 +110,51 @@ def _answer(score: Score, metric: Metric) -> Answer:
     return score.label if isinstance(metric.domain, Binary) and score.label is not None else score.value
 
 
+def editors_of(column: JudgeColumn) -> JudgeColumn:
+    """Return a column with an item an editor: the mean of the values that it has for the editor's samples."""
+    found: dict[str, dict[Key, list[float]]] = {metric: {} for metric in column.answers}
+    for metric, answers in column.answers.items():
+        for key, answer in answers.items():
+            if isinstance(answer, float):
+                found[metric].setdefault(_of_editor(key[0]), []).append(answer)
+    keys = dict.fromkeys(_of_editor(key[0]) for key in column.items)
+    return JudgeColumn(
+        name=column.name,
+        items={key: Item(key=key, source=key[1]) for key in keys},
+        answers={metric: {key: _mean(values.get(key, [])) for key in keys} for metric, values in found.items()},
+    )
+
+
+def rated_editors(people: HumanLabels) -> HumanLabels:
+    """Return people's ratings of editors: each rater's mean over the editor's samples.
+
+    A table that names no editors rates editors itself: its items are their names.
+    """
+    values: dict[Key, dict[str, dict[str, list[float]]]] = {}
+    for (editor, sample, *_), ratings in people.ratings.items():
+        own = values.setdefault(_of_editor(editor or sample), {})
+        for metric, by_rater in ratings.items():
+            for rater, rating in by_rater.items():
+                if not isinstance(rating, str):
+                    own.setdefault(metric, {}).setdefault(rater, []).append(rating)
+    return replace(
+        people,
+        items={key: Item(key=key, source=key[1]) for key in values},
+        ratings={
+            key: {m: {rater: sum(v) / len(v) for rater, v in by_rater.items()} for m, by_rater in own.items()}
+            for key, own in values.items()
+        },
+    )
+
+
+def _of_editor(name: str) -> Key:
+    return "", name, 0, ""
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
 def join(
     items: Mapping[Key, Item], people: HumanLabels, *, where: str, closed: bool
 ) -> tuple[dict[Key, Item], HumanLabels]:

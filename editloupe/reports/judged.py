@@ -87,7 +87,7 @@ class Judged:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
         mode = f"; mode {self.mode}{hidden}" if self.mode else hidden.replace(", ", "; ", 1)
         name = self.protocol.name
-        asked = f"protocol {name}" if self.metrics.id == name and not self.mode else f"rubric {self.metrics.id}"
+        asked = f"rubric {self.metrics.id}" if hasattr(self.protocol.options, "rubric") else f"protocol {name}"
         return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
 
 

@@ -30,7 +30,19 @@ from editloupe.reports.summary import (
 from editloupe.scores import Metric, Score, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.stats.bootstrap import ConfidenceInterval
-from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, numbers, words
+from editloupe.tables import (
+    BarPlot,
+    Cell,
+    Column,
+    Plot,
+    RadarPlot,
+    Row,
+    Table,
+    label_columns,
+    numbers,
+    transposed,
+    words,
+)
 from editloupe.values import Json
 
 Cluster: TypeAlias = Callable[[Score], Hashable]
@@ -70,7 +82,8 @@ def spec_table(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalise`, or give each a column (columns='metric')"
         )
-    return _Pivot(spec, scores, metrics, cluster).table(scores, keys or {})
+    table = _Pivot(spec, scores, metrics, cluster).table(scores, keys or {})
+    return transposed(table, spec.columns.replace("_", " ").capitalize()) if spec.transposed else table
 
 
 @dataclass(frozen=True)
@@ -229,6 +242,8 @@ class _Pivot:
             return f"{sentence} Means {interval}." if drawn else sentence
         what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
         sentence = what.get(self.spec.cell, "Means in the unit of the metric")
+        if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
+            sentence += f" ({', '.join(shorts)} on 0 to 100)"
         sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -23,7 +24,8 @@ from editloupe.values import Json
 Key: TypeAlias = tuple[str, str, int]
 """`Finding.key`."""
 
-Verdict: TypeAlias = Literal["equal", "unchecked", "wrong"]
+Verdict: TypeAlias = Literal["equal", "unchecked", "absent", "wrong"]
+"""Of a trace on its finding; absent: there is no trace to ask."""
 
 _SHOWN: Final = 2
 _LINES: Final = 5
@@ -32,21 +34,43 @@ NO_END: Final = frozenset({"recording", "fault"})
 """Endings of a task whose trace could not be written to its end."""
 
 
-def parse_finding(data: Mapping[str, Json]) -> tuple[Finding, str | None]:
-    """Return a finding of findings.jsonl, and the digest of its line.
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """By what a line of findings.jsonl can be checked."""
 
-    It is `invalid`, and the digest None, if it holds a number that is not finite, or columns that differ from its answer.
-    Raises ValueError for data of another shape.
+    found: str | None
+    """Digest of the finding that it holds; None if that is `invalid`."""
+    recorded: str | None
+    """Digest that it was written with; None for a line without one."""
+    version_1: bool
+    """True for a line of version 0.1.0, which wrote no digests."""
+
+
+def to_line(finding: Finding) -> dict[str, Json]:
+    """Return a finding as it is written into findings.jsonl: with its digest, which ends its trace too."""
+    data = finding.to_json()
+    return {**data, "digest": finding_digest(data)}
+
+
+def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
+    """Return the finding of a line of findings.jsonl, and by what it can be checked.
+
+    It is `invalid` if it holds a number that is not finite, or columns that differ from its answer. Raises ValueError for
+    data of another shape.
     """
-    if (found := finding_digest(data)) is not None:
+    data = {name: value for name, value in line.items() if name != "digest"}
+    digest, version_1 = line.get("digest"), "criterion" in line
+    seal = Seal(found=finding_digest(data), recorded=None if digest is None else str(digest), version_1=version_1)
+    if seal.found is not None:
         finding = Finding.from_json(data)
         for name, own in (("label", finding.label), ("value", finding.value)):
             if data.get(name, own) != own:
-                return invalid(finding, f"its column {name!r} is {data[name]!r}, and its answer {own!r}"), None
-        return finding, found
+                why = f"its column {name!r} is {data[name]!r}, and its answer {own!r}"
+                return invalid(finding, why), replace(seal, found=None)
+        return finding, seal
     said = ("answer", "evidence", "usage", "turns", "counts", "seconds", "ending")
     rest = {name: value for name, value in data.items() if name not in said}
-    return invalid(Finding.from_json({**rest, "status": "invalid"}), "it holds a number that is not finite"), None
+    return invalid(Finding.from_json({**rest, "status": "invalid"}), "it holds a number that is not finite"), seal
 
 
 def invalid(finding: Finding, why: str) -> Finding:
@@ -56,27 +80,32 @@ def invalid(finding: Finding, why: str) -> Finding:
 
 
 def checked(
-    folder: Path, findings: Mapping[Key, Finding], digests: Mapping[Key, str | None], metrics: Mapping[str, Metric]
+    folder: Path, findings: Mapping[Key, Finding], seals: Mapping[Key, Seal], metrics: Mapping[str, Metric]
 ) -> dict[Key, Finding]:
     """Return those findings that must not be counted, as `invalid` ones.
 
-    digests: of the lines of findings.jsonl; those that were read from traces have none.
+    seals: of the lines of findings.jsonl; those that were read from traces have none.
     """
     wrong = {}
     for key, finding in findings.items():
-        if why := wrong_with(folder, finding, digests.get(key), metrics):
+        if why := wrong_with(folder, finding, seals.get(key), metrics):
             wrong[key] = invalid(finding, why)
     return wrong
 
 
-def wrong_with(folder: Path, finding: Finding, recorded: str | None, metrics: Mapping[str, Metric]) -> str:
+def wrong_with(folder: Path, finding: Finding, seal: Seal | None, metrics: Mapping[str, Metric]) -> str:
     """Return why a finding must not be counted; "" if nothing speaks against it.
 
-    recorded: the digest of its line in findings.jsonl; None for a finding that was read from its trace.
+    seal: of its line in findings.jsonl; None for a finding that was read from its trace.
     """
     if finding.status == "invalid":
         return finding.reason
-    verdict, why = against_end(folder, finding, recorded)
+    verdict, why = against_end(folder, finding, None if seal is None else seal.found)
+    if seal is not None and verdict in ("unchecked", "absent"):
+        if seal.recorded not in (None, seal.found):
+            verdict, why = "wrong", f"it is not what was recorded, and {why}"
+        elif seal.recorded is None and verdict == "absent" and finding.status == "ok" and not seal.version_1:
+            verdict, why = "wrong", f"it has no digest, and {why}"
     off = off_metric(finding, metrics.get(finding.metric))
     if off and verdict == "equal" and accepted(folder, finding):
         return ""  # the question has a scale of its own, and the protocol makes the metric's value of it
@@ -150,22 +179,22 @@ def accepted(folder: Path, finding: Finding) -> bool:
     return finding.answer is not None and (task.kind == "measure" or not off_menu(finding.answer, task.answer))
 
 
-def against_end(folder: Path, finding: Finding, recorded: str | None) -> tuple[Verdict, str]:
+def against_end(folder: Path, finding: Finding, found: str | None) -> tuple[Verdict, str]:
     """Compare a finding with the end of its trace. Return the verdict, and why it is not "equal".
 
-    recorded: as in `wrong_with`.
+    found: the digest of its line; None for a finding that was read from its trace.
     """
     if finding.trace is None:
-        return "unchecked", "there is no trace of it"
+        return "absent", "there is no trace of it"
     path = folder / finding.trace
     try:
         end = read_end(path)
     except OSError:
-        return "unchecked", "its trace is not there"
+        return "absent", "its trace is not there"
     if (
         end is not None
         and end.finding_digest is not None
-        and end.finding_digest == (recorded or finding_digest(finding.to_json()))
+        and end.finding_digest == (found or finding_digest(finding.to_json()))
     ):
         return "equal", ""
     if end is not None and end.finding_digest is None and read_version(path) == 1:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from editloupe.backends.base import reach
@@ -34,7 +34,7 @@ from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import set_aside
-from editloupe.values import Json, digest
+from editloupe.values import Json, Sample, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Outcome:
     setup: Setup
     loaded: Loaded
     findings: tuple[Finding, ...]
-    """In the order of the samples, those of the other roles and of measures included."""
+    """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
     scores: tuple[Score, ...]
     asked: int
     reused: int
@@ -139,12 +139,14 @@ def execute(
         _check_executor(setup, ledger)
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
-    images = ImageStore(out / "blobs")
+    # What a loader draws, such as masks, is written when the folder is known to be a run.
+    images = ImageStore(out / "blobs", writes=False)
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
     with closing(store):
+        images.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
             with suppress(ImageError):
@@ -213,10 +215,11 @@ def execute(
                 failed += finding.status != "ok"
                 report(finding)
             notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
-    findings = [*schedule.findings, *schedule.problems(), *refused]
+    keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
+    findings = [f for f in (*schedule.findings, *schedule.problems(), *refused) if f.task_id not in keys]
     scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
-    asked = schedule.total + len(refused)
+    asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
         store=store,
         setup=setup,
@@ -261,10 +264,15 @@ def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> 
     """
     if config.path is None:
         raise ConfigError("PATH is missing: name the folder of edits to judge")
+    if config.null_edit and config.edited:
+        raise ConfigError("--null-edit judges the originals themselves; leave --edited out")
+    needed = outputs and not config.null_edit
     loaded = load(
-        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=outputs
+        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=needed
     )
     samples, rejected = list(loaded.samples), list(loaded.rejected)
+    if config.null_edit:
+        samples = [null_edit(sample) for sample in samples]
     if config.sample:
         wanted = set(config.sample)
         samples = [s for s in samples if s.id in wanted or s.key in wanted]
@@ -277,6 +285,12 @@ def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> 
         samples = samples[: config.limit]
         rejected = rejected[: max(0, config.limit - len(samples))]
     return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
+
+
+def null_edit(sample: Sample) -> Sample:
+    """Return a sample whose edit is the original itself, under the editor "null edit" where none is named."""
+    turns = tuple(replace(turn, edited=sample.source) for turn in sample.turns)
+    return replace(sample, turns=turns, editor=sample.editor or "null edit", warnings=())
 
 
 def rejected_findings(setup: Setup, rows: Iterable[RejectedRow]) -> list[Finding]:

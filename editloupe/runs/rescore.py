@@ -11,13 +11,12 @@ from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
-from editloupe.answers import AnswerSpec
+from editloupe.answers import AnswerSpec, OneOf, read_answer
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.parsing import without_name
 from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
@@ -25,7 +24,7 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
-from editloupe.tasks import Status
+from editloupe.tasks import Status, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import last_finding, read_trace
@@ -77,16 +76,22 @@ def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
 
 def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
     """Return every current finding of a run as the protocol reads it. Metrics are found by id, then by short name."""
-    judges, specs = judges_with(store, protocol), _specs(store, protocol)
+    judges, (specs, measured) = judges_with(store, protocol), _specs(store, protocol)
     for finding in store.current():
         metric = _metric(protocol, store, finding.metric)
+        if finding.role == "measure":
+            if finding.task_id in measured:
+                yield Rescored(before=finding, now=finding)
+            else:
+                yield Rescored(before=finding, now=None, reason="it is not measured now, or with other arguments")
+            continue
         spec = specs.get((finding.judge_id, metric, *finding.question[1:])) if metric else None
         if metric is None or (spec is None and finding.trace is not None):
             what = f"the protocol has no metric {finding.metric!r} now" if metric is None else "it is not asked now"
             yield Rescored(before=finding, now=None, reason=what)
             continue
         now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
-        if spec is None or finding.trace is None or finding.status not in _OF_WORDS or finding.role == "measure":
+        if spec is None or finding.trace is None or finding.status not in _OF_WORDS:
             yield Rescored(before=finding, now=now)
             continue
         try:
@@ -142,14 +147,17 @@ def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
     return metric.normalise(sum(values) / len(values)) if metric is not None and values else None
 
 
-def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str, str, int, str], AnswerSpec]:
-    """Return (judge id, *question) → what the protocol as it is now accepts as an answer.
+def _specs(
+    store: RunStore, protocol: EvalProtocol
+) -> tuple[dict[tuple[str, str, str, str, int, str], AnswerSpec], set[str]]:
+    """Return (judge id, *question) → what the protocol as it is now accepts as an answer, and the ids of its measures.
 
     Each judge's later tasks are planned from its own answers, as in the run, and from those of the other roles.
     """
     others = [id_ for id_, role in store.roles().items() if role != "judge"]
     samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
     found: dict[tuple[str, str, str, str, int, str], AnswerSpec] = {}
+    measured: set[str] = set()
     # A protocol in which nobody has the role "judge" is planned once.
     for judge_id in store.judges() or [None]:
         findings = store.current(judge_id)
@@ -162,11 +170,13 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
         for group in groups(samples):
             known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), rule)
             for task in planned(protocol, group, known):
-                if task.kind == "ask":
+                if task.kind == "measure":
+                    measured.add(task.id)
+                else:
                     # What another role was asked may rest on the answers of any judge.
                     for id_ in filter(None, (judge_id, *others)):
                         found[id_, *task.question] = task.answer
-    return found
+    return found, measured
 
 
 def _end_again(run: Path, path: Path, finding: Finding) -> None:
@@ -186,6 +196,9 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     trace = read_whole(folder, folder / str(finding.trace))
     if trace.tampering:
         raise TraceError(trace.tampering[0])
+    asked = task_from_json(trace.header.task)
+    if isinstance(spec, OneOf) and asked.kind == "ask" and _letters(asked.answer) != _letters(spec):
+        raise TraceError("its options were shown under other letters")
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
     if not calls:
         raise TraceError(f"{finding.trace} holds no reply")
@@ -195,12 +208,17 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
-        return without(status="unparsed", reason="the last reply holds no answer between the tags")
+        return without(status="unparsed", reason=parsed.unused or "the last reply holds no answer between the tags")
     try:
-        answer = spec.parse(without_name(parsed.answer, finding.metric))
+        answer = read_answer(spec, parsed.answer, finding.metric)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
     return replace(finding, status="ok", answer=answer, reason=parsed.thought or finding.reason)
+
+
+def _letters(spec: AnswerSpec) -> dict[str, str]:
+    """Return letter → option; {} for options without letters."""
+    return dict(zip(spec.marks, spec.options, strict=True)) if isinstance(spec, OneOf) and spec.marks else {}
 
 
 def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:

@@ -196,7 +196,7 @@ class RunStore:
         if by is not None:
             self.add_judge(by)
         with _storage(self.folder):
-            self._findings_file.write(_line(finding.to_json()))
+            self._findings_file.write(_line(checks.to_line(finding)))
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         self._keep(finding)
@@ -476,15 +476,15 @@ class RunStore:
         self._load_samples(part)
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        digests: dict[checks.Key, str | None] = {}
-        for finding, recorded in self._parsed("findings.jsonl", checks.parse_finding, part):
+        seals: dict[checks.Key, checks.Seal] = {}
+        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, part):
             self._keep(finding)
-            digests[finding.key] = recorded
+            seals[finding.key] = seal
         try:
             metrics = self.metrics()
         except ConfigError:
             metrics = {}  # those who need the metrics say what is wrong with them
-        wrong = checks.checked(self.folder, self.findings, digests, metrics)
+        wrong = checks.checked(self.folder, self.findings, seals, metrics)
         self.findings |= wrong
         self.invalid = checks.problems(wrong.values())
         self.problems += self.invalid

@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -64,6 +65,7 @@ class Worker:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
+                self._keep_masks(task)
             except ImageError as error:
                 return end(status="input_error", reason=str(error), ending="input")
             except ProtocolError as error:
@@ -86,6 +88,13 @@ class Worker:
             reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
+
+    def _keep_masks(self, task: Task) -> None:
+        """Keep the sample's masks with its pictures, so that pages can show them. No question may depend on them."""
+        sample = None if self.run is None else self.samples.get(task.about.key)
+        for mask in () if sample is None else sample.masks.values():
+            with suppress(ImageError):
+                self.images.keep(mask)
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()

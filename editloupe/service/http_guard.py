@@ -89,8 +89,8 @@ class Guard:
             return
 
         async def send_and_release(message: Any) -> None:
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                # Before the client has its answer, so that it finds a place for its next request.
+            if message["type"] == "http.response.start":
+                # Before the client sees the status, so that it finds a place for its next request.
                 self.queue.release(slot)
             await send(message)
 

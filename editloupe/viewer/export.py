@@ -17,6 +17,7 @@ from editloupe.viewer.rows import thumbs
 MARKER: Final = ".editloupe-pages"
 """Lies in every folder that we wrote, and lets us write there again."""
 
+_MADE: Final = re.compile(r'"\.\./((?:overlays|measured)/[\w./-]+\.(?:png|jpg))"')
 _PICTURE: Final = re.compile(r'"\.\./blobs/([0-9a-f]{2}/[0-9a-f]{64}\.[a-z]+)"')
 
 
@@ -71,6 +72,8 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
     for address in dict.fromkeys(_PICTURE.findall(page)):
         writer.put_picture(f"{run.folder}blobs/{address}")
+    for address in dict.fromkeys(_MADE.findall(page)):
+        writer.put_picture(f"{run.folder}{address}")
     for name in filter(None, thumbs(sample.sample, run.pictures) if sample.sample else ()):
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]

@@ -6,6 +6,8 @@
     compare.html                     at the root, for several judges: they against each other
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
+    overlays/SHA256.png              a mask, to be laid over an image
+    measured/TRACE/NAME.jpg          what a measure compared, and the difference there
     traces/…                         the traces themselves
     static/…                         style and script, at the root
 
@@ -37,8 +39,9 @@ from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef
+from editloupe.viewer.compared import GAIN, SHOWN
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.pictures import Pictures
+from editloupe.viewer.pictures import Pictures, jpeg
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
     finding_tone,
@@ -53,7 +56,7 @@ from editloupe.viewer.rows import (
     target_area,
     tone,
 )
-from editloupe.viewer.sample import arguments, targets, verdicts
+from editloupe.viewer.sample import arguments, compared_in, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -196,6 +199,14 @@ class Site:
             case ["thumbs", _, name]:
                 thumb = run.pictures.thumb(name)
                 return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=_FOREVER, csp=PLAIN_CSP)
+            case ["overlays", name]:
+                overlay = run.pictures.overlay(name)
+                return None if overlay is None else Response(body=overlay, type="image/png", cache=_FOREVER, csp=PLAIN_CSP)
+            case ["measured", *of, name] if (shown := name.removesuffix(".jpg")) in SHOWN and name != shown:
+                trace = "/".join(of)
+                compared = compared_in(run.reader, trace) if run.reader.has_trace(trace) else None
+                pixels = None if compared is None else compared.picture(shown, run.pictures)
+                return None if pixels is None else Response(body=jpeg(pixels), type="image/jpeg", csp=PLAIN_CSP)
             case ["traces" | "forks", *_]:
                 # A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder.
                 trace = "/".join(parts)
@@ -289,6 +300,10 @@ class Site:
         metrics, edit = run.metrics, sample.sample
         position, total, before, behind = run.reader.around(sample.slug)
         found = verdicts(run.reader, sample, metrics, self.numbers.prices)
+        drawn: dict[str, str] = {}
+        for verdict in found:
+            if verdict.compared is not None and verdict.trace is not None:
+                drawn.setdefault(verdict.compared.key, verdict.trace)
         people = [
             (metric.short, rater, said, tone(metric, value))
             for metric in metrics.values()
@@ -308,7 +323,8 @@ class Site:
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
             scores=scores, panes=_panes(sample), marks=[*targets(sample), *(m for v in found for m in v.marks)],
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
-            several=len(names) > 1, area=target_area(edit) if edit else None,
+            several=len(names) > 1, area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn,
+            overlay=run.pictures.overlay_name(edit.masks["edit"]) if edit and "edit" in edit.masks else None,
         )  # fmt: skip
 
     def _others(self, run: SiteRun, sample: RunSample) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:

@@ -9,11 +9,14 @@ from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Final
 
+import cv2
+import numpy as np
 from PIL import Image
 
 from editloupe import files
-from editloupe.data.images import ImageStore, decode, encode_png, extension
+from editloupe.data.images import RGB, ImageStore, decode, encode_png, extension
 from editloupe.errors import ImageError
+from editloupe.imaging.masked import inside
 from editloupe.values import Box, ImageRef, Sample
 
 TYPES: Final = {
@@ -31,6 +34,9 @@ _CONTEXT: Final = 3.0
 """A thumbnail shows the target with so many times its own side; a small target is lost in the whole picture."""
 _KEPT: Final = 4096
 _BLOB = re.compile(r"(?P<ab>[0-9a-f]{2})/(?P<sha>(?P=ab)[0-9a-f]{62})\.(?P<ext>[a-z]{3,4})")
+_OVERLAY = re.compile(r"(?P<sha>[0-9a-f]{64})\.png")
+_MASK_RGBA: Final = (214, 51, 108, 96)
+"""--mask in viewer.css, seen through."""
 _THUMB = re.compile(r"(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
 
 
@@ -87,6 +93,40 @@ class Pictures:
         except (ImageError, ValueError):
             return None
 
+    def overlay_name(self, mask: ImageRef) -> str | None:
+        """Return the name of a mask's overlay; None if the run did not keep the mask."""
+        return None if self._store.path(mask) is None else f"{mask.sha256}.png"
+
+    def overlay(self, name: str) -> bytes | None:
+        """Return a mask as a PNG to be laid over an image: coloured where change was allowed, opaque at the edge."""
+        found = _OVERLAY.fullmatch(name)
+        path = self._other(found["sha"]) if found else None
+        if found is None or path is None:
+            return None
+        try:
+            mask = inside(self._store.array(ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)))
+        except ImageError:
+            return None
+        made = np.zeros((*mask.shape, 4), dtype=np.uint8)
+        made[mask] = _MASK_RGBA
+        # About a pixel in a hundred: the picture is shown smaller or larger than it is.
+        side = max(3, round(max(mask.shape) / 150) | 1)
+        core = cv2.erode(mask.astype(np.uint8), np.ones((side, side), np.uint8), borderValue=0).astype(bool)
+        made[mask & ~core, 3] = 255
+        out = io.BytesIO()
+        Image.fromarray(made).save(out, "PNG")
+        return out.getvalue()
+
+    def array(self, ref: ImageRef) -> RGB | None:
+        """Return the pixels of an image, H×W×3 uint8; None if the run did not keep it, or its file is damaged."""
+        path = self._store.path(ref)
+        if path is None or self._inside(str(path.relative_to(self._folder))) is None:
+            return None
+        try:
+            return self._store.array(ref)
+        except ImageError:
+            return None
+
     def _thumb(self, name: str) -> bytes:
         """Raises ImageError, ValueError."""
         found = _THUMB.fullmatch(name)
@@ -109,6 +149,13 @@ class Pictures:
         folder = self._folder / "blobs" / sha[:2]
         names = sorted(p.name for p in folder.glob(f"{sha}.*"))
         return self._inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
+
+
+def jpeg(rgb: RGB) -> bytes:
+    """Return H×W×3 uint8 RGB as JPEG: a picture to look at, a tenth as large as it would be as PNG."""
+    out = io.BytesIO()
+    Image.fromarray(rgb).save(out, "JPEG", quality=90, subsampling=0)
+    return out.getvalue()
 
 
 def target_region(sample: Sample) -> Box | None:

@@ -20,6 +20,7 @@ from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, View, digest
+from editloupe.viewer.compared import Compared
 from editloupe.viewer.reader import RunReader, RunSample
 from editloupe.viewer.rows import finding_tone, question_name, short_answer
 
@@ -137,6 +138,9 @@ class SampleVerdict:
         self.tone = finding_tone(finding, metrics) if finding else "tone-none"
 
         self.measure = task if task is not None and task.kind == "measure" else None
+        self.compared = Compared.of(self.measure, trace) if self.measure is not None and trace is not None else None
+        """What the measure compared; None if its trace does not say."""
+
         self.version = str(header.judge.get("backend_version", "")) if header else ""
         """Of the measure."""
 
@@ -264,6 +268,13 @@ def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric]
                 family[path] = fork.id
                 found.append(fork)
     return found + [SampleVerdict(reader, sample, metrics, prices, None, path) for path in sample.open]
+
+
+def compared_in(reader: RunReader, path: str) -> Compared | None:
+    """Return what the measure of a trace compared; None if it is none, or does not say."""
+    trace, problems = _trace(reader, path)
+    task = _task(trace.header if trace else None, problems)
+    return Compared.of(task, trace) if trace is not None and task is not None and task.kind == "measure" else None
 
 
 def arguments(given: Mapping[str, Json]) -> list[tuple[str, str]]:

@@ -1,8 +1,12 @@
 """Replies and what is to be read in them: a label, or the status of a reply that gives none.
 
 `ANSWERS` are texts between the answer tags, `REPLIES` whole messages. The criterion is DLEBench's Instruction Following:
-Localization Failure 1, Wrong Action 2, Over Modification 3, Flawless Execution 4.
+Localization Failure 1, Wrong Action 2, Over Modification 3, Flawless Execution 4. `replies.json` holds what a campaign
+added: more of both, and `refused`, answers that a careful reader would accept and the parser does not (one reminder each).
 """
+
+import json
+from pathlib import Path
 
 FLAWLESS, OVER, WRONG, LOST = "Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure"
 
@@ -462,3 +466,10 @@ REPLIES: dict[str, tuple[str, ...]] = {
         f"{_T}\nFinal Answer: not Flawless Execution",
     ),
 }
+
+_CAMPAIGN = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+for _wanted, _some in _CAMPAIGN["answers"].items():
+    ANSWERS[_wanted] += tuple(_some)
+for _wanted, _some in _CAMPAIGN["replies"].items():
+    REPLIES[_wanted] += tuple(_some)
+REFUSED: dict[str, tuple[str, ...]] = {wanted: tuple(some) for wanted, some in _CAMPAIGN["refused"].items()}

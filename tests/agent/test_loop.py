@@ -88,6 +88,24 @@ def test_a_reminder_saves_a_label_that_came_without_tags(sample: Sample, store: 
     assert (finding.status, finding.label) == ("ok", "Wrong Action")
 
 
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("The sign reads '{}'.", "as if they were quoted"),
+        ("For example:\n{}", "as if they were quoted"),
+        ("{}\nWait, the handle is bent.", "may take the answer back"),
+    ],
+)
+def test_an_answer_that_is_quoted_or_gone_back_on_is_asked_for_again(
+    sample: Sample, store: ImageStore, reply: str, why: str
+):
+    tagged = "<Start Final Answer>Flawless Execution</Start Final Answer>"
+    lmm = ScriptedLMM([reply.format(tagged), final("Wrong Action")])
+    finding = judged(lmm, sample, store)
+    assert (finding.status, finding.label, finding.counts) == ("ok", "Wrong Action", {"reminders": 1})
+    assert why in lmm.requests[1].messages[-1].text
+
+
 def test_a_broken_call_is_answered_with_what_was_wrong(sample: Sample, store: ImageStore):
     lmm = ScriptedLMM(["<tool_call>{}</tool_call>", final("Wrong Action")])
     finding = judged(lmm, sample, store)

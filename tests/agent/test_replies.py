@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from editloupe.agent.answer import parse_reply
+from editloupe.answers import read_answer
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
-from editloupe.parsing import without_name
 from editloupe.rubrics import load_rubric
-from tests.agent.replies import ANSWERS, REPLIES
+from tests.agent.replies import ANSWERS, REFUSED, REPLIES
 
 METRIC = "instruction_following"
 LABELS = load_rubric("dlebench").criterion(METRIC).answer()
@@ -19,7 +19,7 @@ def read(text: str) -> str:
     """The label of a reply, or its status."""
     answer = parse_reply(Reply(text=text), turn=1).answer
     try:
-        return "unparsed" if answer is None else LABELS.parse(without_name(answer, METRIC)).name
+        return "unparsed" if answer is None else str(read_answer(LABELS, answer, METRIC))
     except ReplyError as error:
         return error.status
 
@@ -27,6 +27,11 @@ def read(text: str) -> str:
 @pytest.mark.parametrize(("wanted", "answer"), [(wanted, answer) for wanted, some in ANSWERS.items() for answer in some])
 def test_an_answer_is_read_as_wanted(wanted: str, answer: str) -> None:
     assert read(f"<Start Thinking>I look.</Start Thinking><Start Final Answer>{answer}</Start Final Answer>") == wanted
+
+
+@pytest.mark.parametrize("answer", [answer for some in REFUSED.values() for answer in some])
+def test_an_answer_that_is_turned_away_is_no_label_at_all(answer: str) -> None:
+    assert read(f"<Start Thinking>I look.</Start Thinking><Start Final Answer>{answer}</Start Final Answer>") == "off_menu"
 
 
 @pytest.mark.parametrize(("wanted", "reply"), [(wanted, reply) for wanted, some in REPLIES.items() for reply in some])

@@ -133,7 +133,7 @@ def test_each_asserting_form_alone_is_the_label(name: str, form: str) -> None:
     answers,
     tags,
     st.sampled_from(["", " ", "\n\n", "\t"]),
-    st.sampled_from(["", "\n", "</s>", "<|im_end|>", "<|eot_id|>\n", "I have looked at all of it."]),
+    st.sampled_from(["", "\n", "</s>", "<|im_end|>", "<|eot_id|>\n", "The boat is orange now."]),
 )
 def test_how_the_tags_are_written_and_what_stands_around_them_changes_nothing(
     answer: str, around: tuple[str, str], blank: str, rest: str

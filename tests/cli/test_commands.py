@@ -282,6 +282,42 @@ def test_the_listings_name_what_is_here_and_what_is_absent(editloupe: Run):
     assert "Scene Collapse" in editloupe("rubrics", "dlebench")[1]
 
 
+DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def test_no_text_of_the_data_turns_the_direction_of_writing_in_the_terminal(
+    editloupe: Run, edits: Edits, script: Callable[..., str]
+):
+    folder = edits(2)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    turned = f"a{DIRECTIONS}b"
+    for row in rows:
+        row |= {"edit_type": turned, "instruction": f"Paint {turned} red."}
+    # An id may not hold such characters; the message shows it.
+    broken = {**rows[0], "id": turned}
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, broken)))
+    lines = script(*[LOOK, final("Wrong Action", f"I saw {turned}.")] * 2)
+    commands = (
+        ("check", folder),
+        ("judge", folder, "--backend", lines, "--criteria", "if", "--out", "run"),
+        ("show", "run"),
+        ("show", "run", rows[0]["id"]),
+        ("show", "run", "nobody"),
+        ("report", "run"),
+        ("report", "run", "--markdown"),
+        ("report", "run", "--json"),
+        ("gate", "run", "--require", "mean(if)>=90"),
+        ("verify", "run"),
+        ("runs", "."),
+    )
+    for words in commands:
+        _, out, err = editloupe(*words)
+        assert out + err and not set(DIRECTIONS) & set(out + err), words
+        if words[-1] == "--json":
+            assert turned in json.dumps(json.loads(out), ensure_ascii=False)
+    assert f"a{DIRECTIONS.encode('ascii', 'backslashreplace').decode()}b" in editloupe("show", "run", rows[0]["id"])[1]
+
+
 def test_show_names_the_samples_when_one_is_unknown(editloupe: Run, edits: Edits, script: Callable[..., str]):
     editloupe("judge", edits(2), "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
     code, _, error = editloupe("show", "run", "s99")

@@ -203,3 +203,25 @@ def test_what_was_found_is_printed_though_its_file_cannot_be_written(
         assert code in (1, 2)
         assert told in said
         assert "File name too long" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("size", ["0", "00", "-5", "", "wide", "²", "9" * 30])
+def test_a_size_of_the_terminal_that_is_none_counts_as_not_set(
+    size: str, folder: Path, editloupe: Run, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    words = (("show", "--help"), ("check", "edits"), ("check", "nowhere"))
+    wanted = [editloupe(*w) for w in words]
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.setenv(name, size)
+    found = [editloupe(*w) for w in words]
+    assert found == wanted and all(out + err for _, out, err in found)
+
+
+def test_a_width_that_is_one_is_kept(folder: Path, editloupe: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "44")
+    monkeypatch.chdir(folder)
+    _, out, _ = editloupe("show", "--help")
+    assert max(map(len, out.splitlines())) == 44

@@ -1,10 +1,10 @@
-"""The number of a scale is read as it is said, or not at all; every case worked by hand."""
+"""Answers are read as they are said, or not at all; every case worked by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from editloupe.answers import Scale
+from editloupe.answers import YES_NO, AnswerSpec, FreeText, OneOf, Scale
 from editloupe.errors import ReplyError
 
 TEN, HUNDRED, SIGNED = Scale(low=0, high=10), Scale(low=0, high=100), Scale(low=-5, high=5)
@@ -30,6 +30,15 @@ TEN, HUNDRED, SIGNED = Scale(low=0, high=10), Scale(low=0, high=100), Scale(low=
         (SIGNED, "3", 3),
         (HUNDRED, "85%", 85),
         (HUNDRED, "85 %", 85),
+        (TEN, "\\boxed{7}", 7),
+        (TEN, "7</s>", 7),
+        (TEN, "7 points", 7),
+        (TEN, "I give 7", 7),
+        (TEN, "7/10 because the colour is right", 7),
+        (TEN, "7: the boat is green, not orange", 7),
+        (TEN, "Score: 7\nThe colour is right.", 7),
+        (TEN, '{"score": 7, "reason": "The boat is not orange."}', 7),
+        (TEN, '```json\n{"score": 7}\n```', 7),
     ],
 )
 def test_a_number_is_read_as_it_is_said(scale: Scale, text: str, value: float) -> None:
@@ -51,9 +60,70 @@ def test_a_number_is_read_as_it_is_said(scale: Scale, text: str, value: float) -
         (SIGNED, "--3", "unparsed"),
         (TEN, "–8", "off_menu"),
         (TEN, "- 8", "off_menu"),
+        (TEN, "7?", "unparsed"),
+        (TEN, "7-", "unparsed"),
+        (TEN, "7!", "unparsed"),
+        (SIGNED, "score -1?", "unparsed"),
+        (TEN, "10.0000000000000000001", "off_menu"),
+        (Scale(low=1, high=5, whole=True), "4.9999999999999999999", "off_menu"),
+        (TEN, "7, I guess, after a short look", "off_menu"),
+        (TEN, "7 but the handle is bent", "off_menu"),
+        (TEN, '{"score": 7, "rejected": true}', "off_menu"),
     ],
 )
 def test_a_number_that_is_not_plain_is_none(scale: Scale, text: str, status: str) -> None:
     with pytest.raises(ReplyError) as raised:
         scale.parse(text)
     assert raised.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Yes, the boat is orange.", "yes"),
+        ("No - the boat stayed red", "no"),
+        ("No: it is not orange", "no"),
+        ("yes\nThe boat is orange.", "yes"),
+        ("No answer.", None),
+        ("no idea", None),
+        ("There is no answer", None),
+        ("This is no edit", None),
+        ("No, I cannot tell from this crop", None),
+        ("yes, but no", None),
+    ],
+)
+def test_no_is_an_answer_and_no_determiner(text: str, answer: str | None) -> None:
+    assert _said(YES_NO, text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        *((text, "A") for text in ("A", "a", "A.", "(A)")),
+        ("Option A", "A"),
+        ("The answer is A.", "A"),
+        ("A: the colour is right", "A"),
+        ("I choose A.", "A"),
+        ("A\nIt is a red boat.", "A"),
+        ("A: it is a red boat", "A"),
+        ("a level", None),
+        ("as a result", None),
+        ("A label", None),
+        ("A or B", None),
+    ],
+)
+def test_one_letter_is_an_answer_and_no_article(text: str, answer: str | None) -> None:
+    assert _said(OneOf(options=("A", "B")), text) == answer
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\x00", "<|im_end|>", '""', "**", "-", "```\n```"])
+def test_a_text_without_any_word_is_no_text(text: str) -> None:
+    assert _said(FreeText(), text) is None
+    assert _said(FreeText(), "```\nred boat\n```") == _said(FreeText(), "red boat</s>") == "red boat"
+
+
+def _said(spec: AnswerSpec, text: str) -> str | None:
+    try:
+        return str(spec.parse(text))
+    except ReplyError:
+        return None

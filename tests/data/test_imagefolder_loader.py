@@ -390,7 +390,9 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
     pair: Callable[..., dict], write: Callable[..., Path]
 ) -> None:
     file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder, dlebench, pairs"):
+    with pytest.raises(
+        ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder, dlebench, giebench, pairs"
+    ):
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match="goes with the format dlebench"):
         opened(file.parent, format="imagefolder", fields=Path("map.toml"))

@@ -213,6 +213,29 @@ def test_what_lies_under_a_mask_of_either_picture_is_no_difference(factor: float
     assert localize(first, second).regions != ()
 
 
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.85])
+@pytest.mark.parametrize("spoil", ["grain", "jpeg"])
+def test_noise_beside_a_large_mask_gives_no_region(spoil: str, share: float) -> None:
+    """What a mask hides does not differ at all. It must not make the rest's own noise look like differences."""
+    noise = np.random.default_rng(1)
+    picture = textured(320, 240) if spoil == "grain" else noise.integers(60, 200, (240, 320, 3), dtype=np.uint8)
+    other = np.clip(picture + noise.normal(0, 20, picture.shape), 0, 255).astype(np.uint8)
+    other = other if spoil == "grain" else jpeg(picture, 20)
+    mask = Box(0, 0, 320 * share, 240)
+    found = localize(picture, other, masks_1=[mask], masks_2=[mask])
+    assert found.regions == ()
+    assert not found.restyled
+
+
+def test_where_masks_leave_less_than_the_smallest_image_nothing_is_sought() -> None:
+    picture, mask = textured(64, 64), Box(0, 0, 64, 59)
+    found = localize(picture, 255 - picture, masks_1=[mask], masks_2=[mask])
+    # The rim takes 4 of the 5 rows that are left.
+    assert found.regions == () and found.compared_px < 64 and not found.identical
+    wider = localize(picture, 255 - picture, masks_1=[Box(0, 0, 64, 40)], masks_2=[Box(0, 0, 64, 40)])
+    assert wider.compared_px == 64 * 20 and wider.regenerated and wider.regions
+
+
 def test_a_change_beside_a_mask_is_found_and_controls_keep_off_the_mask() -> None:
     picture, mask = textured(480, 360), (100, 80, 150, 120)
     first = with_square(picture, mask, (255, 255, 255))

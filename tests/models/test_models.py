@@ -13,12 +13,13 @@ import pytest
 from editloupe import models
 from editloupe.errors import MissingExtra, ModelAbsent, UnknownPlugin
 from editloupe.models import read_text
+from editloupe.models.segment import open as segmenters
 from editloupe.models.upscale.base import Lanczos
 
 
 def test_an_unknown_kind_lists_the_known() -> None:
-    with pytest.raises(UnknownPlugin, match=r"unknown model 'segment'; known here: clip, detect, .*read_text, .*upscale"):
-        models.get("segment")
+    with pytest.raises(UnknownPlugin, match=r"unknown model 'depth'; known here: .*detect, .*read_text, .*upscale"):
+        models.get("depth")
 
 
 def test_a_default_that_is_not_here_is_absent_and_a_named_one_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +28,24 @@ def test_a_default_that_is_not_here_is_absent_and_a_named_one_is_an_error(monkey
         models.get("read_text")
     with pytest.raises(MissingExtra):
         models.get("read_text", "rapidocr")
+
+
+def test_without_the_extra_a_segmenter_is_absent_and_a_named_one_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segmenters, "find_spec", lambda name: None)
+    with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
+        models.get("segment")
+    with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
+        models.get("segment", "facebook/sam-vit-base")
+
+
+def test_finding_a_segmenter_imports_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys, editloupe.models.segment.open, editloupe.models.segment.base;"
+        "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_model_without_weights_says_that_there_is_nothing_to_load() -> None:
@@ -39,14 +58,14 @@ def test_a_model_without_weights_says_that_there_is_nothing_to_load() -> None:
 
 @pytest.fixture
 def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of another distribution that brings the kind `segment`; it notes each model that it makes."""
-    info = tmp_path / "toy_segment-1.0.dist-info"
+    """A package of another distribution that brings the kind `depth`; it notes each model that it makes."""
+    info = tmp_path / "toy_depth-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-segment\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[editloupe.models]\nsegment = toy_segment:open_segmenter\n")
-    (tmp_path / "toy_segment.py").write_text(
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-depth\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[editloupe.models]\ndepth = toy_depth:open_depth\n")
+    (tmp_path / "toy_depth.py").write_text(
         "import time\nfrom functools import cache\n\nMADE = []\n\n"
-        "@cache\ndef open_segmenter(name, device):\n"
+        "@cache\ndef open_depth(name, device):\n"
         "    time.sleep(0.02)\n    MADE.append((name, device))\n    return object()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -64,16 +83,16 @@ def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Pa
     anew()
     try:
         found: list[object] = []
-        threads = [threading.Thread(target=lambda: found.append(models.get("segment", "small"))) for _ in range(8)]
+        threads = [threading.Thread(target=lambda: found.append(models.get("depth", "small"))) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert len(found) == 8 and len({id(model) for model in found}) == 1
-        assert sys.modules["toy_segment"].MADE == [("small", "auto")]
+        assert sys.modules["toy_depth"].MADE == [("small", "auto")]
     finally:
         anew()
-        sys.modules.pop("toy_segment", None)
+        sys.modules.pop("toy_depth", None)
 
 
 def test_asking_for_what_needs_no_weights_imports_no_torch() -> None:

@@ -148,6 +148,7 @@ def write_protocol_run(
         "judges": {id_: {"backend": uri} for uri, id_ in ids.items()},
     }
     rows = [{"judge_id": ids[uri], **row} for uri, findings in judges.items() for row in findings]
+    rows = [{**row, "digest": digest(row)} for row in rows]
     (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
     for file, lines in (("samples.jsonl", samples), ("findings.jsonl", rows)):
         (folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

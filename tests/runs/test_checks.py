@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import PENDING, Finding
+from editloupe.runs import checks
 from editloupe.runs.execute import Outcome
 from editloupe.runs.merge import merge
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
@@ -118,6 +120,31 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, int]] = {
         "it is not what its trace ends in",
         1,
     ),
+    "another label that names no trace": (
+        lambda run: change(run, label="Flawless Execution", value=4.0, trace=None),
+        "it is not what was recorded, and there is no trace of it",
+        1,
+    ),
+    "another label whose trace was deleted": (
+        lambda run: (traces(run)[0].unlink(), change(run, label="Flawless Execution", value=4.0)),
+        "it is not what was recorded, and its trace is not there",
+        1,
+    ),
+    "a verdict taken away with its trace": (
+        lambda run: change(run, status="refused", answer=None, label=None, value=None, kind=None, trace=None),
+        "it is not what was recorded, and there is no trace of it",
+        1,
+    ),
+    "a label with neither a trace nor a digest": (
+        lambda run: change(run, label="Flawless Execution", value=4.0, trace=None, digest=None),
+        "it has no digest, and there is no trace of it",
+        1,
+    ),
+    "a label whose trace and digest were deleted": (
+        lambda run: (traces(run)[0].unlink(), change(run, digest=None)),
+        "it has no digest, and its trace is not there",
+        1,
+    ),
     "swapped traces": (swap, "it is not what its trace ends in", 2),
     "no end": (end, "its trace has no end", 1),
     "an end without digests": (lambda run: end(run, {"kind": "end", "time": "x"}), "it is not what its trace ends in", 1),
@@ -192,11 +219,28 @@ def test_a_scale_has_its_bounds(toys: None, good: Path, tmp_path: Path):
     assert outcome.failed == 0
     change(tmp_path / "run", value=400.0)
     assert "its value 400 is outside 0 to 10" in RunStore.read(tmp_path / "run").problems[0]
-    # Without a trace, as a person's answer is: the scale is all there is to hold it against.
+    # Without a trace, as a person's answer is: its scale and its digest are all there is to hold it against.
     change(tmp_path / "run", value=-1.0, trace=None)
     assert "its value -1 is outside 0 to 10" in RunStore.read(tmp_path / "run").problems[0]
-    change(tmp_path / "run", value=7.0, trace=None)
-    assert RunStore.read(tmp_path / "run").problems == []
+
+
+def test_an_unchanged_finding_counts_without_its_trace(run: Path):
+    for path in traces(run)[:2]:
+        path.unlink()
+    (given, *_) = RunStore.read(run).current()
+    store = RunStore.read(run)
+    assert store.problems == [] and {f.status for f in store.current()} == {"ok"}
+    # What a person says has no trace, and a digest like any other.
+    write(run / "findings.jsonl", [checks.to_line(replace(given, trace=None))])
+    assert [(f.status, f.trace) for f in RunStore.read(run).current()] == [("ok", None)]
+
+
+def test_findings_of_version_1_count_without_traces_and_digests(tmp_path: Path):
+    run = Path(shutil.copytree(V1, tmp_path / "run"))
+    before = [f.status for f in RunStore.read(run).current()]
+    shutil.rmtree(run / "traces")
+    store = RunStore.read(run)
+    assert [f.status for f in store.current()] == before and "ok" in before and store.problems == []
 
 
 def test_a_run_of_version_1_is_held_against_its_rubric(tmp_path: Path):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from benchmarks.drawing import RGB, Thing
 from editloupe import Judge
@@ -20,7 +22,7 @@ from editloupe.imaging.views import make_view
 from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.tasks import Ask
 from editloupe.tools.base import ToolContext, open_toolbox
-from editloupe.values import Box, Sample, View
+from editloupe.values import Box, Sample, Target, Turn, View
 from tests.conftest import draw_edits, final
 from tests.runs.oracle_scenes import EDITS, HEIGHT, WIDTH, OracleEdit, reference_of, resized, sample_of
 from tests.setups import open_with, run_over
@@ -307,3 +309,89 @@ def test_a_box_thinner_than_a_pixel_is_judged_and_costs_no_other_row(tmp_path: P
     outcome = run_over(open_with(mode="oracle"), folder, tmp_path / "run", concurrency=1)
     assert {f.status for f in outcome.findings} == {"ok"}, [f.reason for f in outcome.findings if f.status != "ok"]
     assert len(outcome.findings) == 2 * len(boxes)
+
+
+def noise(width: int, height: int, seed: int = 0) -> RGB:
+    """A picture that is texture and nothing else."""
+    return np.random.default_rng(seed).integers(60, 200, (height, width, 3), dtype=np.uint8)
+
+
+def waves(width: int, height: int, seed: int = 0) -> RGB:
+    """A smooth picture with some blocks in it."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    made = np.stack([128 + 80 * np.sin(x / 23), 128 + 80 * np.cos(y / 17), 128 + 60 * np.sin((x + y) / 31)], axis=-1)
+    for _ in range(12):
+        cx, cy, half = rng.integers(0, width), rng.integers(0, height), rng.integers(4, max(5, min(width, height) // 4))
+        made[max(0, cy - half) : cy + half, max(0, cx - half) : cx + half] = rng.integers(0, 255, 3)
+    return made.clip(0, 255).astype(np.uint8)
+
+
+def consistency(source: RGB, edited: RGB, box: tuple[int, int, int, int], folder: Path, mode: str = "oracle") -> Finding:
+    """What the embedded judge says of Visual Consistency, where `box` in the source is the target."""
+    store = ImageStore()
+    for name, picture in (("source", source), ("edited", edited)):
+        Image.fromarray(picture).save(folder / f"{name}.png")
+    first, second = (store.add_file(folder / f"{name}.png") for name in ("source", "edited"))
+    sample = Sample(
+        id="x",
+        source=first,
+        turns=(Turn(instruction="Make the ball red.", edited=second),),
+        targets=(Target(name="ball", boxes={"source": Box(*box)}),),
+        edit_type="Change Color",
+    )
+    (found,) = Judge("baseline", mode=mode, criteria="vc").judge(sample)
+    return found
+
+
+def small_cases() -> list[object]:
+    """Small pictures × sizes of a resized copy × boxes. Those that were called a collapse or an anomaly run every day."""
+    daily = {
+        (noise, 8, 8, 1.25, 0), (noise, 8, 8, 4, 0), (noise, 10, 10, 1.3, 0), (noise, 16, 16, 1.25, 0),
+        (noise, 24, 16, 1.3, 2), (waves, 8, 8, 1.25, 1), (waves, 10, 10, 0.8, 0),
+    }  # fmt: skip
+    sizes = ((8, 8), (10, 10), (12, 9), (16, 16), (24, 16), (32, 32), (100, 9), (9, 100))
+    return [
+        pytest.param(
+            *case, marks=() if case in daily else pytest.mark.slow, id="-".join(map(str, (draw.__name__, *case[1:])))
+        )
+        for draw in (noise, waves)
+        for width, height in sizes
+        for factor in (0.8, 1.25, 1.3, 2, 4)
+        for seed in range(3)
+        for case in [(draw, width, height, factor, seed)]
+    ]
+
+
+@pytest.mark.parametrize(("draw", "width", "height", "factor", "seed"), small_cases())
+def test_a_small_picture_of_another_size_is_no_collapse(
+    draw: Callable[[int, int, int], RGB], width: int, height: int, factor: float, seed: int, tmp_path: Path
+):
+    source = draw(width, height, seed)
+    size = (max(8, round(width * factor)), max(8, round(height * factor)))
+    edited = np.asarray(Image.fromarray(source).resize(size, Image.Resampling.LANCZOS))
+    box = (width // 3, height // 3, max(width // 3 + 1, width // 2), max(height // 3 + 1, height // 2))
+    found = consistency(source, edited, box, tmp_path)
+    assert found.label in (None, "Perfect Consistency"), found.reason
+    assert found.label or (found.status == "abstained" and "a verdict needs 64" in (found.reason or ""))
+
+
+def test_where_masks_leave_nothing_to_compare_there_is_no_verdict(tmp_path: Path):
+    source = waves(120, 90)
+    assert consistency(source, 255 - source, (0, 0, 120, 90), tmp_path).status == "abstained"
+    # The mask, 12 px (a tenth of its side) wider, and its rim of 4 px end at x = 96.
+    edited = source.copy()
+    edited[:, :80] = 255 - edited[:, :80]
+    assert consistency(source, edited, (0, 0, 80, 90), tmp_path).label == "Perfect Consistency"
+
+
+@pytest.mark.parametrize("mode", ["oracle", "tool", "plain"])
+@pytest.mark.parametrize("box", [(20, 20, 60, 60), (20, 20, 220, 200)], ids=["small-mask", "large-mask"])
+@pytest.mark.parametrize("edit", ["negative", "other-channels"])
+def test_texture_that_changed_throughout_is_a_collapse(
+    edit: str, box: tuple[int, int, int, int], mode: str, tmp_path: Path
+):
+    """Colours and strengths of edges are on the whole as before, so that only their sides tell."""
+    source = noise(320, 240)
+    edited = 255 - source if edit == "negative" else np.ascontiguousarray(source[..., [1, 2, 0]])
+    assert consistency(source, edited, box, tmp_path, mode).label == "Scene Collapse"

@@ -397,6 +397,24 @@ def test_a_body_that_trickles_in_gives_its_place_back_long_before_the_requests_t
         assert service.ask("/v1/judge", edit(1))[0] == 200
 
 
+@pytest.mark.parametrize(("length", "status"), [(None, 200), ("90000", 408)])
+def test_a_place_is_free_before_the_client_sees_the_status(tmp_path: Path, length: str | None, status: int):
+    seen: list[tuple[str, int]] = []
+    with serving(tmp_path / "run", body_s=0.3, criteria=("if",)) as service:
+        app = service.server.config.loaded_app
+
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            async def noting_places(message: Any) -> None:
+                seen.append((message["type"], service.queue.taken))
+                await send(message)
+
+            await app(scope, receive, noting_places)
+
+        service.server.config.loaded_app = watched
+        assert service.ask("/v1/judge", edit(1), headers={"Content-Length": length} if length else {})[0] == status
+    assert seen == [("http.response.start", 0), ("http.response.body", 0)]
+
+
 def test_who_shows_no_token_learns_of_no_address(tmp_path: Path):
     with serving(tmp_path / "run", token="let me in") as service:
         for headers in ({}, {"Authorization": "Bearer wrong"}):

@@ -20,6 +20,7 @@ MARKUP = (
 """What a name, an instruction or a model may hold, and what must stay text."""
 
 HOSTILE = f"{MARKUP} \u202ekcab\u202c \x1b[31m"
+SHOWN = HOSTILE.replace("\x1b", "␛").replace("\u202e", r"\u202e").replace("\u202c", r"\u202c")
 """The same with characters that steer, which names may not hold."""
 
 WIDTH, HEIGHT = 320, 240

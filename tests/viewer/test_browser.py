@@ -31,37 +31,15 @@ from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.protocols.test_installed import draw
 from tests.toys.install import install
-from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
+from tests.viewer.runs import CROP, HEIGHT, SHOWN, TARGET, WIDTH
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--no-sandbox",  # the tests may run as root, where Chromium's sandbox does not start
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--force-color-profile=srgb",
-]
-
 BLUE, GREEN = (0x22, 0x8B, 0xE6), (0x12, 0xB8, 0x86)
 """The colours of a crop's and a target's box (--crop and --target in viewer.css)."""
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "no Chromium: set CHROMIUM, or install Debian's package chromium"
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield found
-        found.close()
 
 
 @pytest.fixture(params=["served", "files"])
@@ -315,7 +293,7 @@ def test_a_hostile_run_does_nothing(open_page: Callable[..., Page]) -> None:
     page.wait_for_timeout(300)
     assert "owned" not in page.evaluate("document.title.split('·').pop()")
     assert page.title().startswith("s00 <script>")
-    assert page.locator("#instruction").text_content() == HOSTILE.replace("\x1b", "␛")
+    assert page.locator("#instruction").text_content() == SHOWN
     for details in page.locator("details").all():
         details.evaluate("d => d.open = true")
     for link in page.locator("a[href]").all():

@@ -41,7 +41,8 @@ class BoxFile:
 class Loader(Protocol):
     """One layout: a module or an object behind the entry point group `editloupe.loaders`, under the name of the format.
 
-    A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`.
+    A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`. One whose metadata
+    file has another ending than .jsonl, .csv or .parquet has `ENDINGS`, such as (".json",).
     """
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,6 +17,8 @@ from editloupe.values import Box
 
 MAX_TILES: Final = 36
 MAX_PHRASE: Final = 200
+
+_WHOLE: Final = frozenset(("image", "whole image", "entire image", "picture", "photo", "whole picture", "entire picture"))
 
 _OVERLAP = 0.2
 _NEAR = 0.01
@@ -71,6 +74,11 @@ def cleaned(phrase: str) -> str:
     if not any(c.isalnum() for c in text):
         raise ToolError(f"there is nothing to look for in {phrase!r}; name an object, for example 'red mug'")
     return text
+
+
+def means_whole_image(phrase: str) -> bool:
+    """Return True for a phrase such as "the entire image", for which nothing has to be looked for."""
+    return re.sub(r"^(the|an?)\s+", "", " ".join(phrase.casefold().split()).strip(" .")) in _WHOLE
 
 
 def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:

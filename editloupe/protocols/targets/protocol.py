@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final
 
 from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
+from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
@@ -39,7 +40,6 @@ AREA: Final = "target_area"
 WHOLE_IMAGE: Final = "image"
 
 _WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t."
-_WHOLE: Final = frozenset(("image", "whole image", "entire image", "picture", "photo", "whole picture", "entire picture"))
 
 
 class Targets(BaseProtocol):
@@ -170,4 +170,4 @@ def _boxes(sample: Sample) -> list[tuple[str | None, Box]]:
 def _bare(name: Text) -> str:
     """Return an object's name without article, quotes and brackets; WHOLE_IMAGE for the whole image."""
     bare = re.sub(r"^(the|an?)\s+", "", name.text.strip(_WRAPPED), flags=re.IGNORECASE).strip(_WRAPPED)
-    return WHOLE_IMAGE if bare.casefold() in _WHOLE else bare
+    return WHOLE_IMAGE if means_whole_image(bare) else bare

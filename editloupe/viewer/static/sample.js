@@ -283,6 +283,7 @@
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
+        m: () => one("[data-show=mask]").click(),
         "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: fit, 1: natural,
       } : {}),
     };

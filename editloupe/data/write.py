@@ -1,0 +1,84 @@
+"""Write samples as an ImageFolder, which its loader reads back as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, get_args
+
+from editloupe import files
+from editloupe.data.folders import IMAGE_ENDINGS
+from editloupe.data.images import ImageStore
+from editloupe.errors import DataError
+from editloupe.values import ImageRef, Json, Role, Sample
+
+METADATA: Final = "metadata.jsonl"
+IMAGES: Final = "images"
+"""Sub-folder of the images."""
+
+
+def place_image(ref: ImageRef, folder: Path, *, store: ImageStore) -> str:
+    """Put an image into a data set's folder, once, and return its name there: "images/DIGEST.png".
+
+    It is a hard link to the file that it was read from, or a copy. Raises OSError and ImageError.
+    """
+    ending = "" if ref.path is None else ref.path.suffix.lower()
+    name = f"{IMAGES}/{ref.sha256[:24]}{ending if ending in IMAGE_ENDINGS else '.img'}"
+    target = folder / name
+    if not target.exists():
+        if ref.path is None:
+            files.write_whole(target, store.data(ref), below=folder)
+        else:
+            files.link_or_copy(ref.path, target, below=folder)
+    return name
+
+
+def metadata_row(sample: Sample, placed: Callable[[ImageRef], str]) -> dict[str, Json]:
+    """Return a sample as a line of metadata.jsonl.
+
+    placed: returns an image's name in the folder.
+    Raises DataError for what the layout cannot hold: several turns, masks beside "edit", targets of several names, or a
+    box that one target has and another lacks.
+    """
+    if len(sample.turns) > 1:
+        raise DataError(f"sample {sample.key!r} has {len(sample.turns)} turns; the layout imagefolder holds one")
+    if others := sorted(set(sample.masks) - {"edit"}):
+        raise DataError(f"sample {sample.key!r} has the mask {others[0]!r}; the layout imagefolder holds 'edit' alone")
+    named: dict[str, ImageRef | None] = {
+        "source": sample.source,
+        "edited": sample.edited,
+        "reference": sample.reference,
+        "mask": sample.masks.get("edit"),
+    }
+    return {
+        # First, so that the columns of the layout have precedence.
+        **sample.extra,
+        "id": sample.id,
+        "editor": sample.editor,
+        **{f"{role}_file_name": None if ref is None else placed(ref) for role, ref in named.items()},
+        "instruction": sample.instruction,
+        "edit_type": sample.edit_type,
+        **_targets(sample),
+        **{
+            f"human_{metric}__{rater}": rating
+            for metric, ratings in sample.human.items()
+            for rater, rating in ratings.items()
+        },
+    }
+
+
+def _targets(sample: Sample) -> dict[str, Json]:
+    """Return the columns of the targets: {} without any."""
+    names = {target.name for target in sample.targets}
+    roles = [role for role in get_args(Role) if any(role in target.boxes for target in sample.targets)]
+    partly = [role for role in roles if not all(role in target.boxes for target in sample.targets)]
+    if len(names) > 1 or partly:
+        what = f"boxes in the {partly[0]} image for some of its targets" if partly else "targets of several names"
+        raise DataError(f"sample {sample.key!r} has {what}; the layout imagefolder cannot hold them")
+    if not roles:
+        return {}
+    prefixes = {role: "" if role == "source" else f"{role}_" for role in roles}
+    boxes: dict[str, Json] = {
+        f"{prefix}bboxes": [list(target.boxes[role]) for target in sample.targets] for role, prefix in prefixes.items()
+    }
+    return {**boxes, "bbox_format": "xyxy", "target_name": names.pop()}

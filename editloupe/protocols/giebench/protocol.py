@@ -1,0 +1,250 @@
+"""GIE-Bench: was the edit made, by a multiple-choice question; did all else stay, by measures outside a mask.
+
+Reproduced:
+- functional correctness (section 3.2): one question a row, the edited image alone unless the question compares, right where
+  the answer is the key's; accuracy by edit type and overall, the mean over all samples (Tables 2 and 7);
+- content preservation (section 3.3): MSE, PSNR, SSIM and CLIP outside the mask, MSE and PSNR after the edited image is
+  aligned by SIFT; CLIP of the whole image beside them (Table 3); MSE inverted and scaled by the least and the largest;
+- the original as its own edit (`--null-edit`), and Spearman's correlation of models' ranks with people's (Table 4).
+
+Differs:
+- the wording of the prompt is ours;
+- options have letters and are shuffled by a seed: in the data the right one is first in 52 % of rows;
+- an answer that cannot be read, an abstention and a missing output have no value and are counted beside the accuracy; a
+  table shows what it is if they count as wrong;
+- a key that is none of its options blocks its question, since no answer could be right;
+- the masks act: the published scripts compare a mask of 0 and 1 with 128, so that theirs are measures of whole images.
+  `mask=official` does the same.
+
+Not covered:
+- how the data set was made; the study with people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from editloupe.answers import YES_NO, Choice, Number
+from editloupe.config import Words
+from editloupe.errors import DataError
+from editloupe.prompts import render
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
+from editloupe.protocols.giebench.questions import Question, QuestionError, read_question, shown
+from editloupe.protocols.giebench.tables import edit_type_name, tables
+from editloupe.scores import Binary, Metric, Real, Score
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
+from editloupe.values import Json, Sample
+
+PROMPT: Final = Path(__file__).parent / "prompts" / "question.md"
+ACCURACY: Final = "accuracy"
+KEY: Final = "key"
+
+_Blocked: TypeAlias = tuple[Status, str] | None
+
+PRESERVATION: Final = {
+    "ssim": Metric(id="masked_ssim", name="Masked SSIM", short="SSIM", domain=Real(), source="Table 3"),
+    "clip": Metric(id="masked_clip", name="Masked CLIP", short="CLIP", domain=Real(), source="Table 3"),
+    "unmasked_clip": Metric(id="unmasked_clip", name="Unmasked CLIP", domain=Real(), source="Table 3"),
+    "psnr": Metric(id="masked_psnr", name="Masked PSNR", short="PSNR", domain=Real(), unit="dB", source="Table 3"),
+    "mse": Metric(id="masked_mse", name="Masked MSE", short="MSE", domain=Real(), better="lower", source="Table 3"),
+}
+"""What the option `measures` names → the metric, in the order of the paper's Table 3."""
+
+
+def _measures(words: tuple[str, ...]) -> tuple[str, ...]:
+    if words == ("none",):
+        return ()
+    known = tuple(PRESERVATION) if words == ("all",) else words
+    if unknown := [word for word in known if word not in PRESERVATION]:
+        raise ValueError(f"unknown measure {unknown[0]!r}; expected none, all, or some of {', '.join(PRESERVATION)}")
+    return tuple(name for name in PRESERVATION if name in known)
+
+
+class GIEBenchOptions(Options):
+    """What a run may set. The published scripts are mask=official, ssim=official, pool=any, original=always, answer=text,
+    shuffle_options=no, abstain=wrong."""
+
+    mode: Literal["plain", "tool"] = "plain"
+    """plain: one look, as in the paper. tool: an agent with tools."""
+    original: Literal["when_asked", "always"] = "when_asked"
+    """Whether the original is shown too: where the question compares with it, or always."""
+    answer: Literal["letters", "text"] = "letters"
+    """Whether options are shown with letters, or as text alone."""
+    shuffle_options: Annotated[int, Field(ge=0)] | Literal["no"] = 0
+    """Seed of the options' order; no: that of the data."""
+    abstain: Literal["missing", "wrong"] = "missing"
+    """Whether the answer "I can not tell from the image" has no value, or counts as wrong as in the paper."""
+    measures: Annotated[Words, AfterValidator(_measures)] = ()
+    """Comma-separated: ssim, clip, unmasked_clip, psnr, mse; or all, or none."""
+    mask: Literal["apply", "official"] = "apply"
+    """apply: measure outside the mask. official: as the published scripts, where that of MSE and PSNR has no effect."""
+    dilate: bool = True
+    """Grow the mask by one of its cells, since its edge is coarser than the image."""
+    align: Literal["sift", "register", "none"] = "sift"
+    """How the edited image is laid over the original before MSE and PSNR; sift is the paper's way."""
+    ssim: Literal["outside", "official"] = "outside"
+    """outside: mean outside the mask. official: over the whole frame, where the blanked object counts as equal."""
+    pool: Literal["pure", "any"] = "pure"
+    """Patches of CLIP that count: pure, wholly outside the mask; any, with a pixel outside it."""
+
+
+class GIEBench(BaseProtocol):
+    """One question a sample, beside its key, and the measures that are chosen."""
+
+    name = "giebench"
+    paper = Paper(
+        title="GIE-Bench: Towards Grounded Evaluation for Text-Guided Image Editing", url="https://arxiv.org/abs/2505.11493"
+    )
+    Options = GIEBenchOptions
+    roles: ClassVar = {"judge": "answers multiple-choice questions"}
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, tools=tools, budget=budget)
+        if self.options.mode == "plain":
+            self.tools = ()
+        self.measures = {name: PRESERVATION[name] for name in self.options.measures}
+        """Name in the options → metric."""
+        accuracy = Metric(id=ACCURACY, name="Functional Correctness", short="Accuracy", domain=Binary(), source="Table 2")
+        self.metrics = [accuracy, *self.measures.values()]
+        self.tables = tables(self.measures.values())
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raise DataError if no sample has a question that can be asked."""
+        problems = [problem for sample in samples if isinstance(problem := _question(sample), str)]
+        if samples and len(problems) == len(samples):
+            raise DataError(f"no sample has a question that can be asked; {samples[0].key}: {problems[0]}")
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return the key, the question and the measures of each sample."""
+        for sample in group:
+            yield from self._asked(sample)
+            for name in self.measures:
+                yield self._measure(sample, name)
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return whether each answer is the key's, and what was measured."""
+        for sample in group:
+            yield self._accuracy(sample, known)
+            for metric in self.measures.values():
+                answer = known.answer(metric.id, sample)
+                if isinstance(answer, Number):
+                    found = known[metric.id, sample.editor, sample.id, 0, ""]
+                    yield _score(sample, metric.id, answer.value, findings=(found.task_id,))
+                else:
+                    yield self.missing(metric.id, sample, known, dims=_dims(sample))
+
+    def _asked(self, sample: Sample) -> Iterable[Task]:
+        """Return the key of a question, and the question. Neither is asked where the key decides nothing."""
+        known = partial(Measure, protocol=self.name, metric=KEY, about=About.of(sample), measure="key")
+        ask = partial(Ask, protocol=self.name, metric=ACCURACY, about=About.of(sample), budget=self.budget)
+        question = _question(sample)
+        if isinstance(question, str):
+            blocked: _Blocked = ("input_error", question)
+            yield known(blocked=blocked)
+            yield ask(prompt="", answer=YES_NO, blocked=blocked)
+            return
+        form = shown(question, self._order(sample, question), letters=self.options.answer == "letters")
+        compares = self.options.original == "always" or question.compares
+        images = {"Original Image": sample.source} if compares else {}
+        if sample.edited is not None:
+            images["Edited Image"] = sample.edited
+        prompt = render(
+            PROMPT,
+            question=question.text,
+            options=form.lines,
+            letters=form.letters,
+            images=list(dict.fromkeys([*images, "Edited Image"])),
+            compares=compares,
+            abstain=form.abstain,
+        )
+        yield known(args={"answer": form.key.to_json()})
+        yield ask(
+            prompt=prompt,
+            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
+            tools=self.tools,
+            answer=form.answer,
+            blocked=_missing(sample),
+        )
+
+    def _measure(self, sample: Sample, name: str) -> Measure:
+        """Return a measure of the edit. Arguments are given where they differ from the measure's own."""
+        options = self.options
+        args: dict[str, Json] = {}
+        masked = name != "unmasked_clip"
+        if not masked:
+            args["mask"] = "none"
+        elif options.mask != "apply" and name in ("mse", "psnr"):
+            args["mask"] = options.mask
+        if masked and not options.dilate:
+            args["dilate"] = False
+        if name in ("mse", "psnr") and options.align != "none":
+            args["align"] = options.align
+        if name == "ssim" and options.ssim != "outside":
+            args["ssim"] = options.ssim
+        if name == "clip" and options.pool != "pure":
+            args["pool"] = options.pool
+        mask = sample.masks.get("edit") if masked else None
+        images = {"source": sample.source, "edited": sample.edited, "mask": mask}
+        no_mask: _Blocked = ("input_error", "the sample has no mask of the edited object")
+        return Measure(
+            protocol=self.name,
+            metric=PRESERVATION[name].id,
+            about=About.of(sample),
+            measure=name.removeprefix("unmasked_"),
+            args=args,
+            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+            blocked=_missing(sample) or (no_mask if masked and mask is None else None),
+        )
+
+    def _accuracy(self, sample: Sample, known: Known) -> Score:
+        """Return 1 where the answer is the key's, 0 where it is another."""
+        given, key = known.finding(ACCURACY, sample), known.finding(KEY, sample)
+        dims = {**_dims(sample), **self._places(sample)}
+        right = None if key is None else key.answer
+        if given is None or key is None or not isinstance(right, Choice):
+            # What is missing is the key, or else the answer.
+            question = KEY if given is not None and given.answer is not None else ACCURACY
+            return self.missing(ACCURACY, sample, known, question=question, dims=dims)
+        wrong = given.status == "abstained" and self.options.abstain == "wrong"
+        if not wrong and not isinstance(given.answer, Choice):
+            return self.missing(ACCURACY, sample, known, dims=dims)
+        value = float(isinstance(given.answer, Choice) and given.answer.name == right.name)
+        findings = (given.task_id, key.task_id)
+        return _score(sample, ACCURACY, value, findings=findings, dims=dims)
+
+    def _places(self, sample: Sample) -> dict[str, int | None]:
+        """Return the place of the right option, from 1, in the data and as shown, and how many options there are."""
+        question = _question(sample)
+        if isinstance(question, str):
+            return {"key_in_data": None, "key_as_shown": None, "options": None}
+        as_shown = self._order(sample, question).index(question.key) + 1
+        return {"key_in_data": question.key + 1, "key_as_shown": as_shown, "options": len(question.options)}
+
+    def _order(self, sample: Sample, question: Question) -> tuple[int, ...]:
+        given = self.options.shuffle_options
+        return question.order(None if given == "no" else int(given), about=sample.instruction)
+
+
+def _question(sample: Sample) -> Question | str:
+    """Return a sample's question, or why it cannot be asked."""
+    try:
+        return read_question(sample.extra)
+    except QuestionError as error:
+        return str(error)
+
+
+def _missing(sample: Sample) -> _Blocked:
+    return None if sample.edited is not None else ("missing_output", "there is no edited image for this sample")
+
+
+def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:
+    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=value, **{"dims": _dims(sample), **more})
+
+
+def _dims(sample: Sample) -> dict[str, str | int | float | None]:
+    return {"edit_type": edit_type_name(sample.edit_type)}

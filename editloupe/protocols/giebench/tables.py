@@ -1,0 +1,255 @@
+"""GIE-Bench's tables: accuracy by edit type (Tables 2 and 7), where the keys stand, preservation (Table 3).
+
+Values that rest on other samples, such as MSE scaled by the least and the largest, exist in tables alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from editloupe.parsing import fold
+from editloupe.scores import Metric, TableSpec
+from editloupe.stats import bootstrap
+from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+
+if TYPE_CHECKING:
+    import polars
+
+ACCURACY: Final = "accuracy"
+
+ALIASES: Final = {
+    "Add Object": (),
+    "Attribute Change": (),
+    "Color Change": ("colour change",),
+    "Layout Modification": (),
+    "Object Replacement": (),
+    "Remove Object": (),
+    "Scene / Background Change": ("scene change", "background change"),
+    "Size Change": (),
+    "Textual Edit": ("textual change",),
+}
+"""Edit type of the paper's tables → other names of it, in the order of its Table 2."""
+
+EDIT_TYPES: Final = tuple(ALIASES)
+
+_NAMES: Final = {fold(alias).replace("/", " "): name for name, others in ALIASES.items() for alias in (name, *others)}
+
+_Rows: TypeAlias = Sequence[Mapping[str, Any]]
+"""Rows of the frame of scores."""
+
+
+def edit_type_name(text: str | None) -> str:
+    """Return the paper's name of an edit type. Other types keep their name; "" becomes "(none)"."""
+    given = (text or "").strip()
+    return _NAMES.get(fold(given), given or "(none)")
+
+
+def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
+    """Return Table 2, its other readings, the places of the keys and, where something is measured, Table 3.
+
+    measures: the metrics of what is measured.
+    """
+    chosen = tuple(measures)
+    accuracy = TableSpec(
+        title="Functional correctness: accuracy by edit type",
+        name="accuracy",
+        metrics=(ACCURACY,),
+        rows="edit_type",
+        columns="editor",
+        cell="macro",
+        order=EDIT_TYPES,
+        normalise=True,
+        transposed=True,
+        source="Table 2",
+        caption="The paper's Overall is the mean of all samples.",
+    )
+    return (accuracy, readings, positions, *([partial(preservation, metrics=chosen)] if chosen else []))
+
+
+def readings(frame: polars.DataFrame) -> Table | None:
+    """Return the accuracy of each editor if abstentions, and missing outputs too, count as wrong; None without abstentions.
+
+    frame: one judge's scores.
+    """
+    asked = [row for row in frame.to_dicts() if row["metric"] == ACCURACY]
+    if all(row["missing"] != "abstained" for row in asked):
+        return None
+    columns = {
+        "Judged alone": (),
+        "Abstentions as wrong": ("abstained",),
+        "Missing outputs as wrong too": ("abstained", "missing_output"),
+    }
+    return Table(
+        name="readings",
+        title="Accuracy if abstentions count as wrong",
+        columns=(*label_columns("Editor"), *(Column(title=title, keys={"reading": title}) for title in columns)),
+        rows=tuple(
+            Row(
+                cells=(
+                    words(editor or "(not named)"),
+                    *(_mean(own, [_percent(row, wrong) for row in own]) for wrong in columns.values()),
+                ),
+                keys={"editor": editor},
+            )
+            for editor, own in _by_editor(asked).items()
+        ),
+        caption=(
+            "Percent of (judged/asked), with 95 % intervals, resampled by source image. The paper counts an abstention as "
+            "wrong and leaves missing outputs out."
+        ),
+    )
+
+
+def positions(frame: polars.DataFrame) -> Table | None:
+    """Return where the right option stands, in the data and as shown, and each editor's accuracy there; None without keys.
+
+    frame: one judge's scores with the columns `key_in_data`, `key_as_shown` and `options`.
+    """
+    asked = [row for row in frame.to_dicts() if row["metric"] == ACCURACY and row.get("key_as_shown") is not None]
+    questions = {row["sample"]: row for row in asked}
+    if not questions:
+        return None
+    editors, count = _by_editor(asked), len(questions)
+    places = range(1, max(row["options"] for row in questions.values()) + 1)
+    share = {
+        (name, place): 100 * sum(row[name] == place for row in questions.values()) / count
+        for name in ("key_in_data", "key_as_shown")
+        for place in places
+    }
+    chance = 100 * sum(1 / row["options"] for row in questions.values()) / count
+    return Table(
+        name="positions",
+        title="Place of the right option, and accuracy there",
+        columns=(
+            *label_columns("Place"),
+            Column(title="In the data, %", keys={"figure": "share in the data"}),
+            Column(title="As shown, %", keys={"figure": "share as shown"}),
+            *(Column(title=f"Accuracy, {editor or '(not named)'}", keys={"editor": editor}) for editor in editors),
+        ),
+        rows=tuple(
+            Row(
+                cells=(
+                    words(str(place)),
+                    *(Cell(value=share[name, place], digits=1) for name in ("key_in_data", "key_as_shown")),
+                    *(
+                        _mean(there, [_percent(row) for row in there])
+                        for own in editors.values()
+                        for there in [[row for row in own if row["key_as_shown"] == place]]
+                    ),
+                ),
+                keys={"place": place},
+            )
+            for place in places
+        ),
+        caption=(
+            f"{count} questions with a key. The first option is right in {share['key_in_data', 1]:.1f} % in the order of "
+            f"the data and in {share['key_as_shown', 1]:.1f} % as shown; an answer at random is right in {chance:.1f} %. "
+            "Accuracy in percent, of the questions whose right option is shown at that place."
+        ),
+    )
+
+
+def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
+    """Return Table 3 for all edits and for correct ones, and MSE inverted; None if nothing is measured.
+
+    frame: one judge's scores.
+    """
+    found = frame.to_dicts()
+    right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
+    measured = [metric for metric in metrics if any(row["metric"] == metric.id for row in found)]
+    if not measured:
+        return None
+    scaled, said = _scaled([row for row in found if row["metric"] == "masked_mse"])
+    figures = [(f"{m.short} ({m.unit})" if m.unit else m.short, m.id) for m in measured]
+    if scaled:
+        figures.append(("Inverted MSE", "inverted_mse"))
+    rows = [*found, *scaled]
+    infinite = sum(row["missing"] == "not_defined" and "infinite" in (row["reason"] or "") for row in found)
+    parts = (("all", "all edits"), ("correct", "correct edits"))
+    return Table(
+        name="preservation",
+        title="Content preservation of all edits, and of correct ones",
+        columns=(
+            *label_columns("Editor"),
+            *(
+                Column(title=f"{title}, {short}", keys={"metric": id_, "of": whose})
+                for title, id_ in figures
+                for short, whose in parts
+            ),
+        ),
+        rows=tuple(
+            Row(
+                cells=(
+                    words(editor or "(not named)"),
+                    *(
+                        _mean(own, [row["value"] for row in own], digits=2 if id_ in ("masked_psnr", "masked_mse") else 4)
+                        for _, id_ in figures
+                        for short, _ in parts
+                        for own in [
+                            [r for r in rows_of_editor if r["metric"] == id_ and (short == "all" or _key(r) in right)]
+                        ]
+                    ),
+                ),
+                keys={"editor": editor},
+            )
+            for editor, rows_of_editor in _by_editor(rows).items()
+        ),
+        caption=" ".join(
+            filter(
+                None,
+                (
+                    "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes "
+                    "nothing preserves all: read these beside the accuracy.",
+                    said,
+                    f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
+                ),
+            )
+        ),
+    )
+
+
+def _scaled(rows: _Rows) -> tuple[list[dict[str, Any]], str]:
+    """Return MSE as 1 at the least value of all editors and 0 at the largest, and the sentence that says both.
+
+    Nothing if all values are the same: there is no scale then.
+    """
+    values = [row["value"] for row in rows if row["value"] is not None]
+    if not values:
+        return [], ""
+    least, most = min(values), max(values)
+    if least == most:
+        return [], f"All MSE are {least:g}, so that there is no inverted MSE."
+    scaled = [
+        {**row, "metric": "inverted_mse", "value": None if row["value"] is None else (most - row["value"]) / (most - least)}
+        for row in rows
+    ]
+    return scaled, (
+        f"Inverted MSE is 1 at {least:g} and 0 at {most:g}, the least and the largest of all editors here; it changes with "
+        "the editors that are compared."
+    )
+
+
+def _mean(rows: _Rows, values: Sequence[float | None], *, digits: int = 2) -> Cell:
+    """Return the mean of values with its interval. rows: those that the values are of."""
+    found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows]) if rows else None
+    return estimated(found, digits=digits, interval_digits=1 if digits == 2 else digits)
+
+
+def _percent(row: Mapping[str, Any], wrong: Sequence[str] = ()) -> float | None:
+    """Return 100 for a right answer and 0 for a wrong one. wrong: what of what is missing counts as wrong."""
+    if row["value"] is None:
+        return 0.0 if row["missing"] in wrong else None
+    return 100.0 * float(row["value"])
+
+
+def _by_editor(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["editor"] or "", []).append(row)
+    return found
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["editor"], row["sample"]

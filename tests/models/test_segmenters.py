@@ -1,0 +1,208 @@
+"""Segmenters from files: tiny random weights through the loading code that takes real ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe import models
+from editloupe.errors import ConfigError, ModelAbsent, ToolError
+from editloupe.models.segment import open as segmenters
+from editloupe.models.segment.open import DEFAULT_REVISION, DEFAULT_SEGMENTER
+from editloupe.values import Box
+from tests.models.tiny_networks import noise
+from tests.models.tiny_segmenters import sam2_folder, sam_folder
+
+torch = pytest.importorskip("torch", reason="needs the extra `vision`")
+pytest.importorskip("transformers", reason="needs the extra `vision`")
+
+# The tests make weights with transformers, whose own code warns.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+
+FAMILIES = ["sam", "sam2", "sam2_video"]
+BOXES = [Box(10, 10, 60, 60), Box(50, 20, 110, 80)]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("models")
+    return {
+        "sam": sam_folder(base / "sam"),
+        "sam2": sam2_folder(base / "sam2"),
+        "sam2_video": sam2_folder(base / "video", video=True),
+    }
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache, and no network."""
+    from huggingface_hub import constants, file_download
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(file_download, "HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+    monkeypatch.setattr(segmenters, "_shared", segmenters._shared.__wrapped__)
+    return tmp_path / "hub"
+
+
+def segmenter(path: Path, *, max_batch: int | None = 8) -> Any:
+    """With a GPU's batches, which a CPU does not make of itself."""
+    from editloupe.models.segment.transformers import TransformersSegmenter
+
+    return TransformersSegmenter(segmenters._KIND.find(str(path)), device="cpu", max_batch=max_batch)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_box_gives_one_mask_at_the_images_own_size(family: str, folders: dict[str, Path]) -> None:
+    made = models.get("segment", str(folders[family]), device="cpu")
+    found = made(noise(120, 90), BOXES)
+    assert [(one.mask.shape, one.mask.dtype) for one in found] == [((90, 120), np.dtype(bool))] * 2
+    assert any(one.mask.any() and not one.mask.all() for one in found)
+    assert not np.array_equal(found[0].mask, found[1].mask)
+    assert made(noise(120, 90), []) == []
+    # The same copy for the same weights, and the digest of the files in its version.
+    assert models.get("segment", str(folders[family]), device="cpu") is made
+    assert made.version.startswith(f"{family} {folders[family].name} sha256:")
+    assert models.describe(made) == f"{made.name} on cpu fp32"
+
+
+@pytest.mark.parametrize("size", [(120, 90), (50, 200), (64, 64)])
+def test_sam_sees_what_transformers_own_processor_prepares(size: tuple[int, int], folders: dict[str, Path]) -> None:
+    from transformers import SamModel, SamProcessor
+
+    made, rgb = segmenter(folders["sam"]), noise(*size)
+    boxes = [box.scaled(size[0] / 120, size[1] / 90) for box in BOXES]
+    processor = SamProcessor.from_pretrained(folders["sam"], backend="pil")
+    inputs = processor(rgb, input_boxes=[[list(box) for box in boxes]], return_tensors="pt")
+    with torch.inference_mode():
+        raw = SamModel.from_pretrained(folders["sam"]).eval()(
+            pixel_values=inputs["pixel_values"].float(),
+            input_boxes=inputs["input_boxes"].float(),
+            multimask_output=False,
+        )
+    item = made._item(made._ready(), rgb, boxes)
+    assert np.abs(item.pixels - inputs["pixel_values"][0].numpy()).max() < 1e-5
+    assert np.abs(item.boxes - inputs["input_boxes"][0].numpy()).max() < 1e-4
+    masks = processor.post_process_masks(raw.pred_masks, inputs["original_sizes"], inputs["reshaped_input_sizes"])[0]
+    for found, mask, score in zip(made(rgb, boxes), masks, raw.iou_scores[0], strict=True):
+        assert np.mean(found.mask != mask[0].numpy()) < 1e-3
+        assert found.score == pytest.approx(float(score), abs=1e-4)
+
+
+def test_sam_2_sees_what_transformers_own_processor_prepares(folders: dict[str, Path]) -> None:
+    pytest.importorskip("torchvision", reason="transformers' processor of SAM 2 needs torchvision")
+    from transformers import Sam2Model, Sam2Processor
+
+    made, rgb = segmenter(folders["sam2"]), noise(120, 90)
+    processor = Sam2Processor.from_pretrained(folders["sam2"])
+    inputs = processor(rgb, input_boxes=[[list(box) for box in BOXES]], return_tensors="pt")
+    with torch.inference_mode():
+        raw = Sam2Model.from_pretrained(folders["sam2"]).eval()(
+            pixel_values=inputs["pixel_values"], input_boxes=inputs["input_boxes"], multimask_output=False
+        )
+    item = made._item(made._ready(), rgb, BOXES)
+    # Pillow and torchvision round a resized pixel apart by at most one of 255 (0.0175 with the least std).
+    assert np.abs(item.pixels - inputs["pixel_values"][0].numpy()).max() < 0.018
+    assert np.abs(item.boxes - inputs["input_boxes"][0].numpy()).max() < 1e-4
+    masks = processor.post_process_masks(raw.pred_masks, inputs["original_sizes"])[0]
+    for found, mask in zip(made(rgb, BOXES), masks, strict=True):
+        assert np.mean(found.mask != mask[0].numpy()) < 0.01
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_gives_what_each_image_alone_gives(family: str, folders: dict[str, Path]) -> None:
+    made = segmenter(folders[family])
+    asked = [(noise(120, 90 if i % 2 else 120, seed=i), BOXES[: 1 + i % 2]) for i in range(6)]
+    alone = [made(rgb, boxes) for rgb, boxes in asked]
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(lambda one: made(*one), asked))
+    for one, other in zip(alone, together, strict=True):
+        for first, second in zip(one, other, strict=True):
+            assert np.mean(first.mask != second.mask) < 1e-3
+
+
+def test_a_mask_follows_the_picture_whatever_the_network_saw(folders: dict[str, Path]) -> None:
+    small = np.zeros((90, 120, 3), dtype=np.uint8)
+    small[20:60, 30:80] = (200, 30, 30)
+    for family in FAMILIES:
+        made = segmenter(folders[family])
+        one = made(small, [Box(30, 20, 80, 60)])[0].mask
+        two = made(small.repeat(2, axis=0).repeat(2, axis=1), [Box(60, 40, 160, 120)])[0].mask
+        assert np.mean(one != two[::2, ::2]) < 0.03
+
+
+def test_half_precision_runs_through_the_same_code(folders: dict[str, Path]) -> None:
+    from dataclasses import replace
+
+    # The CPU stands in for a GPU: autocast to fp16 goes through the same layers.
+    for family in FAMILIES:
+        made = segmenter(folders[family])
+        full = made(noise(96, 64), BOXES[:1])[0]
+        made._loaded = replace(made._loaded, device=replace(made._loaded.device, half=True))
+        half = made(noise(96, 64), BOXES[:1])[0]
+        assert np.mean(full.mask != half.mask) < 0.05
+
+
+def test_running_out_of_memory_splits_the_batch_then_says_so(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = segmenter(folders["sam"])
+    made.prepare()
+    forward, fits = made._loaded.model.forward, 1
+
+    def limited(pixel_values: Any, **more: Any) -> Any:
+        if len(pixel_values) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return forward(pixel_values=pixel_values, **more)
+
+    monkeypatch.setattr(made._loaded.model, "forward", limited)
+    made._batcher.window_s = 0.3
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(lambda i: made(noise(64, 64, seed=i), [Box(8, 8, 40, 40)]), range(4)))) == 4
+    fits = 0
+    with pytest.raises(ToolError, match="ran out of memory on this picture alone"):
+        made(noise(64, 64), [Box(8, 8, 40, 40)])
+
+
+def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"'detr' is no segmenter known here \(sam, sam2, sam2_video\)"):
+        models.get("segment", str(tmp_path), device="cpu")
+    with pytest.raises(ConfigError, match=r"segmenter 'no-such': no such folder or file, and no hub id"):
+        models.get("segment", "no-such", device="cpu")
+
+    def loaded(name: str, spoil: Any) -> None:
+        folder = tmp_path / name
+        shutil.copytree(folders["sam"], folder)
+        spoil(folder)
+        models.prepare(models.get("segment", str(folder), device="cpu"))
+
+    def lacking(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        tensors = load_file(folder / "model.safetensors")
+        del tensors["prompt_encoder.no_mask_embed.weight"]
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ConfigError, match=r"segmenter .*1 tensors are missing .*no_mask_embed"):
+        loaded("lacking", lacking)
+    with pytest.raises(ConfigError, match=r"segmenter .*cannot be loaded"):
+        loaded("cut", lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-1000]))
+    with pytest.raises(ConfigError, match=r"segmenter .*cannot be loaded"):
+        loaded("unprepared", lambda f: (f / "processor_config.json").unlink())
+
+
+def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
+    with pytest.raises(ModelAbsent, match=f"{DEFAULT_SEGMENTER} is not in the local Hugging Face cache.*--segmenter"):
+        models.get("segment", device="cpu")
+    snapshot = no_hub / f"models--{DEFAULT_SEGMENTER.replace('/', '--')}" / "snapshots" / DEFAULT_REVISION
+    shutil.copytree(folders["sam"], snapshot)
+    made = models.get("segment", device="cpu")
+    assert made.version == f"sam {DEFAULT_SEGMENTER}@{DEFAULT_REVISION[:12]}"
+    assert len(made(noise(64, 64), [Box(8, 8, 40, 40)])) == 1

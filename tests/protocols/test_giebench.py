@@ -1,0 +1,571 @@
+"""GIE-Bench: questions, their keys and measures; accuracy as the paper has it; the tables from its own counts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Run, plugins
+from editloupe.answers import Choice, OneOf
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.errors import ConfigError, ReplyError
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.protocols.base import Known, make_protocol, scored
+from editloupe.protocols.giebench.protocol import GIEBench
+from editloupe.protocols.giebench.questions import Question, read_question, shown
+from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
+from editloupe.reports.frame import frame
+from editloupe.reports.judged import judged_in
+from editloupe.reports.report import tables_of
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
+from editloupe.scores import Score
+from editloupe.tables import Table
+from editloupe.tasks import Ask, Measure
+from editloupe.testing import check_measure, check_protocol
+from editloupe.values import ImageRef, Json, Sample, Turn
+from tests.conftest import final
+from tests.protocols.giebench_data import ABSTAIN, draw, row, write
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def question(*options: str, key: str = "", text: str = "What color is the mug?") -> Question:
+    columns = {"evaluation_question": text, "multiple_choice_options": list(options), "expected_answer": key or options[0]}
+    return read_question(columns)
+
+
+def as_shown(*options: str, seed: int | None = None, letters: bool = True, **more: str) -> Any:
+    found = question(*options, **more)
+    return shown(found, found.order(seed, about=""), letters=letters)
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Callable[..., tuple[Sample, ...]]:
+    """Samples of drawn rows by one editor, whose output of each row is there, but for those without."""
+
+    def make(*rows: Mapping[str, Any], without: tuple[int, ...] = ()) -> tuple[Sample, ...]:
+        root = write(tmp_path / "gie", list(rows))
+        for number in range(len(rows)):
+            if number not in without:
+                draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
+        return load(root, store=ImageStore(), edited={"omni": tmp_path / "omni"}).samples
+
+    return make
+
+
+def planned(sample: Sample, **options: Any) -> dict[str, Ask | Measure]:
+    protocol = make_protocol("giebench", options)
+    return {task.metric: task for task in protocol.plan([sample], Known())}
+
+
+@pytest.mark.parametrize(
+    "reply", ["B", "b)", "(B)", "B. Red", "Red.", "**Red**", "The answer is Red", "red", '{"answer": "B"}']
+)
+def test_a_letter_or_the_words_of_an_option_are_one_choice(reply: str) -> None:
+    assert as_shown("Green", "Red", "Blue", ABSTAIN).answer.parse(reply) == Choice(name="Red")
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [("Red or Blue", "contradictory"), ("B, or C", "contradictory"), ("B. Blue", "contradictory"), ("Purple", "off_menu"),
+     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu")],
+)  # fmt: skip
+def test_a_reply_that_gives_no_option_has_a_status(reply: str, status: str) -> None:
+    with pytest.raises(ReplyError) as caught:
+        as_shown("Green", "Red", "Blue", ABSTAIN).answer.parse(reply)
+    assert caught.value.status == status
+
+
+def test_what_prompts_and_servers_are_given_are_the_letters() -> None:
+    spec = as_shown("Red, or nearly so", "Blue").answer
+    assert spec.choices() == ("A", "B") and spec.instructions() == "The answers: A, B."
+    assert spec.parse("red or nearly so").name == "Red, or nearly so"
+    assert OneOf.from_json(spec.to_json()) == spec
+    assert as_shown("Red", "Blue", letters=False).answer.choices() == ("Red", "Blue")
+    with pytest.raises(ReplyError):
+        as_shown("Red", "Blue", letters=False).answer.parse("A")
+
+
+def test_marks_must_be_one_for_each_option_and_differ() -> None:
+    with pytest.raises(ConfigError, match="a mark for each of the 2 options, found 1"):
+        OneOf(options=("Red", "Blue"), marks=("A",))
+    with pytest.raises(ConfigError, match="reads the same"):
+        OneOf(options=("Red", "A"), marks=("A", "B"))
+
+
+def test_options_that_differ_in_punctuation_alone_are_answered_by_letters() -> None:
+    form = as_shown("?", "#", "@", "!", key="@", text="Which sign stands on the wall?", letters=False)
+    assert form.lines == ("A. ?", "B. #", "C. @", "D. !") and form.letters
+    assert form.answer.parse("C") == form.answer.parse("C. @") == form.key
+    with pytest.raises(ReplyError):
+        form.answer.parse("@")
+
+
+def test_options_that_are_letters_are_marked_by_others() -> None:
+    form = as_shown("B", "A", "D", key="A", text="Which letter is on the sign?")
+    assert form.lines == ("C. B", "E. A", "F. D")
+    assert form.answer.parse("A") == form.answer.parse("E") == form.key == Choice(name="A")
+
+
+def test_the_order_is_that_of_the_seed_and_the_same_for_every_editor() -> None:
+    orders = {seed: question("Red", "Green", "Blue", ABSTAIN).order(seed, about="Paint it.") for seed in (None, 0, 1, 2, 3)}
+    assert orders[None] == (0, 1, 2, 3) and len(set(orders.values())) > 2
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders.values())
+    assert orders[1] == question("Red", "Green", "Blue", ABSTAIN).order(1, about="Paint it.")
+
+
+def test_the_edited_image_is_shown_alone_unless_the_question_compares(samples: Callable[..., Any]) -> None:
+    plain, compares, by_option = samples(
+        row(0),
+        row(1, evaluation_question="Is the mug larger than before?"),
+        row(2, multiple_choice_options=["Red", "As in the original"]),
+    )
+    seen = [[view.alias for view in planned(one)["accuracy"].views] for one in (plain, compares, by_option)]
+    assert seen == [["Edited Image"], ["Original Image", "Edited Image"], ["Original Image", "Edited Image"]]
+    assert len(planned(plain, original="always")["accuracy"].views) == 2
+    alone, both = (planned(one)["accuracy"] for one in (plain, compares))
+    assert isinstance(alone, Ask) and "Original Image" not in alone.prompt and plain.instruction not in alone.prompt
+    assert isinstance(both, Ask) and "Images, in the order shown: Original Image, Edited Image." in both.prompt
+
+
+def test_the_prompt_shows_options_under_their_letters_and_the_abstain_option_for_what_it_is(
+    samples: Callable[..., Any],
+) -> None:
+    (sample,) = samples(row(0))
+    task = planned(sample, shuffle_options="no")["accuracy"]
+    assert isinstance(task, Ask)
+    assert f"A. Red\nB. Green\nC. Blue\nD. {ABSTAIN}\n" in task.prompt
+    assert f'"{ABSTAIN}" is for a question that the picture leaves open' in task.prompt
+    assert isinstance(task.answer, OneOf) and task.answer.abstain == ABSTAIN
+    text = planned(sample, shuffle_options="no", answer="text")["accuracy"]
+    assert isinstance(text, Ask) and "- Red\n- Green\n" in text.prompt and "letter" not in text.prompt
+
+
+def test_an_abstain_option_that_is_the_key_is_an_answer() -> None:
+    form = as_shown("Red", ABSTAIN, key=ABSTAIN)
+    assert form.answer.abstain is None and form.answer.parse("B") == form.key
+
+
+def test_a_key_that_is_no_option_blocks_its_question_and_a_missing_output_does_too(samples: Callable[..., Any]) -> None:
+    fine, strange, gone = samples(row(0), row(1, expected_answer="Purple"), row(2), without=(2,))
+    assert all(task.blocked is None for task in planned(fine).values())
+    assert {task.blocked[0] for task in planned(strange).values() if task.blocked} == {"input_error"}
+    assert [task.blocked and task.blocked[0] for task in planned(gone).values()] == [None, "missing_output"]
+
+
+def test_measures_are_planned_with_arguments_where_they_differ_from_the_measure_s_own(samples: Callable[..., Any]) -> None:
+    (sample,) = samples(row(0))
+    found = {m: t for m, t in planned(sample, measures="all").items() if isinstance(t, Measure) and m != "key"}
+    assert {m: (t.measure, dict(t.args), [view.alias for view in t.views]) for m, t in found.items()} == {
+        "masked_ssim": ("ssim", {}, ["source", "edited", "mask"]),
+        "masked_clip": ("clip", {}, ["source", "edited", "mask"]),
+        "unmasked_clip": ("clip", {"mask": "none"}, ["source", "edited"]),
+        "masked_psnr": ("psnr", {"align": "sift"}, ["source", "edited", "mask"]),
+        "masked_mse": ("mse", {"align": "sift"}, ["source", "edited", "mask"]),
+    }
+    official = {"measures": "mse,ssim,clip", "mask": "official", "ssim": "official", "pool": "any", "dilate": "false"}
+    found = {m: t for m, t in planned(sample, **official).items() if isinstance(t, Measure) and m != "key"}
+    assert {m: dict(t.args) for m, t in found.items()} == {
+        "masked_ssim": {"dilate": False, "ssim": "official"},
+        "masked_clip": {"dilate": False, "pool": "any"},
+        "masked_mse": {"mask": "official", "dilate": False, "align": "sift"},
+    }
+    bare = planned(replace(sample, masks={}), measures="mse,unmasked_clip")
+    assert bare["masked_mse"].blocked == ("input_error", "the sample has no mask of the edited object")
+    assert bare["unmasked_clip"].blocked is None
+    assert set(planned(sample)) == set(planned(sample, measures="none")) == {"key", "accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"measures": "mse,lpips"}, "unknown measure 'lpips'; expected none, all, or some of ssim, clip"),
+        ({"shuffle_options": "maybe"}, "shuffle_options"),
+        ({"shuffle_options": -1}, "shuffle_options"),
+        ({"original": "never"}, "original"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_protocol("giebench", options)
+
+
+@pytest.mark.parametrize("options", [{}, {"abstain": "wrong", "original": "always"}, {"answer": "text", "mode": "tool"}])
+def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: Path) -> None:
+    rows = [
+        row(0),
+        row(1, expected_answer="Purple"),
+        row(2),
+        row(3, multiple_choice_options=["Red"]),
+        row(4, image="/home/0.jpg"),
+        row(0),
+    ]
+    root, store = write(tmp_path / "gie", rows), ImageStore()
+    for editor in ("a", "b"):
+        for number in (0, 1, 3, 4, 5):
+            draw(tmp_path / editor / f"{number}.png", spot=(200, 0, 0))
+    loaded = load(root, store=store, edited={name: tmp_path / name for name in ("a", "b")})
+    scores = check_protocol(GIEBench, options=options, samples=loaded.samples, images=store)
+    assert {score.sample_id for score in scores if score.value is not None} == {"0", "4", "5"}
+
+
+def test_the_key_is_a_measure_whose_judge_is_of_kind_key(tmp_path: Path) -> None:
+    from editloupe.measures.base import Models, judge_of
+    from editloupe.measures.key import Key
+
+    assert check_measure(Key, args={"answer": {"kind": "choice", "name": "Red"}})[0] == "Red"
+    assert judge_of("key", Models()) == JudgeSpec(kind="key", backend="key/key", backend_version="1", endpoint="in process")
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., Outcome]:
+    """Judge rows by a function from the question's prompt to a reply's answer."""
+
+    def run(
+        answer: Callable[[str], str], *rows: Mapping[str, Any], without: tuple[int, ...] = (), **options: Any
+    ) -> Outcome:
+        root = write(tmp_path / "gie", list(rows))
+        for number in range(len(rows)):
+            if number not in without:
+                draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
+
+        def script(request: Request) -> str:
+            return final(answer(request.messages[0].text))
+
+        judge = JudgeConfig.make(backend=ScriptedLMM(script), remind_answers=False)
+        more = {} if options.get("null_edit") else {"edited": {"omni": tmp_path / "omni"}}
+        given = {"null_edit": options.pop("null_edit", False), "option": options, "concurrency": 2}
+        config = RunConfig.make(path=root, protocol="giebench", judge=judge, **more, **given)
+        return execute(open_setup(config), tmp_path / "run")
+
+    return run
+
+
+def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Outcome]) -> None:
+    replies = {0: "Red", 1: "Green", 2: "Red or Blue", 3: "Purple", 4: "", 5: ABSTAIN}
+    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(8)]
+    rows[7]["expected_answer"] = "Purple"
+
+    def answer(prompt: str) -> str:
+        return next(reply for n, reply in replies.items() if f"mug {n}?" in prompt)
+
+    outcome = judged(answer, *rows, without=(6,))
+    found = {score.sample_id: score.missing or score.value for score in outcome.scores}
+    assert found == {
+        "0": 1.0,
+        "1": 0.0,
+        "2": "contradictory",
+        "3": "off_menu",
+        "4": "unparsed",
+        "5": "abstained",
+        "6": "missing_output",
+        "7": "input_error",
+    }
+    # What the key says was not asked of anybody: it stands in the run, and is not counted as judged.
+    assert not any(f.metric == "key" for f in outcome.findings) and outcome.asked == 8
+    keys = [f for f in outcome.store.findings.values() if f.metric == "key"]
+    assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
+    kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
+    assert kinds == {"key"}
+    (table,) = (readings(frame(judged_in(RunStore.read(outcome.store.folder)))),)
+    assert table is not None
+    # 1 of 2; with the abstention 1 of 3; with the missing output 1 of 4. What could not be read stays out.
+    assert [cell.value for cell in table.rows[0].cells[1:]] == pytest.approx([50, 100 / 3, 25])
+    assert [(cell.judged, cell.asked) for cell in table.rows[0].cells[1:]] == [(2, 8), (3, 8), (4, 8)]
+
+
+def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged: Callable[..., Outcome]) -> None:
+    outcome = judged(lambda prompt: ABSTAIN, row(0), abstain="wrong")
+    assert [(score.value, score.missing) for score in outcome.scores] == [(0.0, None)]
+
+
+def test_the_original_as_its_own_edit_needs_no_outputs(judged: Callable[..., Outcome]) -> None:
+    outcome = judged(lambda prompt: "Green", row(0), row(1), null_edit=True)
+    assert [(sample.key, sample.edited == sample.source) for sample in outcome.loaded.samples] == [
+        ("null edit/0", True),
+        ("null edit/1", True),
+    ]
+    assert [score.value for score in outcome.scores] == [0.0, 0.0]
+
+
+def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> None:
+    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(12)]
+    outcome = judged(lambda prompt: "A", *rows, shuffle_options=5)
+    first = [score.dims["key_as_shown"] == 1 for score in outcome.scores]
+    assert [score.value for score in outcome.scores if score.missing is None] == [
+        float(one) for one, score in zip(first, outcome.scores, strict=True) if score.missing is None
+    ]
+    assert 0 < sum(first) < 12
+    table = positions(Run(outcome.store.folder).frame().filter(_of_judge()))
+    assert table is not None
+    shares = [row.cells[1].value for row in table.rows]
+    assert shares == [100.0, 0.0, 0.0, 0.0] and "right in 100.0 % in the order of the data" in table.caption
+    assert "at random is right in 25.0 %" in table.caption
+
+
+def _of_judge() -> Any:
+    import polars
+
+    return polars.col("kind") == "judge"
+
+
+def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli) -> None:
+    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(4)]
+    rows[3]["edit_type"] = "Scene Change"
+    write(tmp_path / "gie", rows)
+    for number in range(4):
+        draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
+    (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
+    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
+    code, said, err = editloupe("judge", "gie", "--edited", "omni=omni", *words)
+    assert code == 0, said + err
+    assert "4 of 4 findings judged" in said and "protocol giebench" in said
+    code, said, err = editloupe("report", "run")
+    assert code == 0, err
+    csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
+    scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
+    assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
+    code, said, err = editloupe("show", "run", "omni/0")
+    assert code == 0 and "Judge: key/key" in said and "Verdict: Red" in said
+    for tools in ("recorded", "live"):
+        code, said, err = editloupe("replay", "run", "--tools", tools)
+        assert code == 0 and "8 as recorded" in said, said + err
+    code, said, err = editloupe("verify", "run")
+    assert code == 0, said + err
+    code, said, err = editloupe("rescore", "run", "--option", "abstain=wrong", "--out", "again")
+    assert code == 0 and "0 of 8 findings change" in said and "left out" not in err, said + err
+    assert len(RunStore.read(tmp_path / "again").current()) == 8
+    code, said, err = editloupe("report", "again", "--json")
+    assert code == 0, err
+    code, said, err = editloupe("export", "run", "--html", "pages", "--findings", "findings.csv")
+    assert code == 0, err
+
+
+def test_a_letter_is_not_read_again_by_another_order(tmp_path: Path, editloupe: Cli) -> None:
+    write(tmp_path / "gie", [row(0)])
+    draw(tmp_path / "omni" / "0.png")
+    (tmp_path / "says.jsonl").write_text(json.dumps(final("A")) + "\n", encoding="utf-8")
+    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run", "--option", "shuffle_options=no")
+    assert editloupe("judge", "gie", "--edited", "omni=omni", *words)[0] == 0
+    code, said, err = editloupe("rescore", "run", "--option", "shuffle_options=1")
+    assert code == 0 and "its options were shown under other letters" in err, said + err
+
+
+# ---- The paper's own counts ------------------------------------------------------------------------------------------
+
+
+def published() -> dict[tuple[str, str, str], dict[str, tuple[str, int, int]]]:
+    """(table, judge, model) → edit type → what is printed, right answers, judged samples. The paper's Tables 2 and 7.
+
+    Each printed share is that of whole numbers of samples; those are beside it.
+    """
+    found: dict[tuple[str, str, str], dict[str, tuple[str, int, int]]] = {}
+    with (Path(__file__).parent / "giebench_accuracy.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            cell = (line["printed"], int(line["correct"]), int(line["judged"]))
+            found.setdefault((line["table"], line["judge"], line["model"]), {})[line["edit_type"]] = cell
+    return found
+
+
+def edits(model: str, counts: Mapping[str, tuple[str, int, int]]) -> Iterator[tuple[Sample, list[Finding]]]:
+    """120 samples a type with what was found of them: some right, others wrong, and outputs beyond `judged` missing."""
+    columns = {"evaluation_question": "?", "multiple_choice_options": ["Yes", "No"], "expected_answer": "Yes"}
+    for type_number, name in enumerate(EDIT_TYPES):
+        _, right, judged = counts[name]
+        for number in range(120):
+            source = ImageRef(sha256=f"{type_number:032}{number:032}", width=64, height=64, media_type="image/png")
+            there = number < judged
+            # Both names of the merged type.
+            spelled = name if "/" not in name else "Scene Change" if number < 74 else "Background Change"
+            sample = Sample(
+                id=f"{type_number}-{number}",
+                editor=model,
+                source=source,
+                turns=(Turn(instruction="?", edited=source if there else None),),
+                edit_type=spelled,
+                extra=columns,
+            )
+            of = partial(
+                Finding, task_id=f"{type_number}-{number}", judge_id="j", repeat=0, sample_id=sample.id, editor=model
+            )
+            key = of(metric="key", role="measure", status="ok", answer=Choice(name="Yes"))
+            answer = Choice(name="Yes" if number < right else "No") if there else None
+            given = of(metric="accuracy", status="ok" if there else "missing_output", answer=answer)
+            yield sample, [key, given]
+
+
+def table_of(judge: str, models: Mapping[str, Mapping[str, tuple[str, int, int]]], tmp_path: Path) -> Table:
+    """The first table of a report on these models."""
+    from editloupe.reports.judged import Judged
+    from editloupe.scores import MetricSet
+
+    protocol = make_protocol("giebench")
+    made = [one for model, counts in models.items() for one in edits(model, counts)]
+    samples, findings = [sample for sample, _ in made], [finding for _, both in made for finding in both]
+    metrics = MetricSet(id="giebench", metrics=tuple(protocol.metrics))
+    judged = Judged(
+        name=judge,
+        folder=tmp_path,
+        judge_id="j",
+        backend=judge,
+        mode="plain",
+        ablations=(),
+        metrics=metrics,
+        protocol=protocol,
+        criteria=("accuracy",),
+        samples={sample.key: sample for sample in samples},
+        findings=tuple(findings),
+        scores=tuple(scored(protocol, samples, findings)),
+    )
+    return next(iter(tables_of(judged)))
+
+
+@pytest.mark.parametrize(("number", "judge", "rows"), [("2", "GPT-4o", 10), ("2", "Gemini", 1), ("7", "Gemini", 10)])
+def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge: str, rows: int, tmp_path: Path) -> None:
+    models = {
+        model: cells for (table, who, model), cells in published().items() if table == number and who.startswith(judge)
+    }
+    assert len(models) == rows
+    table = table_of(judge, models, tmp_path)
+    heads = [column.title for column in table.columns]
+    assert heads[1:10] == list(EDIT_TYPES) and heads[10:12] == ["Mean of 9 of 9 types", "Mean of all samples"]
+    for line in table.rows:
+        cells, shown = models[str(line.cells[0].value)], dict(zip(heads, line.cells, strict=True))
+        for name in EDIT_TYPES:
+            assert f"{shown[name].value:.2f}" == cells[name][0], (line.cells[0].value, name)
+            assert (shown[name].judged, shown[name].asked) == (cells[name][2], 120)
+        # The paper's Overall is the mean over all samples; over types it would be another number.
+        assert f"{shown['Mean of all samples'].value:.2f}" == cells["Overall"][0], line.cells[0].value
+        assert shown["Mean of all samples"].judged == cells["Overall"][2]
+        macro = sum(100 * cells[name][1] / cells[name][2] for name in EDIT_TYPES) / 9
+        assert shown["Mean of 9 of 9 types"].value == pytest.approx(macro)
+    if "GPT-Image-1" in models and number == "2" and judge == "GPT-4o":
+        last = dict(zip(heads, table.rows[-1].cells, strict=True))
+        # 856 right of 1,007 is 85.00; over types 84.75; of all 1,080, with the 73 missing outputs as wrong, 79.26.
+        assert f"{last['Mean of 9 of 9 types'].value:.2f}" == "84.75"
+        assert f"{last['Mean of all samples, missing outputs as the worst'].value:.2f}" == "79.26"
+
+
+def score(editor: str, sample: str, metric: str, value: float | None, **more: Any) -> dict[str, Any]:
+    row = Score(
+        sample_id=sample, editor=editor, metric=metric, value=value, missing=None if value is not None else "ok", **more
+    )
+    return {"editor": row.editor, "sample": sample, "source": sample, "metric": metric, "value": value, "reason": ""}
+
+
+def test_preservation_of_correct_edits_stands_beside_that_of_all_and_mse_is_scaled_over_all_editors() -> None:
+    import polars
+
+    values = {"a": [(1, 100.0, 0.9), (0, 300.0, 0.5)], "b": [(1, 500.0, 0.7), (1, None, None)]}
+    rows = [
+        {**score(editor, str(n), metric, value), "missing": None if value is not None else "not_defined"}
+        for editor, edits in values.items()
+        for n, (right, mse, ssim) in enumerate(edits)
+        for metric, value in (("accuracy", float(right)), ("masked_mse", mse), ("masked_ssim", ssim))
+    ]
+    rows.append({**score("b", "1", "masked_psnr", None), "missing": "not_defined", "reason": "PSNR is infinite"})
+    protocol = make_protocol("giebench", {"measures": "ssim,psnr,mse"})
+    table = preservation(polars.DataFrame(rows, infer_schema_length=None), metrics=protocol.metrics[1:])
+    assert table is not None
+    heads = [column.title for column in table.columns]
+    a, b = (dict(zip(heads, line.cells, strict=True)) for line in table.rows)
+    assert (a["SSIM, all"].value, a["SSIM, correct"].value) == (pytest.approx(0.7), 0.9)
+    assert (a["SSIM, correct"].judged, a["SSIM, all"].judged) == (1, 2)
+    assert (b["MSE, correct"].value, b["MSE, correct"].judged, b["MSE, correct"].asked) == (500.0, 1, 2)
+    # The least MSE is 100 and the largest 500, so that 300 is 0.5.
+    assert (a["Inverted MSE, all"].value, a["Inverted MSE, correct"].value) == (0.75, 1.0)
+    assert b["Inverted MSE, all"].value == 0.0
+    assert (
+        "Inverted MSE is 1 at 100 and 0 at 500" in table.caption
+        and "PSNR is infinite, and counted apart, 1" in table.caption
+    )
+    assert b["PSNR (dB), all"].value is None
+    same = [row for row in rows if row["metric"] != "masked_mse"]
+    same += [score(editor, "0", "masked_mse", 7.0) | {"missing": None} for editor in values]
+    table = preservation(polars.DataFrame(same, infer_schema_length=None), metrics=protocol.metrics[1:])
+    assert table is not None and "All MSE are 7, so that there is no inverted MSE" in table.caption
+
+
+def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, editloupe: Cli) -> None:
+    # Of eight editors Spearman's ρ is 1 - 6 Σd² / (8 · 63); Σd² of 10, 4, 8 and 14 gives the four figures of Table 4.
+    people = {".881": "21437568", ".952": "21435678", ".905": "21436587", ".833": "15243678"}
+    write(tmp_path / "gie", [row(n) for n in range(7)])
+    edited = {f"e{editor}": tmp_path / f"e{editor}" for editor in range(1, 9)}
+    for editor, folder in enumerate(edited.values(), start=1):
+        for n in range(7):
+            draw(folder / f"{n}.png", spot=(editor, 0, 0))
+    loaded = load(tmp_path / "gie", store=ImageStore(), edited=edited)
+    shows = {sample.edited.sha256: sample for sample in loaded.samples if sample.edited}
+
+    def script(request: Request) -> str:
+        sample = shows[request.messages[0].images[-1].image.sha256]
+        # Editor e1 has none of seven right, e8 all.
+        return final("Red" if int(sample.id) < int(sample.editor[1]) - 1 else "Green")
+
+    judge = JudgeConfig.make(backend=ScriptedLMM(script))
+    config = RunConfig.make(path=tmp_path / "gie", protocol="giebench", edited=edited, judge=judge)
+    execute(open_setup(config), tmp_path / "run")
+    few = ("--resamples", "100")
+    for printed, ranks in people.items():
+        table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
+        (tmp_path / "people.csv").write_text(table, encoding="utf-8")
+        code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+        assert code == 0, err
+        (found,) = json.loads(said)["judges"][0]["criteria"]
+        spearman = found["all"]["figures"]["spearman"]
+        assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
+    # People may rate samples too: of each editor their mean counts.
+    table = "item,editor,rater,criterion,label\n" + "".join(
+        f"{n},e{editor},{rater},accuracy,{editor + n}\n"
+        for editor in range(1, 9)
+        for n in range(2)
+        for rater in ("anna", "ben")
+    )
+    (tmp_path / "people.csv").write_text(table, encoding="utf-8")
+    code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+    (found,) = json.loads(said)["judges"][0]["criteria"]
+    assert code == 0 and found["raters"] == 2 and found["all"]["figures"]["spearman"]["value"] == pytest.approx(1.0)
+    code, said, err = editloupe("align", "--scores", "people.csv", "--human", "people.csv", "--unit", "editor")
+    assert code == 2 and "--unit editor takes RUN" in err
+
+
+@pytest.mark.skipif("ssim" not in plugins.names("measures"), reason="the measure ssim is not installed")
+def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Path, editloupe: Cli) -> None:
+    write(tmp_path / "gie", [row(n) for n in range(3)])
+    for n in range(2):
+        # The mask covers 50 to 100 of 224 cells, px 21 to 43 of 96 and 14 to 29 of 64, and the spot lies inside.
+        draw(tmp_path / "omni" / f"{n}.png", spot=(200, 0, 0))
+    (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
+    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--option", "measures=ssim,psnr,mse")
+    assert editloupe("judge", "gie", "--edited", "omni=omni", *words, "--out", "run")[0] == 3  # an output is missing
+    found = {(s["sample"], s["metric"]): s for s in Run(tmp_path / "run").frame().to_dicts()}
+    # The source is a JPEG and the edit a PNG of the pixels before it: all that differs outside the mask is its noise.
+    assert 0 < found["0", "masked_mse"]["value"] < 1000 and found["0", "masked_ssim"]["value"] > 0.5
+    assert found["2", "masked_mse"]["missing"] == "missing_output"
+    code, said, err = editloupe("report", "run")
+    assert code == 0 and "MSE, correct" in said and "Inverted MSE is 1 at" in said, said + err
+    for tools in ("recorded", "live"):
+        code, said, err = editloupe("replay", "run", "--tools", tools)
+        assert code == 0 and "differ" not in said, said + err
+    code, said, err = editloupe("rescore", "run", "--option", "mask=official")
+    assert "it is not measured now, or with other arguments" in err
+    # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
+    assert editloupe("judge", "gie", "--null-edit", *words, "--out", "null")[0] == 3
+    found = {(s["sample"], s["metric"]): s for s in Run(tmp_path / "null").frame().to_dicts()}
+    assert (found["0", "masked_mse"]["value"], found["0", "masked_ssim"]["value"]) == (0.0, 1.0)
+    assert found["0", "masked_psnr"]["missing"] == "not_defined"
+    code, said, err = editloupe("report", "null")
+    assert code == 0 and "PSNR is infinite, and counted apart, 3 times" in " ".join(said.split()), said
