@@ -26,8 +26,8 @@ from tests.toys.install import install
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
-for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
-    os.environ.pop(name, None)
+for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS"):
+    os.environ.pop(f"EDITLOUPE_{name}", None)
 # Tables as wide on every machine, in whatever terminal the tests run.
 os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
