@@ -1,7 +1,7 @@
 """Read and write files that others may have put there: no link leads a write out of its folder, and no pipe is waited for.
 
 A write below a folder opens every folder on its way, and the file itself, without following links. New content gets a
-random name that was not there, and takes its own name when it is whole.
+random name that was not there, and takes its own name when it is whole. A file is appended to under one name only.
 """
 
 from __future__ import annotations
@@ -109,15 +109,31 @@ def _parsed(
     return value
 
 
-def append(path: Path, *, below: Path, new: bool = False) -> BinaryIO:
+def append(path: Path, *, below: Path, new: bool = False, lock: bool = False) -> BinaryIO:
     """Open a file to read it and to write at its end; it and the folders on its way are made if they are missing.
 
     below: no link is followed from this folder on.   new: the file must not be there yet (FileExistsError).
+    lock: it is held and not written. A file that has a second name elsewhere (a hard link) is replaced by a copy first,
+    but for a lock: two who hold different files would both go on.
     Raises OSError, also for a link, a pipe or a device.
     """
     with _way(path, below, make=True) as (folder, name):
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_EXCL if new else 0)
-        return _plain(_opened(name, flags, folder, path), "a+b", path)
+        file = _plain(_opened(name, flags, folder, path), "a+b", path)
+        if lock or not _has_second_name(file):
+            return file
+        with file:
+            file.seek(0)
+            write_whole(path, file.read(), below=below)
+        file = _plain(_opened(name, flags, folder, path), "a+b", path)
+        if _has_second_name(file):
+            file.close()
+            raise OSError(errno.EMLINK, "it has a second name elsewhere, which would be written too", str(path))
+        return file
+
+
+def _has_second_name(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_nlink > 1
 
 
 @contextmanager

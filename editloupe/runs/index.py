@@ -196,11 +196,11 @@ class RunIndex:
     def _of_file(self, path: Path) -> sqlite3.Connection | None:
         """Open an index file; None for one that is not ours, or damaged.
 
-        Raises OSError for a link, which SQLite would follow, and sqlite3.OperationalError.
+        Raises OSError for a link, which SQLite would follow or write through, and sqlite3.OperationalError.
         """
         before = path.lstat()
-        if not stat.S_ISREG(before.st_mode):
-            raise OSError(f"{path} is no plain file")
+        if not stat.S_ISREG(before.st_mode) or before.st_nlink > 1:
+            raise OSError(f"{path} is no plain file, or has a second name elsewhere")
         base = sqlite3.connect(path, timeout=10, check_same_thread=False, factory=_Database)
         try:
             if not os.path.samestat(before, path.lstat()):

@@ -368,7 +368,7 @@ class RunStore:
             self._lock = None
 
     def _take_lock(self) -> None:
-        lock = self._appended("run.lock")
+        lock = files.append(self.folder / "run.lock", below=self.folder, lock=True)
         try:
             # flock goes with the process, so a killed run leaves no lock behind.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

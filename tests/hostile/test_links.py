@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.runs import index
+from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
@@ -76,3 +78,32 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
         _, out, err = editloupe(*(COMMANDS | MORE)[command](run, home / "new"))
         assert surroundings(outside) == before, place
         assert "Traceback" not in out + err, place
+
+
+@pytest.mark.parametrize("command", [*NAMES, *MORE])
+def test_a_file_that_has_a_second_name_outside_is_not_written_through(
+    command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file of the run is a hard link. One finding is left to do, and lines are cut off."""
+    monkeypatch.setattr(index, "LARGE", 0)
+    shutil.copytree(good / "data", tmp_path / "data")
+    shutil.copytree(good / "run", tmp_path / "other")
+    shutil.copytree(good / "run", tmp_path / "outside")
+    outside, run = tmp_path / "outside", tmp_path / "run"
+    findings = (outside / "findings.jsonl").read_bytes().splitlines(keepends=True)
+    last = outside / str(json.loads(findings[-1])["trace"])
+    last.write_bytes(b"".join(last.read_bytes().splitlines(keepends=True)[:-3]) + b'{"cut')
+    (outside / "findings.jsonl").write_bytes(b"".join(findings[:-1]) + b'{"cut')
+    with (outside / "samples.jsonl").open("ab") as file:
+        file.write(b'{"cut')
+    for name in ("run.lock", "run.owner", "index.sqlite", "report/report.md", "report/summary.md"):
+        replaced(outside / name).write_text("")
+    shutil.copytree(outside, run, copy_function=os.link)
+    before = surroundings(outside)
+    monkeypatch.chdir(run)
+    code, out, err = editloupe(*(COMMANDS | MORE)[command](run, tmp_path / "new"))
+    assert surroundings(outside) == before
+    assert "Traceback" not in out + err
+    if command == "judge":
+        assert code == 0 and len((run / "findings.jsonl").read_bytes().splitlines()) == len(findings)
+        assert [part.wrong for part in verify(run)] == [[]] * 5
