@@ -37,6 +37,8 @@ class RunRecord(Serialisable):
     """How the last visit was made, with the metrics; never compared."""
     judges: Mapping[str, JudgeRecord]
     """Judge id → judge."""
+    digest: str
+    """SHA-256 of the rest."""
 
 
 _ROOTS: Final[Mapping[str, TypeAdapter[Any]]] = {

@@ -19,7 +19,7 @@ from editloupe.scores import Metric
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import Trace, finding_digest, read_end, read_trace, read_version
-from editloupe.values import Json
+from editloupe.values import Json, digest
 
 Key: TypeAlias = tuple[str, str, int]
 """`Finding.key`."""
@@ -52,6 +52,11 @@ def to_line(finding: Finding) -> dict[str, Json]:
     return {**data, "digest": finding_digest(data)}
 
 
+def info_digest(info: Mapping[str, Json]) -> str:
+    """Return the digest that run.json is written with: of all that it holds."""
+    return digest({name: value for name, value in info.items() if name != "digest"})
+
+
 def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     """Return the finding of a line of findings.jsonl, and by what it can be checked.
 
@@ -59,8 +64,8 @@ def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     data of another shape.
     """
     data = {name: value for name, value in line.items() if name != "digest"}
-    digest, version_1 = line.get("digest"), "criterion" in line
-    seal = Seal(found=finding_digest(data), recorded=None if digest is None else str(digest), version_1=version_1)
+    recorded, version_1 = line.get("digest"), "criterion" in line
+    seal = Seal(found=finding_digest(data), recorded=None if recorded is None else str(recorded), version_1=version_1)
     if seal.found is not None:
         finding = Finding.from_json(data)
         for name, own in (("label", finding.label), ("value", finding.value)):

@@ -434,8 +434,8 @@ class RunStore:
         }
 
     def _write_info(self, info: dict[str, Json]) -> None:
-        self.info = info
-        self._write("run.json", json.dumps(info, indent=2, ensure_ascii=False) + "\n")
+        self.info = {**info, "digest": checks.info_digest(info)}
+        self._write("run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
         """Write config.yaml with the run's judges. Without `config`, the options of the file stay."""

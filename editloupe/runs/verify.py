@@ -104,7 +104,11 @@ class _Verification:
                 part.add(name.removeprefix(f"{part.name}, "), () if cut else (why,), why)
 
     def run_file(self) -> None:
-        """Check that the options by which a report reads the run are those of its identity."""
+        """Check run.json against its digest, and that the options by which a report reads it are those of its identity."""
+        recorded = self.store.info.get("digest")
+        changed = recorded not in (None, checks.info_digest(self.store.info))
+        why = ["it is not what was recorded: its digest differs"] if changed else []
+        self.parts["run.json"].add("all of it", why, "" if recorded else "it has no digest")
         identity = self.store.spec.identity.get("options")
         options = self.store.options()
         changed = [n for n, v in identity.items() if options.get(n) != v] if isinstance(identity, Mapping) else []

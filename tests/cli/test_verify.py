@@ -40,9 +40,10 @@ def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
     code, out, _ = editloupe("verify", run, "--json")
     found = json.loads(out)
     assert (code, found["exit"], found["wrong"]) == (0, 0, 0)
-    # Three sources and edited images, of which two are equal where no spot was drawn, and what the tool has shown.
+    # run.json by its digest and by its identity. Three sources and edited images, of which two are equal where no spot was
+    # drawn, and what the tool has shown.
     parts = {part["part"]: part for part in found["parts"]}
-    assert [parts[name]["checked"] for name in ("run.json", "samples.jsonl", "findings.jsonl", "traces")] == [1, 3, 3, 3]
+    assert [parts[name]["checked"] for name in ("run.json", "samples.jsonl", "findings.jsonl", "traces")] == [2, 3, 3, 3]
     assert parts["pictures"]["checked"] == len(list(run.glob("blobs/*/*"))) > 5
     assert all(part["equal"] == part["checked"] and not part["unchecked"] for part in parts.values())
 
@@ -129,6 +130,22 @@ def renamed_judge(run: Path) -> None:
     (run / "run.json").write_text(json.dumps(data), encoding="utf-8")
 
 
+def in_record(*path: str | int, value: Any) -> Callable[[Path], object]:
+    """Set a value of run.json."""
+
+    def change(run: Path) -> None:
+        data = at = json.loads((run / "run.json").read_bytes())
+        for name in path[:-1]:
+            at = at[name]
+        at[path[-1]] = value
+        (run / "run.json").write_text(json.dumps(data), encoding="utf-8")
+
+    return change
+
+
+METRIC = ("record", "metrics", 0)
+
+
 def finding(run: Path) -> None:
     lines(run / "findings.jsonl", lambda rows: rows[0].update(reason="It is right."))
 
@@ -153,6 +170,18 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a source picture": (hidden_swap, "samples.jsonl", "is not the picture that was judged"),
     "a picture's content": (swapped_pictures, "pictures", "its content is not that of its name"),
     "the rubric": (rubric, "run.json", "its option 'rubric' is not the one of its identity"),
+    "a level's value in the record": (
+        in_record(*METRIC, "domain", "levels", 3, "value", value=400.0),
+        "run.json",
+        "it is not what was recorded",
+    ),
+    "a level that is not used": (
+        in_record(*METRIC, "domain", "levels", 0, "value", value=-7.0),
+        "run.json",
+        "it is not what was recorded",
+    ),
+    "the direction of a metric": (in_record(*METRIC, "better", value="lower"), "run.json", "it is not what was recorded"),
+    "a metric's name": (in_record(*METRIC, "name", value="Beauty"), "run.json", "it is not what was recorded"),
     "the judge's name": (renamed_judge, "run.json", "its traces have another backend"),
 }
 """What is changed → (how, in which part it is noticed, what is said)."""
