@@ -132,7 +132,7 @@ def published(folder: Path, rows: list[dict[str, str]], align: str) -> tuple[flo
         if align == "none":
             return edited
         grey = [cv2.cvtColor(image, cv2.COLOR_BGR2GRAY) for image in (source, edited)]
-        sift = cv2.SIFT_create()
+        sift: Any = cv2.SIFT.create()
         (points_1, told_1), (points_2, told_2) = (sift.detectAndCompute(image, None) for image in grey)
         if told_1 is None or told_2 is None:
             return None
@@ -143,6 +143,7 @@ def published(folder: Path, rows: list[dict[str, str]], align: str) -> tuple[flo
             return None
         here = np.float32([points_1[m.queryIdx].pt for m in good]).reshape(-1, 1, 2)
         there = np.float32([points_2[m.trainIdx].pt for m in good]).reshape(-1, 1, 2)
+        matrix: Any
         matrix, _ = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)
         if matrix is None:
             return None
