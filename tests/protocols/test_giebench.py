@@ -563,7 +563,7 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
     code, said, err = editloupe("rescore", "run", "--option", "mask=official")
     assert "it is not measured now, or with other arguments" in err
     # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
-    assert editloupe("judge", "gie", "--null-edit", *words, "--out", "null")[0] == 3
+    assert editloupe("judge", "gie", "--null-edit", *words, "--out", "null")[0] == 0
     found = {(s["sample"], s["metric"]): s for s in Run(tmp_path / "null").frame().to_dicts()}
     assert (found["0", "masked_mse"]["value"], found["0", "masked_ssim"]["value"]) == (0.0, 1.0)
     assert found["0", "masked_psnr"]["missing"] == "not_defined"
