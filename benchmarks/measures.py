@@ -143,7 +143,8 @@ def published(folder: Path, rows: list[dict[str, str]], align: str) -> tuple[flo
             return None
         here = np.float32([points_1[m.queryIdx].pt for m in good]).reshape(-1, 1, 2)
         there = np.float32([points_2[m.trainIdx].pt for m in good]).reshape(-1, 1, 2)
-        matrix: Any = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)[0]
+        matrix: Any
+        matrix, _ = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)
         if matrix is None:
             return None
         height, width = source.shape[:2]

@@ -6,10 +6,10 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import cv2
 import numpy as np
@@ -21,6 +21,7 @@ from editloupe.imaging.masked import Kept, outside, share
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Json
 
+Made = TypeVar("Made")
 How: TypeAlias = Literal["none", "sift", "register"]
 """none: only brought to the source's size.   sift: SIFT keypoints, FLANN matches, a similarity by least median of squares.
 register: our registration of whole pictures, an affine motion of at most a quarter of the shorter side."""
@@ -39,6 +40,10 @@ _LEAST_SHARE: Final = 0.25
 """Of the pixels outside the edit, that the moved picture must cover."""
 _KEPT_BYTES: Final = 2**27
 """Most bytes of the alignments that are remembered."""
+_POINTS_BYTES: Final = 2**24
+"""Most bytes of the keypoints of sources that are remembered, for further edits of the same source."""
+_Points: TypeAlias = tuple[Sequence[Any], Any]
+"""SIFT's keypoints and their descriptors, N×128 float32; None in place of these if there are no keypoints."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +118,7 @@ def aligned(
         whole = np.ones((height, width), dtype=np.bool_)
         return Aligned(image=resize(edited, width=width, height=height), valid=whole, how=how, resized=size)
     key = (how, dilate, official, *map(_digest, (source, edited, mask)))
-    return _shared(key, lambda: replace(_found(source, edited, mask, how, dilate, official), resized=size))
+    return _shared(key, lambda: _read_only(replace(_found(source, edited, mask, how, dilate, official), resized=size)))
 
 
 def squared_difference(first: RGB, second: RGB, kept: Kept | None = None) -> float:
@@ -209,7 +214,8 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
     with ThreadPoolExecutor(1) as other:
         # Most of the time goes here, and OpenCV uses one core for it.
         there_too = other.submit(_keypoints, second, None)
-        points_1, told_1 = _keypoints(first, None if kept is None else kept.astype(np.uint8) * 255)
+        where = None if kept is None else kept.astype(np.uint8) * 255
+        points_1, told_1 = _shared_points((_digest(first), _digest(where)), lambda: _keypoints(first, where))
         points_2, told_2 = there_too.result()
     if told_1 is None or told_2 is None or len(points_2) < 2:
         return _Motion(matches=0, why="no motion found: too few keypoints")
@@ -240,8 +246,7 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
     return _Motion(matrix=matrix, forward=forward, matches=len(good), inliers=inliers, distinct=distinct, why=why)
 
 
-def _keypoints(grey: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> tuple[Sequence[Any], Any]:
-    """Return SIFT's keypoints and their descriptors, N×128; None instead of these if there are none."""
+def _keypoints(grey: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> _Points:
     sift: Any = cv2.SIFT.create()
     points, told = sift.detectAndCompute(grey, where)
     return points, told
@@ -285,37 +290,43 @@ def _digest(array: NDArray[np.uint8] | None) -> str:
     return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
 
 
-class _Memory:
-    """The last alignments by what they were made of, so that the measures of one pair share theirs, from any thread."""
+class _Memory(Generic[Made]):
+    """What was made last, by what it was made of, so that the measures of one pair share their work, from any thread.
 
-    def __init__(self) -> None:
+    size: bytes of one value.   most: bytes that are kept; the last value is kept in any case.
+    """
+
+    def __init__(self, size: Callable[[Made], int], most: int) -> None:
+        self._size, self._most = size, most
         self._lock = threading.Lock()
-        self._making: dict[tuple[object, ...], threading.Lock] = {}
-        self._kept: OrderedDict[tuple[object, ...], Aligned] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
+        self._kept: OrderedDict[Hashable, Made] = OrderedDict()
 
-    def __call__(self, key: tuple[object, ...], make: Callable[[], Aligned]) -> Aligned:
+    def __call__(self, key: Hashable, make: Callable[[], Made]) -> Made:
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
             with self._lock:
-                if (known := self._kept.get(key)) is not None:
+                if key in self._kept:
                     self._kept.move_to_end(key)
-                    return known
+                    return self._kept[key]
             made = make()
-            made.image.setflags(write=False)
-            made.valid.setflags(write=False)
             with self._lock:
                 self._kept[key] = made
                 self._making.pop(key, None)
-                while (
-                    len(self._kept) > 1 and sum(a.image.nbytes + a.valid.nbytes for a in self._kept.values()) > _KEPT_BYTES
-                ):
+                while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
                     self._kept.popitem(last=False)
             return made
 
 
-def _bytes(made: Aligned) -> int:
-    return made.image.nbytes + made.valid.nbytes
+def _read_only(made: Aligned) -> Aligned:
+    # An image that was not moved may be the caller's own array.
+    image, valid = made.image if made.accepted else made.image.copy(), made.valid
+    image.setflags(write=False)
+    valid.setflags(write=False)
+    return replace(made, image=image)
 
 
-_shared: Final = _Memory()
+_shared: Final = _Memory[Aligned](lambda made: made.image.nbytes + made.valid.nbytes, _KEPT_BYTES)
+# A keypoint of OpenCV's takes about as many bytes more.
+_shared_points: Final = _Memory[_Points](lambda made: 200 * len(made[0]) + getattr(made[1], "nbytes", 0), _POINTS_BYTES)

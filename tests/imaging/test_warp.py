@@ -115,6 +115,14 @@ def test_what_has_no_motion_is_left_as_it_is(how: How) -> None:
         assert found.text == f"not aligned by {how}: {found.why}"
 
 
+def test_a_picture_that_is_changed_later_changes_no_answer() -> None:
+    source, edited = textured(200, 160), textured(200, 160, seed=3).copy()
+    before = edited.copy()
+    assert not aligned(source, edited, None, "sift").accepted
+    edited[:] = 0
+    assert np.array_equal(aligned(source, before, None, "sift").image, before)
+
+
 def test_equal_calls_share_their_work() -> None:
     source = textured(200, 160)
     edited = moved(source, [[1, 0, 3], [0, 1, 2]])
