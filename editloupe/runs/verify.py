@@ -106,8 +106,8 @@ class _Verification:
     def run_file(self) -> None:
         """Check run.json against its digest, and that the options by which a report reads it are those of its identity."""
         recorded = self.store.info.get("digest")
-        changed = recorded not in (None, checks.info_digest(self.store.info))
-        why = ["it is not what was recorded: its digest differs"] if changed else []
+        same = recorded in (None, checks.info_digest(self.store.info))
+        why = () if same else ("it is not what was recorded: its digest differs",)
         self.parts["run.json"].add("all of it", why, "" if recorded else "it has no digest")
         identity = self.store.spec.identity.get("options")
         options = self.store.options()
