@@ -300,6 +300,7 @@ class _Memory:
             with self._lock:
                 if (known := self._kept.get(key)) is not None:
                     self._kept.move_to_end(key)
+                    self._making.pop(key, None)
                     return known
             made = make()
             made.image.setflags(write=False)
@@ -307,9 +308,7 @@ class _Memory:
             with self._lock:
                 self._kept[key] = made
                 self._making.pop(key, None)
-                while (
-                    len(self._kept) > 1 and sum(a.image.nbytes + a.valid.nbytes for a in self._kept.values()) > _KEPT_BYTES
-                ):
+                while len(self._kept) > 1 and sum(map(_bytes, self._kept.values())) > _KEPT_BYTES:
                     self._kept.popitem(last=False)
             return made
 
