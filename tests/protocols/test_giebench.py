@@ -81,7 +81,8 @@ def test_a_letter_or_the_words_of_an_option_are_one_choice(reply: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "status"),
     [("Red or Blue", "contradictory"), ("B, or C", "contradictory"), ("B. Blue", "contradictory"), ("Purple", "off_menu"),
-     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu")],
+     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu"),
+     ("I cannot tell from the image.", "abstained"), ("I can't tell from the image", "abstained")],
 )  # fmt: skip
 def test_a_reply_that_gives_no_option_has_a_status(reply: str, status: str) -> None:
     with pytest.raises(ReplyError) as caught:
