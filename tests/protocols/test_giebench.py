@@ -348,6 +348,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     assert code == 0, said + err
     code, said, err = editloupe("rescore", "run", "--option", "abstain=wrong", "--out", "again")
     assert code == 0 and "0 of 8 findings change" in said and "left out" not in err, said + err
+    assert "4 of 4 judged" in said and "Mean" not in said
     assert len(RunStore.read(tmp_path / "again").current()) == 8
     code, said, err = editloupe("report", "again", "--json")
     assert code == 0, err
