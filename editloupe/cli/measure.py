@@ -9,7 +9,7 @@ from typer import Option
 
 from editloupe import models
 from editloupe.cli.judge import default_out, judge_all
-from editloupe.cli.options import OUTPUT, AsJson, absolute, editors, settled, with_options
+from editloupe.cli.options import OUTPUT, AsJson, absolute, settled, with_options
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent
@@ -75,8 +75,6 @@ def measure(
     """
     if "path" not in given:
         raise ConfigError("PATH is missing: name the folder of edits, or the run, to measure (editloupe measure --help)")
-    if "edited" in given:
-        given["edited"] = {name: folder.resolve() for name, folder in editors(given["edited"]).items()}
     chosen = {
         "measures": measures,
         "mask": mask,

@@ -180,8 +180,6 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
     file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
-    if "edited" in given:
-        given["edited"] = editors(given["edited"])
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
@@ -222,7 +220,7 @@ def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
     if "rubric" in found and Path(found["rubric"]).is_file():
         found["rubric"] = str(Path(found["rubric"]).resolve())
     if "edited" in found:
-        found["edited"] = {name: folder.resolve() for name, folder in found["edited"].items()}
+        found["edited"] = {name: folder.resolve() for name, folder in editors(found["edited"]).items()}
     return found
 
 

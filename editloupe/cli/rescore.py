@@ -85,9 +85,8 @@ def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, ti
     table = Table("Recorded", "By the new rubric", title=plain(title), title_justify="left", show_footer=True)
     table.add_column("Findings", justify="right")
     for column, value, findings in zip(table.columns, means, (before, now), strict=False):
-        judged = sum(f.value is not None for f in findings)
-        shown = "–" if value is None else f"{value:.1f}"
-        column.footer = plain(f"Mean {shown} of 100 ({judged} of {len(findings)} judged)")
+        judged = f"{sum(f.status == 'ok' for f in findings)} of {len(findings)} judged"
+        column.footer = plain(judged if value is None else f"Mean {value:.1f} of 100 ({judged})")
     counts = Counter((_named(one.before), _named(one.now)) for one in rows if one.now is not None)
     for (then, new), count in counts.most_common():
         table.add_row(plain(then), plain(new, "yellow" if then != new else ""), str(count))

@@ -309,6 +309,7 @@ class _Memory(Generic[Made]):
             with self._lock:
                 if key in self._kept:
                     self._kept.move_to_end(key)
+                    self._making.pop(key, None)
                     return self._kept[key]
             made = make()
             with self._lock:

@@ -302,12 +302,19 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
     return list(found.values())
 
 
-def rejected_scores(rows: Iterable[tuple[str, str, str | None]], metrics: Iterable[str]) -> list[Score]:
-    """Return what stands instead of scores for rows of the data that could not be read: (editor, id, edit type) each."""
-    names = list(metrics)
+def rejected_scores(
+    protocol: EvalProtocol, rows: Iterable[tuple[str, str, str | None]], metrics: Iterable[str]
+) -> list[Score]:
+    """Return what stands instead of scores for rows of the data that could not be read: (editor, id, edit type) each.
+
+    A protocol that has names of its own for edit types says so by `edit_type_name`.
+    """
+    names, named = list(metrics), getattr(protocol, "edit_type_name", str)
     missing = partial(Score, value=None, missing="input_error")
     return [
-        missing(sample_id=id_, editor=editor, metric=name, dims={} if edit_type is None else {"edit_type": edit_type})
+        missing(
+            sample_id=id_, editor=editor, metric=name, dims={} if edit_type is None else {"edit_type": named(edit_type)}
+        )
         for editor, id_, edit_type in rows
         for name in names
     ]

@@ -150,7 +150,7 @@ def judged_in(store: RunStore) -> list[Judged]:
         criteria = tuple(m.id for m in metrics.metrics if any(s.metric == m.id for s in scores))
         asked = {f.metric for f in findings}
         criteria = criteria or tuple(m.id for m in metrics.metrics if m.id in asked)
-        scores += rejected_scores(rows, criteria)
+        scores += rejected_scores(protocol, rows, criteria)
         found.append(
             Judged(
                 name=", ".join(filter(None, [names[judge_id], mode, *hidden])),

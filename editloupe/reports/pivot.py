@@ -136,7 +136,12 @@ class _Pivot:
             rows += self._sums("", split)
             if spec.normalise and any(score.missing == "missing_output" for score in scores):
                 worst = [_as_worst(self.metrics, score) for score in scores]
-                rows += self._sums(", missing outputs as the worst", self._split(worst))
+                # A metric without bounds has no worst value, and so no such reading.
+                again = [
+                    (column, {} if any(_worst(metric) is None for metric in column.metrics) else found)
+                    for column, found in self._split(worst)
+                ]
+                rows += self._sums(", missing outputs as the worst", again)
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
         single = {} if self.by_metric else {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
         return Table(
@@ -169,7 +174,8 @@ class _Pivot:
         known = [[found[row] for row in spec.order if row in found] for _, found in split]
         if any(known) and spec.cell == "macro":
             counts = [present(spec, column.metrics, own) for (column, _), own in zip(split, known, strict=True)]
-            alike = len(set(counts)) == 1
+            rest = [n for n, own in zip(counts, known, strict=True) if own]
+            alike = len(set(rest)) == 1
             cells = []
             for (column, _), own, n in zip(split, known, counts, strict=True):
                 # Where columns rest on different rows, each says on how many.
@@ -177,7 +183,7 @@ class _Pivot:
                 whole = [s for of in own if figure(spec, column.metrics, of).mean is not None for s in of]
                 cell = self._cell(column, macro(spec, column.metrics, own), whole, macro=True)
                 cells.append(replace(cell, note=note))
-            least, most = min(counts), max(counts)
+            least, most = min(rest), max(rest)
             sentence = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
             rows.append(Row(cells=(words(sentence), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True))
         cells = []
@@ -286,11 +292,16 @@ def _raw(value: str) -> str:
 def _as_worst(metrics: Sequence[Metric], score: Score) -> Score:
     """The other reading of a missing output: the editor's fault, so the metric's worst value."""
     metric = next(metric for metric in metrics if metric.id == score.metric)
-    bounds = metric.domain.bounds
-    if score.missing != "missing_output" or bounds is None or metric.better is None:
+    worst = _worst(metric)
+    if score.missing != "missing_output" or worst is None:
         return score
-    worst = bounds[metric.better == "lower"]
     return replace(score, value=worst, missing=None, normalised=metric.normalise(worst))
+
+
+def _worst(metric: Metric) -> float | None:
+    """Return the worst value of a metric; None without bounds or direction."""
+    bounds = metric.domain.bounds
+    return None if bounds is None or metric.better is None else bounds[metric.better == "lower"]
 
 
 def label_tables(

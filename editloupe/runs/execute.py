@@ -225,7 +225,7 @@ def execute(
         setup=setup,
         loaded=found,
         findings=tuple(findings),
-        scores=(*scores, *rejected_scores(unread, setup.metrics)),
+        scores=(*scores, *rejected_scores(setup.protocol, unread, setup.metrics)),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,

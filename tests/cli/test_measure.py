@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import subprocess
@@ -86,6 +87,22 @@ def test_every_edit_of_a_folder_is_measured(editloupe: Run, edits: Path) -> None
         assert editloupe(*words)[0] == 0
     assert "measure/psnr" in editloupe("show", "m", "square")[1]
     assert ",mse,measure,ok," in Path("f.csv").read_text()
+
+
+def test_several_editors_are_measured_apart(editloupe: Run, edits: Path) -> None:
+    rows = [json.loads(line) for line in (edits / "metadata.jsonl").read_text().splitlines()]
+    lines = [{name: row[name] for name in ("id", "source_file_name", "instruction")} for row in rows[:2]]
+    (edits / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for editor, value in {"dark": 0, "light": 255}.items():
+        for row in lines:
+            save(Path(editor) / f"{row['id']}.png", np.full((120, 160, 3), value, np.uint8))
+    line = ("measure", edits, "--edited", "dark=dark", "--edited", "light=light", "--measures", "luminance", "--out", "m")
+    code, _, told = editloupe(*line)
+    assert code == 0, told
+    assert editloupe("report", "m")[0] == 0
+    means = {row["edits"]: row["mean"] for row in csv.DictReader(Path("m/report/measures.csv").read_text().splitlines())}
+    assert set(means) == {"dark, the whole image", "light, the whole image"}
+    assert float(means["dark, the whole image"]) < 0 < float(means["light, the whole image"])
 
 
 def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:

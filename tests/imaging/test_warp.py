@@ -8,7 +8,7 @@ import pytest
 
 from editloupe.data.images import RGB
 from editloupe.imaging.masked import inside, outside
-from editloupe.imaging.warp import How, aligned, squared_difference
+from editloupe.imaging.warp import How, _shared, aligned, squared_difference
 from tests.imaging.drawn import textured
 
 
@@ -139,3 +139,10 @@ def test_squared_difference_counts_kept_pixels_alone() -> None:
     exact = (first.astype(int) - second.astype(int)) ** 2
     assert squared_difference(first, second) == pytest.approx(exact.mean(), rel=1e-12)
     assert squared_difference(first, second, kept) == pytest.approx(exact[kept].mean(), rel=1e-12)
+
+
+def test_nothing_is_kept_of_calls_that_are_over() -> None:
+    source = textured(64, 48)
+    for _ in range(2):
+        aligned(source, source, None, "register")
+    assert not _shared._making

@@ -25,6 +25,7 @@ from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
+from editloupe.reports.closing import score_tables
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
@@ -81,7 +82,8 @@ def test_a_letter_or_the_words_of_an_option_are_one_choice(reply: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "status"),
     [("Red or Blue", "contradictory"), ("B, or C", "contradictory"), ("B. Blue", "contradictory"), ("Purple", "off_menu"),
-     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu")],
+     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu"),
+     ("I cannot tell from the image.", "abstained"), ("I can't tell from the image", "abstained")],
 )  # fmt: skip
 def test_a_reply_that_gives_no_option_has_a_status(reply: str, status: str) -> None:
     with pytest.raises(ReplyError) as caught:
@@ -292,6 +294,24 @@ def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged
     assert [(score.value, score.missing) for score in outcome.scores] == [(0.0, None)]
 
 
+def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[..., Outcome]) -> None:
+    rows = [row(0, edit_type="Scene Change"), row(1, edit_type="Background Change", edit_instruction=None)]
+    outcome = judged(lambda prompt: "Red", *rows)
+    assert [row.id for row in outcome.loaded.rejected] == ["1"]
+    (of_run,) = judged_in(RunStore.read(outcome.store.folder))
+    for scores in (outcome.scores, of_run.scores):
+        assert {score.edit_type for score in scores} == {"Scene / Background Change"}
+
+
+def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(judged: Callable[..., Outcome]) -> None:
+    outcome = judged(lambda prompt: "Red", row(0), row(1), without=(1,), measures="ssim")
+    (table, *_) = score_tables(outcome.setup.protocol, outcome.scores)
+    rows = {line.cells[0].text: [cell.value for cell in line.cells[1:]] for line in table.rows}
+    assert rows["Mean of all samples"] == [100, pytest.approx(0.8, abs=0.01)]
+    assert rows["Mean of all samples, missing outputs as the worst"] == [50, None]
+    assert rows["Mean of 1 of 9 types, missing outputs as the worst"] == [50, None]
+
+
 def test_the_original_as_its_own_edit_needs_no_outputs(judged: Callable[..., Outcome]) -> None:
     outcome = judged(lambda prompt: "Green", row(0), row(1), null_edit=True)
     assert [(sample.key, sample.edited == sample.source) for sample in outcome.loaded.samples] == [
@@ -347,6 +367,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     assert code == 0, said + err
     code, said, err = editloupe("rescore", "run", "--option", "abstain=wrong", "--out", "again")
     assert code == 0 and "0 of 8 findings change" in said and "left out" not in err, said + err
+    assert "4 of 4 judged" in said and "Mean" not in said
     assert len(RunStore.read(tmp_path / "again").current()) == 8
     code, said, err = editloupe("report", "again", "--json")
     assert code == 0, err

@@ -127,6 +127,7 @@ class DLEBench(RubricProtocol):
     name = "dlebench"
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
     Options = DLEBenchOptions
+    edit_type_name = staticmethod(edit_type_name)
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)

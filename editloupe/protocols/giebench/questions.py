@@ -138,6 +138,7 @@ def shown(question: Question, order: Sequence[int], *, letters: bool) -> Shown:
             options=names,
             marks=marks if letters else (),
             abstain=None if abstain is None else names[abstain],
+            aliases={} if abstain is None or collide else {names[abstain]: tuple(sorted(ABSTAIN.difference(folded)))},
         ),
         key=Choice(name=names[position]),
     )

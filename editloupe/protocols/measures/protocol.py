@@ -72,8 +72,8 @@ class Measures(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, budget=budget)
         self.metrics = [_metric(name) for name in self.options.measures]
-        # The means of edits with and without a mask are never one.
-        rows = "compared" if self.options.mask == "auto" else "editor"
+        # The means of edits with and without a mask are never one, nor those of two editors.
+        rows = "edits" if self.options.mask == "auto" else "editor"
         self.tables = (TableSpec(title="Measures", rows=rows, overall=False),)
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
@@ -85,7 +85,9 @@ class Measures(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return what was measured. Of an alignment: which share of the difference is left after it."""
         for sample in group:
-            dims = {"compared": _COMPARED[self._mask(sample)], "edit_type": sample.edit_type}
+            compared = _COMPARED[self._mask(sample)]
+            edits = ", ".join(filter(None, [sample.editor, compared]))
+            dims = {"edits": edits, "compared": compared, "edit_type": sample.edit_type}
             for name in self.options.measures:
                 finding = known.finding(name, sample)
                 value, status, reason = _value(finding)
