@@ -106,7 +106,7 @@ class Cost(Serialisable):
 
     judge: str
     verdicts: int
-    """Scores with a value."""
+    """Scores with a value, without what was measured."""
     findings: int
     usage: Usage
     """Of all findings, those without an answer included."""
@@ -457,15 +457,16 @@ def _corrected(found: Sequence[HumanAgreement]) -> list[HumanAgreement]:
 
 
 def _cost(number: int, judge: Judged, joined: Sequence[_Joined], prices: Prices, people: JudgeColumn | None) -> Cost:
-    usage = sum((f.usage for f in judge.findings), Usage())
-    asked = [f for f in judge.findings if f.trace is not None]
+    usage = sum((f.usage for f in judge.of_models), Usage())
+    asked = [f for f in judge.of_models if f.trace is not None]
+    measured = {f.metric for f in judge.findings if f.role == "measure"}
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)
-    verdicts = sum(s.value is not None for s in judge.scores)
+    verdicts = sum(s.value is not None and s.metric not in measured for s in judge.scores)
     agreeing = None if people is None else sum(one.agreeing(number) for one in joined)
     return Cost(
         judge=judge.name,
         verdicts=verdicts,
-        findings=len(judge.findings),
+        findings=len(judge.of_models),
         usage=usage,
         cost_usd=cost,
         cost_a_verdict_usd=cost / verdicts if cost is not None and verdicts else None,

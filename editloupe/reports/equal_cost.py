@@ -35,10 +35,10 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
     for judge in judges:
         if judge.untold:
             raise ConfigError(
-                f"{judge.name}: its endpoint told no tokens of {judge.untold} of {len(judge.findings)} findings, so that "
+                f"{judge.name}: its endpoint told no tokens of {judge.untold} of {len(judge.of_models)} findings, so that "
                 "nobody knows what it spent; --equal-cost needs the usage of every judge"
             )
-    common = set.intersection(*({f.question for f in j.findings} for j in judges))
+    common = set.intersection(*({f.question for f in j.of_models} for j in judges))
     if not common:
         raise ConfigError("--equal-cost: the judges were asked no question in common; compare runs over the same data")
     money = all(prices.of_uri(j.backend, Usage(input_tokens=1, output_tokens=1)) is not None for j in judges)
@@ -80,7 +80,7 @@ def _spend(
     judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int, str]], prices: Prices, *, money: bool
 ) -> float:
     """USD or tokens a question of these, of the first repeats."""
-    usage = sum((f.usage for f in judge.findings if f.repeat < repeats and f.question in questions), Usage())
+    usage = sum((f.usage for f in judge.of_models if f.repeat < repeats and f.question in questions), Usage())
     if not money:
         return usage.total / len(questions)
     spent = prices.of_uri(judge.backend, usage)

@@ -78,8 +78,13 @@ class Judged:
             and f.usage.input_tokens is None
             and f.usage.output_tokens is None
             and not (f.status == "backend_failed" and not f.turns)
-            for f in self.findings
+            for f in self.of_models
         )
+
+    @property
+    def of_models(self) -> tuple[Finding, ...]:
+        """The findings without those of measures and keys, which ask no model and spend nothing."""
+        return tuple(f for f in self.findings if f.role != "measure")
 
     def describe(self) -> str:
         """Return who judged what and how, in one line."""

@@ -111,8 +111,8 @@ class _Verification:
         self.parts["run.json"].add("all of it", why, "" if recorded else "it has no digest")
         identity = self.store.spec.identity.get("options")
         options = self.store.options()
-        changed = [n for n, v in identity.items() if options.get(n) != v] if isinstance(identity, Mapping) else []
-        wrong = [f"its option {name!r} is not the one of its identity" for name in changed]
+        other = [n for n, v in identity.items() if options.get(n) != v] if isinstance(identity, Mapping) else []
+        wrong = [f"its option {name!r} is not the one of its identity" for name in other]
         self.parts["run.json"].add("options", wrong)
 
     def samples_file(self) -> None:

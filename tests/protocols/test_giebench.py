@@ -14,6 +14,7 @@ import pytest
 
 from editloupe import Run, plugins
 from editloupe.answers import Choice, OneOf
+from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
@@ -26,6 +27,7 @@ from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
 from editloupe.reports.closing import score_tables
+from editloupe.reports.compare import compare
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
@@ -292,6 +294,19 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
 def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged: Callable[..., Outcome]) -> None:
     outcome = judged(lambda prompt: ABSTAIN, row(0), abstain="wrong")
     assert [(score.value, score.missing) for score in outcome.scores] == [(0.0, None)]
+
+
+def test_keys_and_measures_cost_nothing(judged: Callable[..., Outcome]) -> None:
+    outcome = judged(lambda prompt: "Red", row(0), row(1), measures="mse")
+    one, other = (
+        replace(found, name=name, backend="openai/gpt-4o")
+        for name in ("one", "other")
+        for found in judged_in(RunStore.read(outcome.store.folder))
+    )
+    # Only an LMM that was asked can leave its tokens untold.
+    assert one.untold == 0 and {finding.metric for finding in one.findings} == {"key", "accuracy", "masked_mse"}
+    cost = compare([one, other], prices=Prices(by_name={"gpt-4o": ModelPrice(input=1, output=1)})).costs[0]
+    assert (cost.verdicts, cost.findings) == (2, 2) and cost.cost_usd is not None
 
 
 def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[..., Outcome]) -> None:
