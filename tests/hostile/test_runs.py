@@ -30,6 +30,8 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "retry": lambda run, new: ["retry", run],
     "judge": lambda run, new: ["judge", run.parent / "data", "--out", run],
     "judge again": lambda run, new: ["judge", "--config", run / "config.yaml", "--out", new],
+    "measure": lambda run, new: ["measure", run, "--measures", "mse", "--mask", "none", "--out", new],
+    "judge its samples": lambda run, new: ["judge", run, "--out", new],
     "canary": lambda run, new: ["canary", run],
     "pages": lambda run, new: ["export", run, "--html", new],
     "exports": lambda run, new: [
