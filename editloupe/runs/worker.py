@@ -65,7 +65,7 @@ class Worker:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
-                self._keep_masks(task)
+                self._keep_pictures(task)
             except ImageError as error:
                 return end(status="input_error", reason=str(error), ending="input")
             except ProtocolError as error:
@@ -89,12 +89,15 @@ class Worker:
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
-    def _keep_masks(self, task: Task) -> None:
-        """Keep the sample's masks with its pictures, so that pages can show them. No question may depend on them."""
+    def _keep_pictures(self, task: Task) -> None:
+        """Keep the sample's pictures, so that pages show and `measure` reads them. No question may depend on it."""
         sample = None if self.run is None else self.samples.get(task.about.key)
-        for mask in () if sample is None else sample.masks.values():
+        if sample is None:
+            return
+        for image in (sample.source, *(turn.edited for turn in sample.turns), *sample.masks.values()):
             with suppress(ImageError):
-                self.images.keep(mask)
+                if image is not None:
+                    self.images.keep(image)
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()

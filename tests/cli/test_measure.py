@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -135,6 +136,13 @@ def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None
     assert findings["gone", "l1"].status == "missing_output"
     # The judged run stays as it was.
     assert editloupe("verify", "judged")[0] == 0
+
+
+def test_a_run_without_a_picture_to_measure_says_so(editloupe: Run, edits: Path) -> None:
+    editloupe("judge", edits, "--sample", "square", "--out", "judged")
+    shutil.rmtree("judged/blobs")
+    code, said, told = editloupe("measure", "judged", "--measures", "mse", "--out", "m")
+    assert code == 1 and "does not keep the edited image; name the folder of edits itself" in said, told
 
 
 def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:

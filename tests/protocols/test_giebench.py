@@ -380,6 +380,9 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
         assert code == 0 and "8 as recorded" in said, said + err
     code, said, err = editloupe("verify", "run")
     assert code == 0, said + err
+    # The judge saw the edited images alone; the run keeps the originals too.
+    code, said, err = editloupe("measure", "run", "--measures", "mse", "--out", "measured")
+    assert code == 0 and "4 of 4 findings judged" in said, said + err
     code, said, err = editloupe("rescore", "run", "--option", "abstain=wrong", "--out", "again")
     assert code == 0 and "0 of 8 findings change" in said and "left out" not in err, said + err
     assert "4 of 4 judged" in said and "Mean" not in said
