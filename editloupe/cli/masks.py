@@ -105,7 +105,10 @@ def _asked(sample: Sample, *, phrase_field: str | None, boxes: bool) -> MaskRequ
     if phrase is not None and not isinstance(phrase, str):
         return f"column {column!r}: expected the target's name, found {json.dumps(phrase)[:60]}"
     if phrase is None or not phrase.strip():
-        return f"column {column!r} names no target" if phrase_field else "no box, and no phrase in the column 'target_name'"
+        if not phrase_field:
+            return "no box, and no phrase in the column 'target_name'"
+        other = ", ".join(sorted(name for name, value in sample.extra.items() if isinstance(value, str)))
+        return f"column {column!r} names no target" + (f"; other columns of text: {other}" if other else "")
     return MaskRequest(source=sample.source, phrase=phrase.strip())
 
 

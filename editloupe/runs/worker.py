@@ -90,11 +90,11 @@ class Worker:
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
     def _keep_pictures(self, task: Task) -> None:
-        """Keep the sample's pictures, so that pages show and `measure` reads them. No question may depend on it."""
+        """Keep both pictures, so that pages show and `measure` reads them. No question may depend on it."""
         sample = None if self.run is None else self.samples.get(task.about.key)
         if sample is None:
             return
-        for image in (sample.source, *(turn.edited for turn in sample.turns), *sample.masks.values()):
+        for image in (sample.source, *(turn.edited for turn in sample.turns)):
             with suppress(ImageError):
                 if image is not None:
                     self.images.keep(image)

@@ -82,3 +82,14 @@ def test_a_damaged_image_is_a_problem_of_each_sample_that_uses_it_and_a_note_is_
 def test_a_path_that_cannot_be_used_at_all_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the folder is empty"):
         looked_through(tmp_path)
+
+
+def test_masks_of_one_size_are_a_note_and_no_warning_each(
+    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable[..., Path]
+) -> None:
+    rows = [pair("cat", mask_file_name="mask.png"), pair("dog", mask_file_name="mask.png")]
+    path = write("set/metadata.jsonl", rows).parent
+    draw("set/mask.png", 1, size=(24, 24))
+    report = looked_through(path)
+    assert "mask_size" not in report.counts
+    assert report.notes[-1] == "all 2 masks are 24×24 px; measures stretch them over their sources"

@@ -291,9 +291,12 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
     assert [(cell.judged, cell.asked) for cell in table.rows[0].cells[1:]] == [(2, 8), (3, 8), (4, 8)]
 
 
-def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged: Callable[..., Outcome]) -> None:
-    outcome = judged(lambda prompt: ABSTAIN, row(0), abstain="wrong")
-    assert [(score.value, score.missing) for score in outcome.scores] == [(0.0, None)]
+@pytest.mark.parametrize(("reply", "score"), [(ABSTAIN, (0.0, None)), ("Cannot Judge", (None, "abstained"))])
+def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(
+    judged: Callable[..., Outcome], reply: str, score: tuple[float | None, str | None]
+) -> None:
+    outcome = judged(lambda prompt: reply, row(0), abstain="wrong")
+    assert [(one.value, one.missing) for one in outcome.scores] == [score]
 
 
 def test_keys_and_measures_cost_nothing(judged: Callable[..., Outcome]) -> None:

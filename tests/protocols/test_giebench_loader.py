@@ -180,6 +180,8 @@ def test_an_odd_mask_is_named_and_its_row_still_asked(
         ('[{"image": "a.jpg"}', r"is cut off in row 0 \(from 0\): expected a comma or the end of the list"),
         ('[{"image": "a.jpg"} {"image": "b.jpg"}]', r"is broken JSON in row 0 \(from 0\): expected a comma"),
         ('[{"image": "a.jpg"},]', r"is broken JSON in row 1"),
+        ('[{"image": "a.jpg", "object_mask": [[0,1][1,,0]]}]', r"is broken JSON in row 0"),
+        ('[{"image": "a.jpg", "object_mask": [[0,1],[1,0]}]', r"is broken JSON in row 0"),
         ('[{"image": NaN}]', r"is broken JSON in row 0 .*NaN, which is no JSON number"),
         ('[{"image": 1, "image": 2}]', "holds the key 'image' twice"),
         ('{"image": "a.jpg"}', "expected a JSON list of rows"),

@@ -93,7 +93,8 @@ def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
         ]
         return replace(
             sample,
-            source=needed(sample.source, "source"),
+            # Without an output nothing is asked, and the source was not kept.
+            source=needed(sample.source, "source") if any(turn.edited for turn in turns) else sample.source,
             turns=tuple(turns),
             reference=sample.reference and (kept(sample.reference) or sample.reference),
             masks={name: kept(ref) or ref for name, ref in sample.masks.items()},

@@ -23,6 +23,7 @@ Not covered:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
@@ -163,12 +164,14 @@ class GIEBench(BaseProtocol):
             compares=compares,
             abstain=form.abstain,
         )
+        # "Cannot Judge" is no option, and never counts as wrong.
+        answer = form.answer if self.options.abstain == "missing" else replace(form.answer, abstain=None)
         yield known(args={"answer": form.key.to_json()})
         yield ask(
             prompt=prompt,
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
             tools=self.tools,
-            answer=form.answer,
+            answer=answer,
             blocked=_missing(sample),
         )
 
@@ -211,10 +214,9 @@ class GIEBench(BaseProtocol):
             # What is missing is the key, or else the answer.
             question = KEY if given is not None and given.answer is not None else ACCURACY
             return self.missing(ACCURACY, sample, known, question=question, dims=dims)
-        wrong = given.status == "abstained" and self.options.abstain == "wrong"
-        if not wrong and not isinstance(given.answer, Choice):
+        if not isinstance(given.answer, Choice):
             return self.missing(ACCURACY, sample, known, dims=dims)
-        value = float(isinstance(given.answer, Choice) and given.answer.name == right.name)
+        value = float(given.answer.name == right.name)
         findings = (given.task_id, key.task_id)
         return _score(sample, ACCURACY, value, findings=findings, dims=dims)
 

@@ -226,8 +226,8 @@ def _scaled(rows: _Rows) -> tuple[list[dict[str, Any]], str]:
         for row in rows
     ]
     return scaled, (
-        f"Inverted MSE is 1 at {least:g} and 0 at {most:g}, the least and the largest of all editors here; it changes with "
-        "the editors that are compared."
+        f"Inverted MSE is 1 at {least:g} and 0 at {most:g}, the least and the largest of all editors of this judge in "
+        "this run. It changes with the editors: compare those that were measured in one run."
     )
 
 
