@@ -114,11 +114,9 @@ class _Compared:
 def _unfit(question: Question) -> str:
     """Return the reason why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (FOLLOWING, CONSISTENCY):
-        named = ", ".join(sorted(question.labels)) or "none"
-        return (
-            "It knows the labels of DLEBench's Instruction Following and Visual Consistency only; "
-            f"the labels here are others ({neutralise(named)})."
-        )
+        named = neutralise(", ".join(sorted(question.labels)))
+        here = f"the labels here are others ({named})" if named else "this question asks for another kind of answer"
+        return f"It knows the labels of DLEBench's Instruction Following and Visual Consistency only; {here}."
     missing = [a for a, ref in ((ORIGINAL, question.original), (EDITED, question.edited)) if ref is None]
     if missing:
         return f"It compares two images, and the request lacks {' and '.join(missing)}."
