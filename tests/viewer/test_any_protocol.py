@@ -123,9 +123,9 @@ def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     assert (passed["name"], passed["value"], passed["tone"]) == ("0", 0.0, "tone-0")
     scores = re.sub(r"<[^>]*>", " ", page_of(turns).partition('class="facts own-scores">')[2].partition("</p>")[0])
     assert scores.split() == ["Scores", "passed", "0", "passed", "turn", "1", "1", "passed", "turn", "2", "0"]
-    # The question shows the edited image alone; the slot of the source is not the edited image's.
+    # The question shows the edited image alone; the run keeps the source all the same.
     source, edited = line["thumbs"]
-    assert source == "" and edited.endswith(".jpg")
+    assert source.endswith(".jpg") and edited.endswith(".jpg") and source != edited
 
 
 def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> None:
