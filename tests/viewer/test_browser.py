@@ -409,8 +409,8 @@ def test_numbers_and_what_is_made_of_them_are_shown(open_other: Callable[[str], 
     assert heads(page) == ["Before, after", "Sample", "follows", "keeps", "O"]
     assert page.locator("#table tbody tr").first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
     assert page.locator(".plots").count() == 0
-    # The source was never asked about, so that the run did not keep it; the script goes on without it.
-    assert page.locator("#table td.pair").first.inner_text() == "not kept"
+    # The source was never asked about; the run keeps it all the same.
+    assert page.locator("#table td.pair").first.locator("img").count() == 2
     sample_page(page, "c")
     assert page.locator(".own-scores").inner_text().split() == ["Scores", "overall", "(unparsed)"]
     page.keyboard.press("]")
@@ -423,7 +423,7 @@ def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_oth
     sample_page(page, "b")
     # Turn 2 is not right, so that the sample does not pass.
     assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
-    assert page.locator("figcaption").all_inner_texts() == ["Source", "After turn 3\n64×32", "After turn 1", "After turn 2"]
+    assert page.locator("figcaption").all_inner_texts() == ["Source\n64×32", "After turn 3\n64×32", "After turn 1", "After turn 2"]
     page.get_by_role("tab", name="right turn 2").click()
     assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
     assert page.locator(".verdict.open .label").inner_text() == "no"
