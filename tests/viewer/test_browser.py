@@ -423,7 +423,8 @@ def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_oth
     sample_page(page, "b")
     # Turn 2 is not right, so that the sample does not pass.
     assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
-    assert page.locator("figcaption").all_inner_texts() == ["Source\n64×32", "After turn 3\n64×32", "After turn 1", "After turn 2"]
+    shown = page.locator("figcaption").all_inner_texts()
+    assert shown == ["Source\n64×32", "After turn 3\n64×32", "After turn 1", "After turn 2"]
     page.get_by_role("tab", name="right turn 2").click()
     assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
     assert page.locator(".verdict.open .label").inner_text() == "no"
