@@ -232,7 +232,8 @@ def test_every_other_word_changes_the_digest(load, old: str, new: str) -> None:
 
 def test_the_digests_of_the_built_in_rubrics_are_those_that_runs_have_recorded() -> None:
     assert {name: load_rubric(name).digest for name in builtin_rubrics()} == {
-        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071"
+        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071",
+        "unicbench": "3dc8e40bb5fdf78e51dbd6f799d139b7814311ba1020e0e07c3d7ab885bdc393",
     }
 
 
@@ -509,7 +510,7 @@ def test_a_package_that_brings_a_protocol_may_bring_a_rubric(tmp_path: Path, mon
     # The module is not imported for it.
     files = {"toyset/__init__.py": "raise ImportError", "toyset/rubric.toml": GOOD}
     install(tmp_path, monkeypatch, files=files, entry_points={"protocols": {"toy": "toyset.protocol:Toy"}})
-    assert builtin_rubrics() == ("dlebench", "toy")
+    assert builtin_rubrics() == ("dlebench", "toy", "unicbench")
     assert load_rubric("toy").id == "mine"
 
 
