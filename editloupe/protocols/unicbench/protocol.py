@@ -80,6 +80,7 @@ class UnicBench(RubricProtocol):
     )
     Options = UnicBenchOptions
     takes = "scale"
+    of_some = frozenset({REASONING_ACCURACY})
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)

@@ -25,8 +25,8 @@ LANGUAGES: Final = ("en", "cn")
 
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _COVERAGE: Final = (
-    "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so that "
-    "editors with missing outputs stand on fewer samples; then the common subset has a table of its own."
+    "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so "
+    "that editors with missing outputs stand on fewer samples; then the common subset has a table of its own."
 )
 _Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Rows of the frame of scores."""
