@@ -100,3 +100,43 @@ def unicedit_row(number: int, **changes: Any) -> dict[str, Any]:
         "prompt_en": f"Remove object {number}.",
     }
     return {**base, **changes}
+
+
+Scores = Mapping[str, Any]
+"""By the names that a row of results has: if, nc, vq, ra."""
+
+
+def result(one: Mapping[str, Any], language: str = "en", scores: Scores | None = None, **changes: Any) -> dict[str, Any]:
+    """A row of an official result file. scores: numbers, or "Parse error" for a reply that the script cannot read."""
+    reasoning = one["task"] == "Reasoning Editing"
+    given = {"if": 9.0, "nc": 8.0, "vq": 7.0, "ra": 6.0 if reasoning else None, **(scores or {})}
+    failed = {name for name, score in given.items() if score == "Parse error"}
+    numbers = {name: 0.0 if name in failed else score for name, score in given.items()}
+    counted = [numbers[name] for name in ("if", "nc", "vq", *(["ra"] if numbers["ra"] is not None else []))]
+    plain = all(isinstance(number, float) and number >= 0 for number in counted)
+    base = {
+        "key": one["key"],
+        "task": one["task"],
+        "subtask": one["subtask"],
+        "instruction": one[language],
+        "instruction_language": language,
+        "edited_image_path": f"results/bagel/{one['key']}.png",
+    }
+    for name, number in numbers.items():
+        said = None if number is None else f"Because of {name}."
+        base |= {f"{name}_score": number, f"{name}_reason": "Parse error" if name in failed else said}
+    overall = float(np.prod(counted)) ** (1 / len(counted)) if plain else float("nan")
+    return {**base, "overall_score": overall, **changes}
+
+
+def write_results(
+    save_dir: Path, given: Rows, *, editor: str = "bagel", judge: str = "gpt-4.1", language: str = "en"
+) -> Path:
+    """Write rows of results where the official script does. Returns the folder of all models."""
+    for one in given:
+        name = f"{str(one['subtask']).replace(' ', '_')}_{language}_results.jsonl"
+        file = save_dir / editor / "eval_output" / judge / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(one, ensure_ascii=False) + "\n")
+    return save_dir

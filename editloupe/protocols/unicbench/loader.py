@@ -88,7 +88,7 @@ def load(data: DataSet) -> Loaded:
             "they lie as Subtask_With_Underscores/en|cn/KEY.png"
         )
     notes = list(_counts(files))
-    outputs = {editor: _Outputs.of(editor, path, data.store) for editor, path in data.edited.items()}
+    outputs = {editor: Outputs.of(editor, path, data.store) for editor, path in data.edited.items()}
     languages = _languages(files, outputs, notes)
     of_files = [[row for line in file.lines for row in _rows(line, file, languages)] for file in files]
     unique = named(list(chain.from_iterable(of_files)))
@@ -171,7 +171,7 @@ def _counts(files: Sequence[_File]) -> Iterator[str]:
         yield f"{reasoning} rows are of the task {REASONING}, and {points} have reasoning points"
 
 
-def _languages(files: Sequence[_File], outputs: Mapping[str, _Outputs], notes: list[str]) -> tuple[str, ...]:
+def _languages(files: Sequence[_File], outputs: Mapping[str, Outputs], notes: list[str]) -> tuple[str, ...]:
     """Return the languages to load: those in which there are instructions and, for some editor, outputs."""
     lines = [line.values.keys() for file in files for line in file.lines]
     written = tuple(name for name in LANGUAGES if any(files[0].names[name] in keys for keys in lines))
@@ -266,7 +266,7 @@ def _with_points(sample: Sample) -> Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Outputs:
+class Outputs:
     """One editor's folder of outputs."""
 
     editor: str
@@ -277,7 +277,7 @@ class _Outputs:
     """Images in the folder."""
 
     @classmethod
-    def of(cls, editor: str, path: Path, store: ImageStore) -> _Outputs:
+    def of(cls, editor: str, path: Path, store: ImageStore) -> Outputs:
         """Look through a folder. Raises DataError where it is no folder."""
         folder = open_folder(path, store, what=f"the outputs of editor {editor!r}")
         files: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -306,18 +306,31 @@ class _Outputs:
             f"saw {listed or 'nothing'}{advice}"
         )
 
+    def output(self, subtask: str, id: str) -> ImageFile | None:
+        """Return the output of a sample; None if there is none. Raises RowError: several files could be it."""
+        found = self._found(subtask, id)
+        if len(found) > 1:
+            message = f"{self.folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
+            raise RowError("no_match", message, path=self.folder.root / found[0])
+        return ImageFile(folder=self.folder, name=found[0]) if found else None
+
+    def _found(self, subtask: str, id: str) -> tuple[str, ...]:
+        key, _, language = unicodedata.normalize("NFC", id).rpartition(".")
+        return self.files.get((_underscored(subtask), language, key), ())
+
     def attached(self, rows: Sequence[Row], languages: Sequence[str], notes: list[str]) -> tuple[Row, ...]:
         """Return the rows with this editor's outputs. Raises DataError where none fits."""
         out: list[Row] = []
         used: set[str] = set()
         for row in rows:
-            found = self.files.get((_underscored(row.edit_type or ""), *_of_id(row.id)), ())
-            used.update(found)
+            subtask = row.edit_type or ""
+            # The output of a row that is rejected is its own all the same.
+            used.update(self._found(subtask, row.id))
             if isinstance(row, DataRow):
-                row = replace(row, edited=ImageFile(folder=self.folder, name=found[0]) if found else None)
-            if len(found) > 1:
-                message = f"{self.folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
-                row = rejected(row, RowError("no_match", message, path=self.folder.root / found[0]))
+                try:
+                    row = replace(row, edited=self.output(subtask, row.id))
+                except RowError as error:
+                    row = rejected(row, error)
             out.append(replace(row, editor=self.editor))
         if not used and any(isinstance(row, DataRow) for row in rows):
             self.refuse("no image there belongs to any row")
@@ -339,9 +352,3 @@ class _Outputs:
 def _underscored(subtask: str) -> str:
     """Return a subtask as folders are named."""
     return "_".join(unicodedata.normalize("NFC", subtask).replace("_", " ").split())
-
-
-def _of_id(id: str) -> tuple[str, str]:
-    """Return (language, key) of a sample's id."""
-    key, _, language = unicodedata.normalize("NFC", id).rpartition(".")
-    return language, key
