@@ -45,7 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "view": "Look at runs in a browser; a run under way is followed.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
-    "rubrics": "List the built-in rubrics, or show one with its labels and values.",
+    "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
     "tools": "List the tools and which are absent here, or call one, load them, serve them.",
