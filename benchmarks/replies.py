@@ -13,7 +13,7 @@ from collections import Counter
 from tests.agent.replies import ANSWERS, REFUSED, REPLIES
 from tests.agent.test_replies import LABELS, read
 
-_NAMES = {rule.name for rule in LABELS.labels}
+_NAMES = set(LABELS.choices() or ())
 
 
 def main() -> None:

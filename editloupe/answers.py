@@ -20,9 +20,19 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.parsing import CANNOT_JUDGE, SERVER_MARKS, fold, parse_choice, unwrapped, with_reason, without_name
+from editloupe.parsing import (
+    CANNOT_JUDGE,
+    DECORATION,
+    REASON_KEYS,
+    SERVER_MARKS,
+    fold,
+    parse_choice,
+    unwrapped,
+    with_reason,
+    without_name,
+)
 from editloupe.prose import explains
-from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty, parse_json
+from editloupe.values import Box, Json, Serialisable, canonical_json, check_nesting, distinct_keys, is_empty, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +170,10 @@ def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> Non
 class _Spec(Serialisable):
     """What the answer specs share: the words of the prompts, and the form for backends that can constrain."""
 
-    noun: ClassVar[str] = "answer"
-    """What prompts call the answer."""
+    @property
+    def noun(self) -> str:
+        """What prompts call the answer."""
+        return "answer"
 
     @property
     def ask(self) -> str:
@@ -224,6 +236,8 @@ _MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
 _UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
 _POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
 _UNSURE: Final = re.compile(r"[?؟]|\d[*_`)]*\s*[-+!](?!\s*[\w.])")
+_OBJECT: Final = re.compile(r"\{\s*[\"'}]")
+"""Where a JSON object begins."""
 _AROUND: Final = frozenset(
     {
         "the",
@@ -255,27 +269,48 @@ class Scale(_Spec):
     high: float
     whole: bool = False
     """Only whole numbers count."""
+    reason: Annotated[bool, Field(exclude_if=lambda asked: not asked)] = False
+    """Whether the answer is one JSON object with the number and a short reason. A number alone is read as well."""
     kind: Literal["scale"] = "scale"
-    noun: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ConfigError(f"a scale needs finite low < high, found {self.low!r} and {self.high!r}")
 
     @property
+    def noun(self) -> str:
+        return "JSON object" if self.reason else "number"
+
+    @property
     def ask(self) -> str:
-        return f"one {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
+        number = f"one {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
+        return f"one JSON object whose score is {number}" if self.reason else number
 
     def instructions(self) -> str:
-        return f"The answer is {self.ask}."
+        if not self.reason:
+            return f"The answer is {self.ask}."
+        number = f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
+        return f'The answer is one JSON object of this form: {{"score": <{number}>, "reason": "<one or two sentences>"}}'
 
     def parse(self, text: str) -> Number:
-        """Return the number that the text says: alone, as "7/10" and "7 of 10", or before its reason. Raises ReplyError."""
+        """Return the number that the text says: alone, as "7/10" and "7 of 10", or before its reason. Raises ReplyError.
+
+        Where a reason is asked for, the number may also stand in a JSON object, as `score`, with nothing but a reason.
+        """
         try:
-            return Number(value=self._with_reason(self._plain(unwrapped(text))))
+            said = _scored(text)[0] if self.reason and _OBJECT.search(text) else text
+            return Number(value=self._with_reason(self._plain(unwrapped(said))))
         except ReplyError as error:
+            if error.status == "abstained":
+                raise
             found = f"; found {text.strip()[:120]!r}" if text.strip() else ""
             raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
+
+    def reason_in(self, text: str) -> str:
+        """Return the reason that an answer's JSON object gives; "" where there is none, or no answer."""
+        with suppress(ReplyError):
+            return _scored(text)[1] if self.reason and _OBJECT.search(text) else ""
+        return ""
 
     def _with_reason(self, text: str) -> float:
         try:
@@ -295,6 +330,8 @@ class Scale(_Spec):
         words = folded.split()
         if not words:
             raise ReplyError("unparsed", "the answer is empty")
+        if words == fold(CANNOT_JUDGE).split():
+            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
         numbers = [Decimal(w) for w in words if _NUMBER.fullmatch(w)]
         if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == Decimal(self.high):
             words, numbers = words[:-2], numbers[:-1]
@@ -325,12 +362,16 @@ class Scale(_Spec):
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the whole numbers of a short whole scale; None where there are too many to list."""
-        if not self.whole or self.high - self.low > 100:
+        if not self.whole or self.reason or self.high - self.low > 100:
             return None
         return tuple(str(n) for n in range(math.ceil(self.low), math.floor(self.high) + 1))
 
     def json_schema(self) -> dict[str, Json]:
-        return {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
+        number: dict[str, Json] = {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
+        if not self.reason:
+            return number
+        properties: dict[str, Json] = {"score": number, "reason": {"type": "string"}}
+        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,10 +557,58 @@ AnswerSpec: TypeAlias = Annotated[
 
 def read_answer(spec: AnswerSpec, text: str, metric: str) -> Answer:
     """Return what a text answers to a question of a metric, which it may name ("IF: …"). Raises as `spec.parse`."""
-    return spec.parse(without_name(text, metric, in_json=isinstance(spec, Labels | Scale | OneOf)))
+    return spec.parse(_unnamed(spec, text, metric))
+
+
+def reason_in(spec: AnswerSpec, text: str, metric: str) -> str:
+    """Return the reason that stands in an answer itself, which `read_answer` leaves aside; "" where there is none."""
+    return spec.reason_in(_unnamed(spec, text, metric)) if isinstance(spec, Scale) else ""
+
+
+def _unnamed(spec: AnswerSpec, text: str, metric: str) -> str:
+    in_json = isinstance(spec, Labels | OneOf) or (isinstance(spec, Scale) and not spec.reason)
+    return without_name(text, metric, in_json=in_json)
 
 
 _FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\s*```\s*$", re.DOTALL)
+
+
+def _scored(text: str) -> tuple[str, str]:
+    """Return the score, as text, and the reason of the JSON objects of a text.
+
+    Only decoration stands before them, and prose behind them explains. Raises ReplyError for any other text, for an object
+    with other keys, and for two scores.
+    """
+    text = re.sub(r"```\w*", " ", SERVER_MARKS.sub(" ", text))
+    decoder = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_constant=_not_finite, parse_float=_finite)
+    found: list[dict[str, Any]] = []
+    outside, at = [""], 0
+    try:
+        check_nesting(text)
+        while (begin := text.find("{", at)) >= 0:
+            value, end = decoder.raw_decode(text, begin)
+            outside[-1] += text[at:begin]
+            outside.append("")
+            found.append({fold(key): its for key, its in value.items()})
+            at = end
+    except ValueError as error:
+        raise ReplyError("unparsed", f"the answer is not JSON ({error})") from error
+    outside[-1] += text[at:]
+    for one in found:
+        if unknown := [key for key in one if key != "score" and key not in REASON_KEYS]:
+            raise ReplyError("off_menu", f"the answer's JSON object has the key {unknown[0][:60]!r}")
+        if type(one.get("score")) not in (str, int, float):
+            raise ReplyError("off_menu", "the answer's JSON object has no number as its score")
+    if len({one["score"] for one in found}) > 1:
+        raise ReplyError("contradictory", "the answer holds several scores")
+    before, *behind = outside
+    said = [part for part in behind if fold(part)]
+    meant = DECORATION.union(("json",)).issuperset(fold(before).split()) and not _UNSURE.search(" ".join(outside))
+    if not meant or not all(explains(fold(part), raw=part, best=False) for part in said):
+        raise ReplyError("off_menu", "the answer's JSON object stands beside words that may take it back")
+    reasons = [its for key, its in found[0].items() if key != "score"]
+    texts = [its if isinstance(its, str) else json.dumps(its, ensure_ascii=False) for its in reasons]
+    return str(found[0]["score"]), "\n".join(" ".join(one.split()) for one in texts)
 
 
 def _json_in(text: str, expected: str) -> Json:

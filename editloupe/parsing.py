@@ -55,10 +55,13 @@ ANSWER_KEYS: Final = frozenset(
 )
 """Keys, folded, under which a JSON object holds the answer."""
 
-_BESIDE_KEYS = frozenset(
+REASON_KEYS: Final = frozenset(
     ("reason", "reasoning", "explanation", "justification", "rationale", "why", "comment", "comments", "note", "notes",
-     "thought", "thoughts", "thinking", "analysis", "confidence", "score", "value")
+     "thought", "thoughts", "thinking", "analysis")
 )  # fmt: skip
+"""Keys, folded, under which a JSON object says why."""
+
+_BESIDE_KEYS = REASON_KEYS | {"confidence", "score", "value"}
 """Keys, folded, that a JSON object may have beside the answer. Any other may say that the answer does not hold."""
 _OF = frozenset({"of", "out"})
 _POINTS = frozenset({"point", "points", "pts"})

@@ -1,9 +1,9 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
-class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class) and `editloupe.loaders`
-(format → module or object that loads a layout). Another distribution adds one with
-`[project.entry-points."editloupe.tools"]`.
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders`
+(format → module or object that loads a layout) and `editloupe.importers` (name → module or object that reads result files).
+Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders"]
+Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders", "importers"]
 
 
 def names(group: Group) -> tuple[str, ...]:

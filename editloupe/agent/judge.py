@@ -117,7 +117,7 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
         ending=cast(Ending, outcome["ending"]),
         answer=None if given is None else answer_from_json(given),
         reason=str(outcome["reason"]),
-        evidence=evidence(state["thought"], state["views"]) if given is not None else (),
+        evidence=evidence(f"{state['thought']}\n{outcome['reason']}", state["views"]) if given is not None else (),
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.agent.answer import Parsed, parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import read_answer
+from editloupe.answers import read_answer, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
@@ -188,7 +188,8 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
         )
-    outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": state["thought"]}
+    reason = reason_in(context.task.answer, state["answer"] or "", context.task.metric) or state["thought"]
+    outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 
 

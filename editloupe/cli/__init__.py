@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any, Final
 
 import typer
@@ -33,6 +34,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "fork": "Go on from a step of a verdict with another backbone, instruction, observation or set of tools.",
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
+    "import": "Read a benchmark's own result files into a run, which report, compare, align, show and view read.",
     "merge": "Join shards of one run; they stay as they are.",
     "verify": "Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
@@ -43,7 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "view": "Look at runs in a browser; a run under way is followed.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
-    "rubrics": "List the built-in rubrics, or show one with its labels and values.",
+    "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
     "tools": "List the tools and which are absent here, or call one, load them, serve them.",
@@ -78,14 +80,16 @@ class _Lazy(TyperGroup):
 
 @functools.cache
 def _imported(name: str) -> Any:
-    module = import_module(f"editloupe.cli.{_MODULES.get(name, name)}")
+    # A word of Python cannot be a module's name, nor a function's.
+    plain = f"{name}_" if iskeyword(name) else name
+    module = import_module(f"editloupe.cli.{_MODULES.get(name, plain)}")
     made = typer.Typer(rich_markup_mode="rich", add_completion=False)
     if name in _GROUPS:
         made.callback(invoke_without_command=True)(getattr(module, name))
         for command in _GROUPS[name]:
             made.command(name=command)(getattr(module, command.replace("-", "_")))
     else:
-        made.command(name=name)(getattr(module, name))
+        made.command(name=name)(getattr(module, plain))
     return typer.main.get_command(made)
 
 

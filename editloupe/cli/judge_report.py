@@ -38,7 +38,9 @@ def heading_of(setup: Setup) -> Heading:
         f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
     ]
     if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
-        notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
+        in_json = setup.backend.traits.constrains_schema
+        what = "Only answers in JSON are constrained" if in_json else "Labels were not constrained"
+        notes.append(f"{what}: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent and setup.judge.kind != "measure":
         for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)

@@ -109,6 +109,8 @@ def _table(table: Any) -> dict[str, Json]:
 def _option(name: str, field: Any) -> dict[str, Json]:
     required = field.is_required()
     default = None if required else field.get_default(call_default_factory=True)
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default)) or None
     known: Json = default if isinstance(default, int | float | str | None) else str(default)
     return {
         "name": name,

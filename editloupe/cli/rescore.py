@@ -10,6 +10,7 @@ from typing import Annotated
 from rich.table import Table
 from typer import Option
 
+from editloupe.answers import Number
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, out, plain, print_json, say, say_first, warn
 from editloupe.config import pairs
@@ -32,7 +33,10 @@ def rescore(
     out_dir: Annotated[Path | None, Option("--out", help="Write the findings as a run of their own.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
+    """Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.
+
+    Labels get the values of the new rubric. Numbers stay as they were given: one outside the new scale is off_menu.
+    """
     store = RunStore.read(run)
     changes = {**pairs(option or []), **({} if rubric is None else {"rubric": rubric})}
     if not changes:
@@ -64,6 +68,11 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
             if rows:
                 title = f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"
                 out().print(_table(rows, store, protocol, title))
+    if any(isinstance(one.before.answer, Number) and one.before.trace is not None for one in done):
+        say(
+            "Numbers stay as the judge gave them: none is converted to another scale, and one outside it is off_menu. "
+            "Penalties are words of the prompt, so that others change no recorded number; judge again for that."
+        )
     changed = [one for one in done if one.changed]
     lines = [
         f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
@@ -96,4 +105,6 @@ def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, ti
 def _named(finding: Finding) -> str:
     if finding.status != "ok":
         return f"({finding.status})"
-    return f"{finding.label}" if finding.value is None else f"{finding.label} ({finding.value:g})"
+    if finding.label is None:
+        return str(finding.answer)
+    return finding.label if finding.value is None else f"{finding.label} ({finding.value:g})"

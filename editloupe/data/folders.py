@@ -51,15 +51,23 @@ class Folder:
         """Return the image that `name` (relative to the folder) leads to. Raises RowError."""
         if name not in self._read:
             try:
-                self._read[name] = self._store.add_file(self.file(name))
+                self._read[name] = self._added(name)
             except RowError as error:
                 self._read[name] = error
             except ImageError as error:
-                self._read[name] = RowError("unreadable_image", str(error), path=self.root / name)
+                self._read[name] = RowError("unreadable_image", str(error), path=self._path(name))
         found = self._read[name]
         if isinstance(found, RowError):
             raise RowError(found.kind, str(found), path=found.path)
         return found
+
+    def _added(self, name: str) -> ImageRef:
+        """Add an image to the store. Raises RowError and ImageError."""
+        return self._store.add_file(self.file(name))
+
+    def _path(self, name: str) -> Path:
+        """Return the file that an error is about."""
+        return self.root / name
 
     def file(self, name: str) -> Path:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""

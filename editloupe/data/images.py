@@ -14,7 +14,7 @@ import threading
 import warnings
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,6 +118,7 @@ class ImageStore:
         self._paths: dict[str, Path] = {}
         self._memory: dict[str, bytes] = {}
         self._held: dict[str, ImageRef] = {}
+        self._readers: dict[str, Callable[[], bytes]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
         self._arrays: OrderedDict[str, RGB] = OrderedDict()
         self._decoding: dict[str, threading.Lock] = {}
@@ -148,9 +149,15 @@ class ImageStore:
             self._paths.setdefault(ref.sha256, path)
         return replace(ref, path=path)
 
-    def add_bytes(self, data: bytes, *, name: str = "image") -> ImageRef:
-        """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
+    def add_bytes(self, data: bytes, *, name: str = "image", again: Callable[[], bytes] | None = None) -> ImageRef:
+        """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`.
+
+        again: reads the same bytes once more, from any thread, so that memory need not keep them. It raises ImageError.
+        """
         ref = self._identify(data, name)
+        if again is not None:
+            with self._lock:
+                self._readers.setdefault(ref.sha256, again)
         self._keep(ref, data)
         return ref
 
@@ -168,6 +175,7 @@ class ImageStore:
         """Return the image's own bytes. Raises ImageError where they are gone or no longer the same."""
         with self._lock:
             data = self._memory.get(ref.sha256)
+            again = self._readers.get(ref.sha256)
             candidates = [self._paths.get(ref.sha256), ref.path, self._blob(ref)]
         if data is not None:
             return data
@@ -182,6 +190,8 @@ class ImageStore:
                         # A ref that went through JSON has lost its path; the store keeps it.
                         self._paths.setdefault(ref.sha256, path)
                     return found
+        if again is not None and hashlib.sha256(found := again()).hexdigest() == ref.sha256:
+            return found
         places = ", ".join(str(p) for p in candidates if p is not None) or "memory"
         raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places})")
 
@@ -271,7 +281,8 @@ class ImageStore:
             return
         if blob is None or not self.writes:
             with self._lock:
-                self._memory.setdefault(ref.sha256, data)
+                if ref.sha256 not in self._readers:
+                    self._memory.setdefault(ref.sha256, data)
                 self._held.setdefault(ref.sha256, ref)
         else:
             assert self.folder is not None

@@ -6,6 +6,7 @@ protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-
 
 from __future__ import annotations
 
+import mmap
 from typing import Any, Final
 
 _MARK: Final = b"PAR1"
@@ -15,7 +16,7 @@ _CHILDREN: Final = 5
 """Field of a column with the number of its children."""
 
 
-def depth(data: bytes) -> int:
+def depth(data: bytes | mmap.mmap) -> int:
     """Return the levels of the deepest column of a Parquet file, 1 for plain columns. Raises ValueError: no such file."""
     size = int.from_bytes(data[-8:-4], "little")
     if data[:4] != _MARK or data[-4:] != _MARK or size > len(data) - 12:

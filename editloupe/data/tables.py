@@ -9,14 +9,15 @@ import decimal
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+import mmap
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.data import parquet
 from editloupe.errors import SampleError
-from editloupe.files import read_bytes
+from editloupe.files import open_plain, read_bytes
 from editloupe.values import MAX_NESTING, Json, check_extent, distinct_keys, parse_json
 
 if TYPE_CHECKING:
@@ -48,14 +49,18 @@ class MetadataTable:
     """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
-def read_table(file: Path) -> MetadataTable:
+def read_table(file: Path, *, but: Collection[str] = ()) -> MetadataTable:
     """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
+    but: columns of a Parquet file that are not read, such as those with images (`data.embedded`).
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
     ending = file.suffix.lower()
     try:
-        table = {".parquet": _read_parquet, ".csv": _read_csv, ".tsv": _read_csv}.get(ending, _read_jsonl)(file)
+        if ending == ".parquet":
+            table = _read_parquet(file, but)
+        else:
+            table = (_read_csv if ending in (".csv", ".tsv") else _read_jsonl)(file)
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -145,16 +150,30 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
             yield number, cells, None
 
 
-def _read_parquet(file: Path) -> MetadataTable:
+def parquet_columns(file: Path) -> tuple[str, ...]:
+    """Return the columns of a Parquet file, read off its footer. Raises SampleError: no such file, or nested too deep."""
+    import polars
+
+    try:
+        with open_plain(file) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            # The reader crashes on columns that are nested deeper.
+            if parquet.depth(data) > MAX_NESTING:
+                raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
+        return tuple(polars.read_parquet_schema(file))
+    except OSError as error:
+        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError) as error:
+        raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+
+
+def _read_parquet(file: Path, but: Collection[str]) -> MetadataTable:
     import polars
 
     # A value that Python does not have, such as a date after the year 9999, makes polars panic.
     refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
+    columns = [column for column in parquet_columns(file) if column not in but]
     try:
-        data = read_bytes(file)
-        if parquet.depth(data) > MAX_NESTING:
-            raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
-        frame = polars.read_parquet(data)
+        frame = polars.read_parquet(file, columns=columns, glob=False, hive_partitioning=False)
     except refused as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
     try:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -147,6 +147,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    of_some: ClassVar[frozenset[str]] = frozenset()
+    """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 
@@ -182,9 +184,14 @@ class BaseProtocol:
 
 
 class RubricProtocol(BaseProtocol):
-    """A protocol that asks by the criteria of a rubric. Raises ConfigError if none of them is chosen."""
+    """A protocol that asks by the criteria of a rubric.
+
+    Raises ConfigError if none of them is chosen, and for one whose answers are of another kind.
+    """
 
     Options: ClassVar[type[BaseModel]] = RubricOptions
+    takes: ClassVar[Literal["levels", "scale"]] = "levels"
+    """What its criteria have: labels, or a scale of numbers."""
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
@@ -198,6 +205,14 @@ class RubricProtocol(BaseProtocol):
         if not self.criteria:
             known = ", ".join(c.id for c in rubric.criteria)
             raise ConfigError(f"no criterion is chosen; rubric {rubric.id!r} has {known}")
+        kinds = {"levels": "labels (levels)", "scale": "numbers (a scale)"}
+        for criterion in self.criteria:
+            has = "levels" if criterion.scale is None else "scale"
+            if has != self.takes:
+                raise ConfigError(
+                    f"protocol {self.name!r} asks for {kinds[self.takes]}, and criterion {criterion.id!r} of rubric "
+                    f"{rubric.id!r} has {kinds[has]}; name a rubric of that kind, or another protocol"
+                )
 
 
 def make_protocol(

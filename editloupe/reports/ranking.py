@@ -81,7 +81,7 @@ class Ranking(Serialisable):
 def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
     """Each group in the order of its scores by the first of `by`, ties broken by the next.
 
-    by: criteria, and "overall" for the mean of all that were asked.
+    by: criteria, and "overall" for the mean of all that were asked, or the protocol's own metric of this name.
     """
     found: dict[str, dict[str, list[Score]]] = {}
     for score in counted(BY_EDITOR, scores):
@@ -91,7 +91,8 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
         own = found.get(sample.key, {})
         values = {name: _mean(of) for name, of in own.items()}
         known = [v for v in values.values() if v is not None]
-        values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
+        if OVERALL not in own:
+            values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
         figures = {name: values.get(name) for name in by}
         missing = [s for name, of in own.items() if name in by or OVERALL in by for s in of if s.missing]
         reasons = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))

@@ -14,7 +14,7 @@ from editloupe.tasks import STATUSES
 from editloupe.values import Serialisable
 
 OVERALL: Final = "overall"
-"""Stands for the mean of all metrics, where they share a scale."""
+"""Stands for the mean of all metrics, where they share a scale. A metric of this name goes before it."""
 
 BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
 BY_TURN: Final = TableSpec(title="Scores by turn", name="scores-by-turn", rows="turn", columns="metric", overall=False)
@@ -116,7 +116,7 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
     for score in scores:
         rows[column_of(score, spec.rows)].append(score)
     known = [own for row, own in rows.items() if row in spec.order]
-    wanted = {m.id: [m] for m in metrics} | ({OVERALL: metrics} if share_a_scale(spec, metrics) else {})
+    wanted = ({OVERALL: metrics} if share_a_scale(spec, metrics) else {}) | {m.id: [m] for m in metrics}
     own = {m.id: [s for s in scores if s.metric == m.id] for m in metrics}
     return Summary(
         editor=editor,

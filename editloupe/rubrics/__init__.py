@@ -1,4 +1,4 @@
-"""Rubrics: what is judged, in which order one looks, and which labels with which values one may give.
+"""Rubrics: what is judged, in which order one looks, and which labels or which numbers one may give.
 
 A rubric is a TOML file, built in or the user's own (docs/rubrics.md). `load_rubric` reads it strictly: a rubric with a
 mistake would judge a whole folder by something that its author did not mean.
@@ -14,17 +14,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails, PydanticKnownError
 
 from editloupe import plugins
-from editloupe.answers import LabelRule, Labels
+from editloupe.answers import LabelRule, Labels, Scale
 from editloupe.errors import RubricError
 from editloupe.files import read_toml
 from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.tags import TAGS
-from editloupe.values import Json, digest
+from editloupe.values import Json, digest, is_empty
 
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
 Concerns: TypeAlias = Literal["target", "surroundings"]
@@ -78,8 +88,34 @@ class Level(_Model):
     """Other spellings that mean this label and no other; case and punctuation do not matter."""
 
 
+class NumberScale(_Model):
+    """The numbers that may be given, in place of labels."""
+
+    low: Annotated[float, Strict()]
+    """The lowest number."""
+    high: Annotated[float, Strict()]
+    """The highest number, which is the best."""
+    whole: Annotated[bool, Strict()] = False
+    """Whether only whole numbers are accepted."""
+
+
+class Penalty(_Model):
+    """What a fault costs on a scale."""
+
+    name: _Text
+    """The fault, in a few words."""
+    low: Annotated[float, Strict()]
+    """What is subtracted at least, as a positive number."""
+    high: Annotated[float, Strict()]
+    """What is subtracted at most."""
+    text: _Text
+    """When it is subtracted."""
+
+
 class Criterion(_Model):
-    """One question with its labels."""
+    """One question with its labels, or with the scale of its numbers."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["levels"]}, {"required": ["scale"]}]})
 
     id: SkipJsonSchema[_Id]
     """In a file, the name of the criterion's table: [criteria.<id>]."""
@@ -95,8 +131,21 @@ class Criterion(_Model):
     """Special cases."""
     concerns: Concerns | None = None
     """What the question is about: target or surroundings. The oracle mode shows nothing else."""
-    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
-    """The labels, from worst to best."""
+    levels: Annotated[tuple[Level, ...], Field(min_length=2, exclude_if=is_empty)] = ()
+    """The labels, from worst to best; none where there is a scale."""
+    scale: Annotated[NumberScale | None, Field(exclude_if=is_empty)] = None
+    """The numbers, for a criterion without labels. A judge gives one with a short reason."""
+    penalties: Annotated[tuple[Penalty, ...], Field(exclude_if=is_empty)] = ()
+    """What faults cost on the scale, as the judge reads it. The judge does the sum."""
+
+    @model_validator(mode="after")
+    def _labels_or_numbers(self) -> Criterion:
+        if bool(self.levels) == (self.scale is not None):
+            found = "both" if self.levels else "neither"
+            raise ValueError(f"expected levels (labels) or a scale (numbers), found {found}")
+        if self.penalties and self.scale is None:
+            raise ValueError("penalties are subtracted on a scale, and this criterion has levels")
+        return self
 
     @property
     def lowest(self) -> Level:
@@ -108,16 +157,20 @@ class Criterion(_Model):
 
     def normalise(self, value: float) -> float:
         """Return a value of this criterion's scale on 0..100 (higher is better). A mean of values may be given as well."""
-        low, high = self.lowest.value, self.highest.value
+        scale = self.scale
+        low, high = (self.lowest.value, self.highest.value) if scale is None else (scale.low, scale.high)
         return (value - low) / (high - low) * 100
 
-    def answer(self) -> Labels:
-        """Return what counts as an answer, best first."""
-        return Labels(
-            labels=tuple(
-                LabelRule(name=level.name, value=level.value, aliases=level.aliases) for level in reversed(self.levels)
-            )
-        )
+    @property
+    def labels(self) -> tuple[LabelRule, ...]:
+        """The labels as an answer may give them, best first."""
+        return tuple(LabelRule(name=one.name, value=one.value, aliases=one.aliases) for one in reversed(self.levels))
+
+    def answer(self) -> Labels | Scale:
+        """Return what counts as an answer: one of the labels, or a number of the scale with its reason."""
+        if self.scale is None:
+            return Labels(labels=self.labels)
+        return Scale(low=self.scale.low, high=self.scale.high, whole=self.scale.whole, reason=True)
 
 
 def _of_tables(criteria: object) -> object:
@@ -251,8 +304,8 @@ def _explain(problem: ErrorDetails, loc: Sequence[int | str]) -> str:
     kind, found = problem["type"], problem["input"]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
     if kind == "extra_forbidden":
-        tables: dict[int, type[BaseModel]] = {1: Rubric, 2: Citation, 3: Criterion}
-        table = tables.get(len(loc), Level)
+        tables: dict[int, type[BaseModel]] = {1: Rubric, 2: Citation, 3: Criterion, 4: NumberScale}
+        table = tables.get(len(loc), Penalty if "penalties" in loc else Level)
         known = [key for key in table.model_fields if (table, key) != (Criterion, "id")]
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -272,12 +325,13 @@ def _explain(problem: ErrorDetails, loc: Sequence[int | str]) -> str:
         text = repr(found)
         text = text if len(text) <= 60 else text[:59] + "…"
         return f"{where}: expected {_EXPECTED[kind]}, found {_TYPES.get(type(found), type(found).__name__)} {text}"
-    return f"{where}: {problem['msg']}"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
 _EXPECTED: Final = {
     "string_type": "text in quotes",
     "float_type": "a number",
+    "bool_type": "true or false",
     "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
@@ -303,6 +357,7 @@ def _clashes(rubric: Rubric) -> Iterable[str]:
         for other in criteria:
             if other is not criterion and criterion.short.casefold() == other.id.casefold() != other.short.casefold():
                 yield f"criteria.{criterion.id}.short: {criterion.short!r} is also the id of another criterion"
+        yield from _scale_clashes(f"criteria.{criterion.id}", criterion)
         where = f"criteria.{criterion.id}.levels"
         yield from _value_clashes(where, [level.value for level in criterion.levels])
         words = [
@@ -318,6 +373,23 @@ def _clashes(rubric: Rubric) -> Iterable[str]:
             elif fold(word) == fold(CANNOT_JUDGE):
                 yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
         yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)
+
+
+def _scale_clashes(where: str, criterion: Criterion) -> Iterable[str]:
+    scale, penalties = criterion.scale, criterion.penalties
+    if scale is None:
+        return
+    if not (math.isfinite(scale.low) and math.isfinite(scale.high) and scale.low < scale.high):
+        yield f"{where}.scale: expected finite numbers, low below high; found {scale.low:g} and {scale.high:g}"
+        return
+    width = scale.high - scale.low
+    for i, penalty in enumerate(penalties):
+        if not 0 < penalty.low <= penalty.high <= width:
+            yield (
+                f"{where}.penalties[{i}]: expected 0 < low ≤ high ≤ {width:g}, the width of the scale; "
+                f"found {penalty.low:g} and {penalty.high:g}"
+            )
+    yield from _twice(((f"{where}.penalties[{i}].name", one.name) for i, one in enumerate(penalties)), "the penalty", fold)
 
 
 def _value_clashes(where: str, values: Sequence[float]) -> Iterable[str]:

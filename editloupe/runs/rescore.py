@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
-from editloupe.answers import AnswerSpec, OneOf, read_answer
+from editloupe.answers import AnswerSpec, OneOf, read_answer, reason_in
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -205,7 +205,9 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     last = max(calls, key=lambda call: call.ordinal)
     native = trace.header.judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
     choices = None if last.choices is None else tuple(last.choices)
-    parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices)
+    # A reply that was held to a JSON Schema has no tags.
+    whole = choices is None and finding.counts.get("constrained_labels", 0) > 0
+    parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices, whole=whole)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
         return without(status="unparsed", reason=parsed.unused or "the last reply holds no answer between the tags")
@@ -213,7 +215,8 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
         answer = read_answer(spec, parsed.answer, finding.metric)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
-    return replace(finding, status="ok", answer=answer, reason=parsed.thought or finding.reason)
+    reason = reason_in(spec, parsed.answer, finding.metric) or parsed.thought or finding.reason
+    return replace(finding, status="ok", answer=answer, reason=reason)
 
 
 def _letters(spec: AnswerSpec) -> dict[str, str]:

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -192,14 +192,19 @@ class RunStore:
 
     def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
         """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
-        assert self._findings_file is not None, "the run is open for reading only"
         if by is not None:
             self.add_judge(by)
+        self.add_findings([finding])
+
+    def add_findings(self, findings: Sequence[Finding]) -> None:
+        """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
+        assert self._findings_file is not None, "the run is open for reading only"
         with _storage(self.folder):
-            self._findings_file.write(_line(checks.to_line(finding)))
+            self._findings_file.writelines(_line(checks.to_line(finding)) for finding in findings)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
-        self._keep(finding)
+        for finding in findings:
+            self._keep(finding)
 
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""

@@ -20,6 +20,7 @@ SPECS: tuple[AnswerSpec, ...] = (
     OneOf(options=("yes", "no")),
     Scale(low=0, high=10),
     Scale(low=0, high=10, whole=True),
+    Scale(low=0, high=10, reason=True),
     FreeText(),
     FreeText(max_words=3),
     BoxList(),

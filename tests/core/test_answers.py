@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.answers import YES_NO, AnswerSpec, FreeText, OneOf, Scale
+from editloupe.answers import YES_NO, AnswerSpec, FreeText, OneOf, Scale, read_answer, reason_in
 from editloupe.errors import ReplyError
 
 TEN, HUNDRED, SIGNED = Scale(low=0, high=10), Scale(low=0, high=100), Scale(low=-5, high=5)
+REASONED = Scale(low=0, high=10, reason=True)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,82 @@ def test_a_number_that_is_not_plain_is_none(scale: Scale, text: str, status: str
     with pytest.raises(ReplyError) as raised:
         scale.parse(text)
     assert raised.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "reason"),
+    [
+        ('{"score": 7, "reason": "The cow (left) became { a sheep }."}', 7, "The cow (left) became { a sheep }."),
+        ('{"score": 7,\n "reason": "Kept."}', 7, "Kept."),
+        ('{"Score": "7/10", "explanation": "Kept."}', 7, "Kept."),
+        ('{"score": 7.25, "reason": "x"}', 7.25, "x"),
+        ('{"score": 7}', 7, ""),
+        ('{"score": 0, "reason": ""}', 0, ""),
+        ('```json\n{"score": 8, "reason": "x"}\n```', 8, "x"),
+        ('Here is the evaluation:\n{"score": 8, "reason": "x"}', 8, "x"),
+        ('{"score": 8, "reason": "x"}\nThe colour of the boat is right.', 8, "x"),
+        ('IF: {"score": 8, "reason": "The sign \'IF\': kept"}', 8, "The sign 'IF': kept"),
+        ('{"score": 8, "reason": "x"}\n{"score": 8.0, "reason": "y"}', 8, "x"),
+        ('{"score": 8, "reason": ["a", "b"]}', 8, '["a", "b"]'),
+        ("7", 7, ""),
+        ("7/10", 7, ""),
+        ("\\boxed{7}", 7, ""),
+    ],
+)
+def test_a_number_stands_in_json_with_its_reason_or_alone(text: str, value: float, reason: str) -> None:
+    assert read_answer(REASONED, text, "instruction_following").value == value
+    assert reason_in(REASONED, text, "instruction_following") == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"score": "eight", "reason": "x"}', "off_menu"),
+        ('{"score": 11, "reason": "x"}', "off_menu"),
+        ('{"score": -1, "reason": "x"}', "off_menu"),
+        ('{"score": "8/5", "reason": "x"}', "contradictory"),
+        ("8/5", "contradictory"),
+        ('{"score": NaN, "reason": "x"}', "unparsed"),
+        ('{"score": Infinity, "reason": "x"}', "unparsed"),
+        ('{"score": 1e999, "reason": "x"}', "unparsed"),
+        ('{"score": 7, "reason": "x"} {"score": 5, "reason": "y"}', "contradictory"),
+        ('[{"score": 7}, {"score": 11}]', "contradictory"),
+        ('{"score": 7, "score": 8}', "unparsed"),
+        ('{"reason": "no score"}', "off_menu"),
+        ('{"score": null, "reason": "x"}', "off_menu"),
+        ('{"score": true, "reason": "x"}', "off_menu"),
+        ('{"score": [7], "reason": "x"}', "off_menu"),
+        ('{"score": 7, "rejected": true}', "off_menu"),
+        ('{"score": 7, "reason": "cut', "unparsed"),
+        ("{}", "off_menu"),
+        ('{"score": 7} maybe', "off_menu"),
+        ('{"score": 7}?', "off_menu"),
+        ('It is not {"score": 7}', "off_menu"),
+        ("Cannot Judge", "abstained"),
+        ('{"score": "Cannot Judge", "reason": "x"}', "abstained"),
+        ("", "unparsed"),
+    ],
+)
+def test_json_that_gives_no_number_has_a_status_and_is_never_clamped(text: str, status: str) -> None:
+    with pytest.raises(ReplyError) as raised:
+        REASONED.parse(text)
+    assert raised.value.status == status
+    assert ("expected one JSON object" in str(raised.value)) == (status != "abstained")
+
+
+def test_a_scale_without_a_reason_is_asked_for_as_before() -> None:
+    assert "reason" not in TEN.to_json() and Scale.from_json(REASONED.to_json()) == REASONED
+    assert TEN.json_schema() == {"type": "number", "minimum": 0, "maximum": 10}
+    whole = Scale(low=0, high=10, whole=True, reason=True)
+    assert whole.choices() is None and Scale(low=0, high=1, whole=True).choices() == ("0", "1")
+    assert whole.json_schema() == {
+        "type": "object",
+        "properties": {"score": {"type": "integer", "minimum": 0, "maximum": 10}, "reason": {"type": "string"}},
+        "required": ["score", "reason"],
+        "additionalProperties": False,
+    }
+    with pytest.raises(ReplyError, match=r"expected one JSON object whose score is one whole number"):
+        whole.parse('{"score": 7.25, "reason": "x"}')
 
 
 @pytest.mark.parametrize(

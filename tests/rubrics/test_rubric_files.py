@@ -10,8 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from editloupe.answers import LabelRule
+from editloupe.answers import LabelRule, Scale
 from editloupe.errors import ConfigError, RubricError
+from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, schema_text
 from tests.packages import install
 
@@ -47,6 +48,20 @@ question = "Is it sharp?"
 levels = [{name = "No", value = -1, description = "Blurred."}, {name = "Yes", value = 0.5, description = "Sharp."}]
 """
 
+TWO = '[{name = "A", value = 1, description = "a"}, {name = "B", value = 2, description = "b"}]'
+
+SCALE = """
+[criteria.quality]
+name = "Quality"
+short = "Q"
+question = "How good is it?"
+scale = {low = 0, high = 10}
+penalties = [
+  {name = "Blur", low = 2, high = 2, text = "Something is blurred."},
+  {name = "A wrong limb", low = 3, high = 5, text = "A limb is missing or added."},
+]
+"""
+
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -72,6 +87,108 @@ def test_a_users_own_rubric_has_its_own_labels_and_scale(load) -> None:
     assert (sharpness.lowest.name, sharpness.highest.name) == ("No", "Yes")
     # (0.5 - -1) / (0.5 - -1) * 100 and half of the way
     assert [sharpness.normalise(v) for v in (-1, -0.25, 0.5)] == [0, 50, 100]
+
+
+def test_a_criterion_with_a_scale_takes_numbers_with_a_reason(load) -> None:
+    rubric = load(GOOD + SCALE)
+    quality = rubric.criterion("q")
+    assert quality.answer() == Scale(low=0, high=10, reason=True) and quality.labels == ()
+    assert [(one.name, one.low, one.high) for one in quality.penalties] == [("Blur", 2, 2), ("A wrong limb", 3, 5)]
+    # A quarter of the way from 0 to 10.
+    assert quality.normalise(2.5) == 25
+    assert Rubric.from_json(json.loads(json.dumps(rubric.to_json()))) == rubric
+    assert load((GOOD + SCALE).replace("high = 10", "high = 10.0")).digest == rubric.digest
+    assert load((GOOD + SCALE).replace("high = 5", "high = 4")).digest != rubric.digest
+    whole = load((GOOD + SCALE).replace("high = 10}", "high = 10, whole = true}"))
+    assert whole.criterion("q").answer() == Scale(low=0, high=10, whole=True, reason=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "scale = {low = 0, high = 10}\n",
+            "",
+            "criteria.quality: expected levels (labels) or a scale (numbers), found neither",
+        ),
+        (
+            "scale = {low = 0, high = 10}",
+            f"levels = {TWO}",
+            "criteria.quality: penalties are subtracted on a scale, and this criterion has levels",
+        ),
+        (
+            "penalties = [",
+            f"levels = {TWO}\npenalties = [",
+            "criteria.quality: expected levels (labels) or a scale (numbers), found both",
+        ),
+        (
+            "{low = 0, high = 10}",
+            "{low = 10, high = 0}",
+            "criteria.quality.scale: expected finite numbers, low below high; found 10 and 0",
+        ),
+        (
+            "{low = 0, high = 10}",
+            "{low = 0, high = inf}",
+            "criteria.quality.scale: expected finite numbers, low below high; found 0 and inf",
+        ),
+        ("{low = 0, high = 10}", "{low = 0}", "criteria.quality.scale.high: is missing"),
+        (
+            "{low = 0, high = 10}",
+            "{low = 0, high = 10, hole = true}",
+            "criteria.quality.scale.hole: unknown key; did you mean 'whole'? known here: low, high, whole",
+        ),
+        (
+            "{low = 0, high = 10}",
+            "{low = 0, high = 10, whole = 1}",
+            "criteria.quality.scale.whole: expected true or false, found the number 1",
+        ),
+        ("{low = 0, high = 10}", "10", "criteria.quality.scale: expected a table, found the number 10"),
+        (
+            "low = 3, high = 5",
+            "low = 5, high = 3",
+            "criteria.quality.penalties[1]: expected 0 < low ≤ high ≤ 10, the width of the scale; found 5 and 3",
+        ),
+        (
+            "low = 3, high = 5",
+            "low = -5, high = -3",
+            "criteria.quality.penalties[1]: expected 0 < low ≤ high ≤ 10, the width of the scale; found -5 and -3",
+        ),
+        ("low = 2, high = 2", "low = 2", "criteria.quality.penalties[0].high: is missing"),
+        (
+            "low = 2, high = 2",
+            "low = 2, hihg = 2, high = 2",
+            "criteria.quality.penalties[0].hihg: unknown key; did you mean 'high'? known here: name, low, high, text",
+        ),
+        (
+            '"A wrong limb"',
+            '"blur"',
+            "criteria.quality.penalties[1].name: the penalty 'blur' is already used by criteria.quality.penalties[0].name "
+            "(as 'Blur'); each must be unique",
+        ),
+    ],
+)
+def test_a_slip_of_a_scale_gives_one_line_with_file_and_key(load, old: str, new: str, complaint: str) -> None:
+    assert old in SCALE
+    assert _complaints(load, GOOD + SCALE.replace(old, new)) == [f"rubric 'my.toml': {complaint}"]
+
+
+def test_a_protocol_that_asks_for_labels_refuses_a_scale(load) -> None:
+    load(GOOD + SCALE)
+    for name in ("dlebench", "pairwise"):
+        with pytest.raises(
+            ConfigError, match=r"asks for labels \(levels\), and criterion 'quality' of rubric 'mine' has numbers"
+        ):
+            make_protocol(name, {"rubric": "my.toml"})
+        assert make_protocol(name, {"rubric": "my.toml", "criteria": "consistency"}).metrics
+
+
+def test_the_listing_shows_scales_with_their_penalties(load, editloupe) -> None:
+    load(GOOD + SCALE)
+    code, said, _ = editloupe("rubrics", "my.toml")
+    assert code == 0 and "Quality (Q): 0 to 10" in said and "Consistency (CO)" in said
+    rows = [" ".join(line.split()) for line in said.splitlines()]
+    assert any("2" in row and "Blur" in row and "Something is blurred." in row for row in rows)
+    assert any("3 to 5" in row and "A wrong limb" in row for row in rows)
 
 
 def test_the_answer_lists_labels_from_best_to_worst(load) -> None:
@@ -115,7 +232,8 @@ def test_every_other_word_changes_the_digest(load, old: str, new: str) -> None:
 
 def test_the_digests_of_the_built_in_rubrics_are_those_that_runs_have_recorded() -> None:
     assert {name: load_rubric(name).digest for name in builtin_rubrics()} == {
-        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071"
+        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071",
+        "unicbench": "3dc8e40bb5fdf78e51dbd6f799d139b7814311ba1020e0e07c3d7ab885bdc393",
     }
 
 
@@ -392,7 +510,7 @@ def test_a_package_that_brings_a_protocol_may_bring_a_rubric(tmp_path: Path, mon
     # The module is not imported for it.
     files = {"toyset/__init__.py": "raise ImportError", "toyset/rubric.toml": GOOD}
     install(tmp_path, monkeypatch, files=files, entry_points={"protocols": {"toy": "toyset.protocol:Toy"}})
-    assert builtin_rubrics() == ("dlebench", "toy")
+    assert builtin_rubrics() == ("dlebench", "toy", "unicbench")
     assert load_rubric("toy").id == "mine"
 
 
@@ -415,6 +533,11 @@ def test_the_schema_accepts_every_built_in_rubric_and_refuses_slips() -> None:
         check.validate(tomllib.loads(text))
     good = tomllib.loads(GOOD)
     assert check.is_valid(good)
+    scaled = tomllib.loads(GOOD + SCALE)
+    assert check.is_valid(scaled)
+    both = {**scaled["criteria"]["quality"], "levels": good["criteria"]["consistency"]["levels"]}
+    assert not check.is_valid({**good, "criteria": {"quality": both}})
+    assert not check.is_valid({**good, "criteria": {"quality": {"name": "Q", "short": "Q", "question": "?"}}})
     assert not check.is_valid({**good, "titel": "x"})
     assert not check.is_valid({**good, "criteria": {}})
     assert not check.is_valid({**good, "criteria": {"my criterion": good["criteria"]["consistency"]}})
@@ -424,7 +547,7 @@ def test_the_example_of_the_documentation_loads_and_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "rubrics.md").read_text(encoding="utf-8")
-    (rubric,) = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
+    rubric, *_ = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     Path("poster.toml").write_text(rubric, encoding="utf-8")
@@ -443,7 +566,7 @@ def test_the_example_of_the_documentation_loads_and_does_what_it_says(
 
 def test_the_messages_of_the_documentation_are_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "rubrics.md").read_text(encoding="utf-8")
-    (rubric,) = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
+    rubric, *_ = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     (messages,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     head, middle, tail = rubric.partition('name = "Off Style"')

@@ -129,7 +129,7 @@ class DLEBench(RubricProtocol):
                 id=criterion.id,
                 name=criterion.name,
                 short=criterion.short,
-                domain=Levels(levels=tuple(reversed(criterion.answer().labels))),
+                domain=Levels(levels=tuple(reversed(criterion.labels))),
                 concerns=criterion.concerns,
             )
             for criterion in self.criteria

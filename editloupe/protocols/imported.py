@@ -1,0 +1,62 @@
+"""What an importer offers: a benchmark's own result files, read as findings.
+
+An importer is a module with `read`, behind the entry point group `editloupe.importers`. It belongs to the folder of the
+protocol whose questions the results answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One mean as the files' own script computes it."""
+
+    judge_id: str
+    editor: str
+    dims: Mapping[str, str]
+    """The scores that it is a mean of: those with these dimensions, for example {"language": "en"}."""
+    metric: str
+    """Id of the protocol's metric."""
+    mean: float | None
+    """None where the script's mean is no number."""
+    count: int
+    """How many numbers it is a mean of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """Result files, read."""
+
+    protocol: str
+    """The protocol whose questions they answer."""
+    options: Mapping[str, Json] = field(default_factory=dict)
+    """Its options, as far as they are known."""
+    judges: Mapping[str, JudgeSpec]
+    """Who answered, by name."""
+    loaded: Loaded
+    """The samples, also those that nobody answered about."""
+    findings: tuple[Finding, ...]
+    published: tuple[Published, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how the files were read."""
+
+
+class Importer(Protocol):
+    """One kind of result files."""
+
+    def read(self, folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
+        """Read the result files below a folder.
+
+        data: what was judged.   edited: folder of outputs by the editor's name, where they are not found by themselves.
+        Raises DataError and ConfigError where the whole cannot be used.
+        """

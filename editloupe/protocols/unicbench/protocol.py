@@ -1,0 +1,220 @@
+"""UnicBench: four scores from 0 to 10 an edit, each a question of its own; instructions in English and Chinese.
+
+Reproduced:
+- the four metrics (Prompts 1 to 4 of the supplement): Instruction Following, Non-edit Consistency and Visual Quality for
+  every edit, Reasoning Accuracy for Reasoning Editing alone, with the row's reasoning points;
+- scales, penalties and rules of rounding as data (`rubric.toml`);
+- a sample's overall as the geometric mean of its metrics, three or four; a group's value as the plain mean over samples;
+- Table 4 by language and Tables 9 to 12 by task, over the samples that were judged.
+
+Differs:
+- the wording of rubric and prompts is ours; prompts in Chinese are ours too, since the paper asks in English about both
+  languages (`prompt_language`);
+- a reply that gives no score has a status, and its sample has no overall; the published code counts it as 0;
+- a number outside 0 to 10 is `off_menu`; the published code accepts it;
+- images are sent as they are and before the form of the reply; the published code sends JPEG of quality 75 behind the text;
+- a mode with tools, which is ours and reported apart.
+
+Not covered:
+- how the data set was made; the human study (section I), whose ratings are not published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator
+
+from editloupe.answers import Number
+from editloupe.config import Words
+from editloupe.errors import ConfigError, DataError
+from editloupe.prompts import render
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
+from editloupe.protocols.unicbench.tables import LANGUAGES, OVERALL, REASONING, tables
+from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
+from editloupe.scores import Interval, Metric, Score
+from editloupe.tags import one_line
+from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
+from editloupe.values import Sample
+
+_HERE: Final = Path(__file__).parent
+_PROMPTS: Final = {"en": _HERE / "prompts" / "judge.md", "cn": _HERE / "prompts" / "judge_cn.md"}
+REASONING_ACCURACY: Final = "reasoning_accuracy"
+
+
+def _languages(words: tuple[str, ...]) -> tuple[str, ...]:
+    if unknown := [word for word in words if word not in LANGUAGES]:
+        raise ValueError(f"unknown language {unknown[0]!r}; expected en, cn, or en,cn")
+    if not words:
+        raise ValueError("expected en, cn, or en,cn")
+    return tuple(word for word in LANGUAGES if word in words)
+
+
+class UnicBenchOptions(RubricOptions):
+    """What a run may set. The paper is the default."""
+
+    mode: Literal["plain", "tool"] = "plain"
+    """plain: one look, as in the paper. tool: an agent with tools, which is ours."""
+    rubric: RubricOption = "unicbench"
+    """A built-in rubric or your own .toml file, with scales."""
+    prompt_language: Literal["en", "cn", "sample"] = "en"
+    """Language of the questions. en: as in the paper, also for Chinese instructions. sample: that of the instruction."""
+    language: Annotated[Words, AfterValidator(_languages)] = LANGUAGES
+    """Comma-separated: en, cn. Samples of which language are asked about; one that names none is always."""
+
+
+class UnicBench(RubricProtocol):
+    """One question a metric and sample.
+
+    Raises ConfigError for a rubric without scales, and for one whose scales have no geometric mean.
+    """
+
+    name = "unicbench"
+    paper = Paper(
+        title="UnicEdit-10M: A Dataset and Benchmark Breaking the Scale-Quality Barrier via Unified Verification for "
+        "Reasoning-Enriched Edits",
+        url="https://github.com/WeChatCV/UnicBench",
+    )
+    Options = UnicBenchOptions
+    takes = "scale"
+    of_some = frozenset({REASONING_ACCURACY})
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, tools=tools, budget=budget)
+        rubric: Rubric = self.options.rubric
+        # A rubric of the user's own is asked in the language in which it is written.
+        chinese = load_rubric(_HERE / "rubric_cn.toml") if rubric.digest == load_rubric(self.name).digest else rubric
+        self._wording = {"en": rubric, "cn": chinese}
+        domain = _domain(rubric)
+        self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=domain) for c in self.criteria]
+        self.whole = len(self.criteria) == len(rubric.criteria)
+        """Whether all criteria are asked, without which there is no overall."""
+        if self.whole:
+            self.metrics.append(Metric(id=OVERALL, name="Overall", domain=domain))
+        self.tables = tables(self.metrics, mode=self.options.mode)
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raise DataError for a language that is neither en nor cn, and if no sample is in one that is asked about."""
+        for sample in samples:
+            if (found := _language(sample)) not in (None, *LANGUAGES):
+                raise DataError(f"{sample.key}: language {found!r}; expected en or cn, or no such column")
+        if samples and not any(map(self._asks_about, samples)):
+            asked, there = ", ".join(self.options.language), ", ".join(sorted({str(_language(s)) for s in samples}))
+            raise DataError(f"no sample is in the language asked about ({asked}); the samples are in {there}")
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return one task a metric that applies to a sample, for the languages that are asked about."""
+        for sample in group:
+            for criterion in self._applicable(sample):
+                yield self._task(sample, criterion)
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return the metrics that apply to each sample, and their geometric mean, which is missing where one of them is."""
+        for sample in group:
+            dims = {
+                "task": _text(sample, "task"),
+                "subtask": _text(sample, "subtask"),
+                "language": _language(sample),
+                "edit_type": sample.edit_type or "(none)",
+            }
+            values, tasks, failed = list[float](), list[str](), None
+            applicable = self._applicable(sample)
+            for criterion in applicable:
+                finding = known.finding(criterion.id, sample)
+                if finding is None or not isinstance(finding.answer, Number):
+                    failed = failed or criterion.id
+                    yield self.missing(criterion.id, sample, known, dims=dims)
+                    continue
+                values.append(finding.answer.value)
+                tasks.append(finding.task_id)
+                yield _score(sample, criterion.id, finding.answer.value, findings=(finding.task_id,), dims=dims)
+            if self.whole and failed:
+                yield self.missing(OVERALL, sample, known, question=failed, dims=dims)
+            elif self.whole and values:
+                yield _score(sample, OVERALL, geometric_mean(values), findings=tuple(tasks), dims=dims)
+
+    def _asks_about(self, sample: Sample) -> bool:
+        return _language(sample) in (None, *self.options.language)
+
+    def _applicable(self, sample: Sample) -> list[Criterion]:
+        """Return the criteria that a sample is asked: Reasoning Accuracy of Reasoning Editing alone."""
+        if not self._asks_about(sample):
+            return []
+        reasoning = _text(sample, "task") == REASONING
+        return [c for c in self.criteria if reasoning or c.id != REASONING_ACCURACY]
+
+    def _task(self, sample: Sample, criterion: Criterion) -> Ask:
+        images = {"Original Image": sample.source}
+        blocked: tuple[Status, str] | None = None
+        points = _points(sample) if criterion.id == REASONING_ACCURACY else ()
+        if sample.edited is None:
+            blocked = ("missing_output", "there is no edited image for this sample")
+        else:
+            images["Edited Image"] = sample.edited
+            if criterion.id == REASONING_ACCURACY and not points:
+                blocked = ("input_error", f"a sample of {REASONING} needs reasoning_points, and this one has none")
+        language = (_language(sample) or "en") if self.options.prompt_language == "sample" else self.options.prompt_language
+        prompt = render(
+            _PROMPTS[language],
+            criterion=self._wording[language].criterion(criterion.id),
+            instruction=one_line(sample.instruction),
+            points=[one_line(point) for point in points],
+            images=["Original Image", "Edited Image"],
+        )
+        return Ask(
+            protocol=self.name,
+            metric=criterion.id,
+            about=About.of(sample),
+            prompt=prompt,
+            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
+            tools=self.tools,
+            answer=criterion.answer(),
+            budget=self.budget,
+            blocked=blocked,
+        )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of numbers that are not negative; 0 if one of them is 0.
+
+    Rounded to 12 decimals, so that equal numbers give themselves.
+    """
+    return 0.0 if min(values) == 0 else round(math.exp(math.fsum(map(math.log, values)) / len(values)), 12)
+
+
+def _domain(rubric: Rubric) -> Interval:
+    """Return the one scale of a rubric. Raises ConfigError for several, and for one that goes below 0."""
+    scales = {(c.scale.low, c.scale.high) for c in rubric.criteria if c.scale is not None}
+    low, high = min(scales)
+    if len(scales) > 1 or low < 0:
+        found = ", ".join(f"{a:g} to {b:g}" for a, b in sorted(scales))
+        raise ConfigError(
+            f"rubric {rubric.id!r}: overall is a geometric mean, so that all criteria need one scale that begins at 0 or "
+            f"above; found {found}"
+        )
+    return Interval(low=low, high=high)
+
+
+def _text(sample: Sample, column: str) -> str | None:
+    value = sample.extra.get(column)
+    return value if isinstance(value, str) and value else None
+
+
+def _language(sample: Sample) -> str | None:
+    value = sample.extra.get("language")
+    return None if value in (None, "") else str(value)
+
+
+def _points(sample: Sample) -> tuple[str, ...]:
+    """Return the reasoning points; () where there are none, or not as texts."""
+    points = sample.extra.get("reasoning_points")
+    if not isinstance(points, list | tuple) or not all(isinstance(point, str) and point.strip() for point in points):
+        return ()
+    return tuple(str(point) for point in points)
+
+
+def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:
+    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=value, **more)
