@@ -393,6 +393,9 @@ def test_rules_first_ask_no_model_about_what_shows_the_same(pairs: Path, tmp_pat
     assert {name for name, score in found.items() if score.dims["settled_by"] == "rule"} == SAME
     assert {f.sample_id for f in outcome.findings if f.role == "verify"} == set(PAIRS) - SAME
     assert len([r for r in lmm.requests if not asks_for_tasks(r)]) == len(PAIRS) - len(SAME)
+    (judged,) = judged_in(RunStore.read(tmp_path / "run"))
+    captions = {table.name: table.caption for table in tables_of(judged)}
+    assert "3 pairs were settled by the rule" in captions["no-edit"] and "rules=first" in captions["verification"]
     asked = {f.task_id: f for f in outcome.findings}
     assert all(asked[score.findings[0]].role == "measure" for name, score in found.items() if name in SAME)
 
