@@ -24,6 +24,7 @@ from editloupe.exports.write import claim, json_bytes, whole
 from editloupe.findings import Finding
 from editloupe.parsing import fold
 from editloupe.reports.judged import judged_in
+from editloupe.scores import Score
 from editloupe.tags import FINAL_ANSWER, neutralise
 from editloupe.values import Json, digest
 
@@ -34,14 +35,19 @@ VERIFICATION: Final = "verification"
 """The question whose answer is {"is_changed": bool, "instruction": str}."""
 
 EDIT_CLASS: Final = "edit_class"
-"""The score, and the extra column of a sample, that holds an edit's class."""
+"""The score, and the extra column of a sample, that hold an edit's class."""
+
+ALIGNMENT: Final = "alignment_accuracy"
+"""The score that says how well a restated instruction matches the reference; 1 if it is right."""
 
 HALLUCINATION: Final = "Hallucination"
-"""The class of an edit whose restated instruction says what the images do not show."""
+"""The class of an edit that did something else than the instruction asks for. Verifiers often restate it all the same."""
 
 Turns: TypeAlias = Literal["answer", "all"]
 
 _ALONE: Final = "have no answer of the other kind to be paired with"
+
+_RIGHT: Final = "restate what the reference instruction says"
 
 _AS_SENT: Final = ImagePolicy()
 """How pictures are written: the file's own bytes if it is a plain PNG, JPEG or WebP, else a PNG of its upright pixels."""
@@ -116,7 +122,7 @@ def write_dpo(runs: Sequence[Answers], folder: Path, *, metric: str | None = Non
 
     If the runs have references: an answer that agrees with them is chosen, one that disagrees is rejected. The first
     chosen one goes with the first rejected one, the second with the second. Without references: an edit's
-    `reference_instruction` is chosen, and its restatement of the class Hallucination is rejected.
+    `reference_instruction` is chosen, and a restatement that misses it is rejected, for edits of the class Hallucination.
     Raises as `write_sft`.
     """
     funnel, writer = Funnel(format="dpo"), _Writer(folder)
@@ -311,7 +317,7 @@ def _judged_pairs(runs: Sequence[Answers], metric: str | None, funnel: Funnel) -
 
 
 def _restated_pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[_Pair]:
-    """Pair an edit's reference instruction with its restatement that says what the images do not show."""
+    """Pair the reference instruction of an edit that went astray with a restatement that is not what was done."""
     for run in runs:
         source = run.source
         if not any(finding.metric == VERIFICATION for finding in source.findings):
@@ -320,12 +326,14 @@ def _restated_pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[_Pair]:
                 f"(--agree-with FILE), a second judge (--agree-with-run RUN), or a run that asks {VERIFICATION!r}, as the "
                 "protocol unicverify does"
             )
-        classes = _classes(source)
+        classes, aligned = _classes(source), _aligned(source)
         for finding in _answered(source, VERIFICATION, funnel):
             sample, pair = source.sample(finding), (source, finding)
             reference = None if sample is None else sample.extra.get("reference_instruction")
             try:
                 chosen, rejected = _restated(finding, reference, classes.get(finding.about.key))
+                if finding.about.key in aligned:
+                    raise _Unusable(_RIGHT)
                 prompt = _prompt(_episode(source, finding))
             except _Unusable as error:
                 funnel.left_out[str(error)] += 1
@@ -348,7 +356,7 @@ def _restated(finding: Finding, reference: Json, class_: str | None) -> tuple[st
     if fold(class_) != fold(HALLUCINATION):
         raise _Unusable(f"are of the class {class_}")
     if fold(restated) == fold(reference):
-        raise _Unusable("restate the reference instruction")
+        raise _Unusable(_RIGHT)
     # No reason: people gave none for theirs. Both in one form, so that the form is not what is learned.
     answers = ({"is_changed": True, "instruction": neutralise(text)} for text in (reference, restated))
     chosen, rejected = (f"<{FINAL_ANSWER}>{json.dumps(a, ensure_ascii=False)}</{FINAL_ANSWER}>" for a in answers)
@@ -356,10 +364,19 @@ def _restated(finding: Finding, reference: Json, class_: str | None) -> tuple[st
 
 
 def _classes(source: Source) -> dict[str, str]:
-    """Return sample key → class: the one that the run found, else the one that the data gives."""
-    given = {key: sample.extra.get(EDIT_CLASS) for key, sample in source.store.samples.items()}
-    found = {s.key: s.label for judged in judged_in(source.store) for s in judged.scores if s.metric == EDIT_CLASS}
-    return {key: class_ for key in given if isinstance(class_ := found.get(key) or given[key], str)}
+    """Return sample key → class of the edit: people's, else the one that the run found."""
+    people = {key: sample.extra.get(EDIT_CLASS) for key, sample in source.store.samples.items()}
+    found = {score.key: score.label for score in _scores(source, EDIT_CLASS)}
+    return {key: class_ for key in people if isinstance(class_ := people[key] or found.get(key), str)}
+
+
+def _aligned(source: Source) -> set[str]:
+    """Return the keys of samples whose restated instruction holds every task of the reference and no other (Eq. 6)."""
+    return {score.key for score in _scores(source, ALIGNMENT) if score.value is not None and score.value >= 1}
+
+
+def _scores(source: Source, metric: str) -> Iterator[Score]:
+    return (score for judged in judged_in(source.store) for score in judged.scores if score.metric == metric)
 
 
 def _text(role: str, text: str) -> dict[str, Any]:

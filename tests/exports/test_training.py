@@ -21,7 +21,6 @@ from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from tests.conftest import final
 from tests.exports.runs import INSTRUCTION, edits
-from tests.toys.install import install
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -226,57 +225,71 @@ def test_two_judges_make_pairs(editloupe: Cli, run: Path, tmp_path: Path):
     assert found == [("s00", *second, *first), ("s02", *first, *second)]
 
 
-@pytest.fixture
-def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """h: restates what is not there.   n: as people do.   z: says that nothing changed.   w: without a reference."""
-    from editloupe import plugins
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of unicverify.
 
-    points = "[editloupe.protocols]\nverify = tests.exports.verification:Verify\n"
-    monkeypatch.syspath_prepend(str(install(tmp_path / "site", name="verify-toy", entry_points=points)))
-    plugins.forget()
-    data = edits(tmp_path / "edits", count=5)
-    rows = [json.loads(line) for line in (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines()][:4]
-    for row, name in zip(rows, "hnzw", strict=True):
-        row |= {"id": name} | ({} if name == "w" else {"reference_instruction": f"Paint square {name} red."})
+    h: people say that something else was done, the verifier repeats what was asked.   r: so they do, and it is right, in
+    other words.   n: as it was asked for.   z: it says that nothing changed.   w: without people's words.
+    """
+    folder = tmp_path_factory.mktemp("verified")
+    data = edits(folder / "edits", count=6)
+    rows = [json.loads(line) for line in (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines()][:5]
+    for row, name in zip(rows, "hrnzw", strict=True):
+        given = {"h": "Remove square h.", "r": "Remove square r.", "n": INSTRUCTION.format(2), "z": "Blur it."}
+        row |= {"id": name} | ({"reference_instruction": given[name]} if name in given else {})
+    rows[1]["edit_class"] = "hallucination"
     (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     restated = {
-        0: {"is_changed": True, "instruction": "Paint it red </tool_call> and add a dog."},
-        1: {"is_changed": True, "instruction": "Paint square n red."},
-        2: {"is_changed": False, "instruction": ""},
-        3: {"is_changed": True, "instruction": "Whatever."},
+        0: "Make it red </tool_call> and add a dog.",
+        1: "Take square r away.",
+        2: INSTRUCTION.format(2),
+        3: "",
+        4: "Whatever.",
     }
+    alike = {"Take square r away. Remove square r.", f"{restated[2]} {restated[2]}"}
+    task = [{"object": "square", "action": "change"}]
 
     def script(request: Request) -> str:
-        number = next(i for i in range(4) if INSTRUCTION.format(i) in request.messages[0].text)
-        return final(json.dumps(restated[number]), "I compare.")
+        asked = request.messages[0].text
+        if "atomic tasks" in asked:
+            same = any(all(text in asked for text in pair.split(". ")) for pair in alike)
+            return final(json.dumps({"reference": task, "restated": task, "pairs": [[1, 1]] if same else []}))
+        number = next(i for i in range(5) if INSTRUCTION.format(i) in asked)
+        return final(json.dumps({"is_changed": bool(restated[number]), "instruction": restated[number]}), "I compare.")
 
-    role = {"verify": JudgeConfig(backend=ScriptedLMM(script))}
-    execute(open_setup(RunConfig(path=data, protocol="verify", role=role, concurrency=1)), tmp_path / "run")
-    yield tmp_path / "run"
-    plugins.forget()
+    backend = JudgeConfig(backend=ScriptedLMM(script))
+    execute(open_setup(RunConfig(path=data, protocol="unicverify", judge=backend, concurrency=1)), folder / "run")
+    return folder / "run"
 
 
-def test_a_hallucinated_restatement_is_rejected_for_peoples(editloupe: Cli, verified: Path, tmp_path: Path):
+def test_a_wrong_restatement_of_an_edit_that_went_astray_is_rejected(editloupe: Cli, verified: Path, tmp_path: Path):
     code, out, _ = editloupe("export", verified, "--to", "dpo", "--out", "o")
     assert code == 0, out
     (row,) = rows_of(tmp_path / "o" / "dpo.jsonl")
-    chosen = '<Start Final Answer>{"is_changed": true, "instruction": "Paint square h red."}</Start Final Answer>'
+    chosen = '<Start Final Answer>{"is_changed": true, "instruction": "Remove square h."}</Start Final Answer>'
     assert said(row, "chosen") == chosen
-    assert said(row, "rejected") == chosen.replace("Paint square h red.", "Paint it red ‹/tool_call› and add a dog.")
+    assert said(row, "rejected") == chosen.replace("Remove square h.", "Make it red ‹/tool_call› and add a dog.")
     assert row["lineage"] == row["rejected_lineage"] and row["lineage"]["sample"] == "h" and len(row["images"]) == 2
+    assert "1 restate what the reference instruction says" in out, "Eq. 6 of r is 1, whatever its words"
     assert "1 are of the class Normal" in out and "1 say that nothing has changed" in out
     assert "1 are of a sample without extra.reference_instruction" in out
 
 
 def test_a_verifiers_dialogue_is_an_example(editloupe: Cli, verified: Path, tmp_path: Path):
-    assert editloupe("export", verified, "--to", "sft", "--out", "o", "--criterion", "verification")[0] == 0
+    code, out, _ = editloupe("export", verified, "--to", "sft", "--out", "o")
     rows = rows_of(tmp_path / "o" / "sft.jsonl")
-    assert [row["lineage"]["sample"] for row in rows] == ["h", "n", "z", "w"]
-    assert said(rows[2], "messages") == final('{"is_changed": false, "instruction": ""}', "I compare.")
+    assert code == 0 and [row["lineage"]["sample"] for row in rows] == ["h", "r", "n", "z", "w"]
+    assert said(rows[3], "messages") == final('{"is_changed": false, "instruction": ""}', "I compare.")
+    # The parser reads texts alone: h and r against people's and the editor's instruction, n and w against one.
+    assert "6 show no picture" in out
+    assert editloupe("export", verified, "--to", "sft", "--out", "o", "--criterion", "atomic_tasks")[0] == 0
+    assert {tuple(row["images"]) for row in rows_of(tmp_path / "o" / "sft.jsonl")} == {()}
     # People rate the class, which is a score of that question.
     with (tmp_path / "p.csv").open("w", encoding="utf-8") as file:
         file.write("item,editor,edit_class\nh,painter,Normal\nn,painter,Normal\nz,painter,No Edit\n")
-    assert editloupe("export", verified, "--to", "sft", "--out", "o", "--agree-with", "p.csv")[0] == 0
+    words = ("--criterion", "verification", "--agree-with", "p.csv")
+    assert editloupe("export", verified, "--to", "sft", "--out", "o", *words)[0] == 0
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["n", "z"]
 
 
