@@ -198,6 +198,8 @@ class RunConfig(_Strict):
     """DINOv2 or DINOv3 for the measure dino: a folder or hub id."""
     lpips: str | None = None
     """Weights for the measure lpips: a file."""
+    faces: str | None = None
+    """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of another package."""
     reader: str | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
 

@@ -26,7 +26,7 @@ from tests.toys.install import install
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
-for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS"):
+for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES"):
     os.environ.pop(f"EDITLOUPE_{name}", None)
 # Tables as wide on every machine, in whatever terminal the tests run.
 os.environ["COLUMNS"] = "120"

@@ -9,7 +9,7 @@ from typer import Option
 
 from editloupe import models
 from editloupe.cli.judge import default_out, judge_all
-from editloupe.cli.options import OUTPUT, AsJson, absolute, settled, with_options
+from editloupe.cli.options import OUTPUT, AsJson, absolute, finite, settled, with_options
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent
@@ -18,7 +18,7 @@ from editloupe.measures.base import open_measure
 from editloupe.runs.setup import open_setup
 
 _RUN = (
-    "path", "format", "edited", "fields", "limit", "sample", "device", "clip", "dino", "lpips", "concurrency",
+    "path", "format", "edited", "fields", "limit", "sample", "device", "clip", "dino", "lpips", "faces", "concurrency",
     "fail_on_error",
 )  # fmt: skip
 _HOW = "How"
@@ -63,6 +63,18 @@ def measure(
         Literal["pure", "any"] | None,
         Option(help="Patches of clip and dino: wholly outside the mask, or partly.", rich_help_panel=_HOW),
     ] = None,
+    face_score: Annotated[
+        float | None,
+        Option(min=0, max=1, callback=finite, help="Least score of a face. Default: 0.9.", rich_help_panel=_HOW),
+    ] = None,
+    face_side: Annotated[
+        int | None,
+        Option(min=32, max=4096, help="px to which images are reduced to find faces. Default: 640.", rich_help_panel=_HOW),
+    ] = None,
+    face_match: Annotated[
+        Literal["cosine", "place"] | None,
+        Option(help="Faces compared: most alike, or in the same place. Default: cosine.", rich_help_panel=_HOW),
+    ] = None,
     out_dir: Annotated[
         Path | None, Option("--out", help="Run folder. Default: runs/NAME-measures.", rich_help_panel=OUTPUT)
     ] = None,
@@ -83,6 +95,9 @@ def measure(
         "ssim": ssim,
         "side": side,
         "pool": pool,
+        "face_score": face_score,
+        "face_side": face_side,
+        "face_match": face_match,
     }
     option = {name: value for name, value in chosen.items() if value is not None}
     run = settled(RunConfig.make(**given, protocol="measures", option=option))

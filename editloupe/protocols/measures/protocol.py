@@ -20,7 +20,7 @@ from editloupe.measures.pair import MaskUse
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
 from editloupe.tasks import About, Budget, Measure, Recipe, Status, Task
-from editloupe.values import Json, Sample
+from editloupe.values import Json, Sample, is_empty
 
 MASK: Final = "edit"
 """The role of a sample's mask that is measured by."""
@@ -60,6 +60,13 @@ class MeasuresOptions(Options):
     """px to which SSIM squashes both images; 0 keeps the source's size. Default: 224, as published."""
     pool: Literal["pure", "any"] = "pure"
     """Patches that count for clip and dino: wholly outside the mask (pure), or with any pixel there."""
+    # Left out where they are not given, so that runs from before they existed can be continued by the same judge.
+    face_score: float | None = Field(default=None, ge=0, le=1, exclude_if=is_empty)
+    """The least score of a face that counts. Default: 0.9."""
+    face_side: int | None = Field(default=None, ge=32, le=4096, exclude_if=is_empty)
+    """px; larger images are reduced to this longest side before faces are looked for. Default: 640."""
+    face_match: Literal["cosine", "place"] | None = Field(default=None, exclude_if=is_empty)
+    """Faces that are compared: those most alike (cosine), or those in the same place (place). Default: cosine."""
 
 
 class Measures(BaseProtocol):
@@ -118,6 +125,9 @@ class Measures(BaseProtocol):
             "ssim": options.ssim,
             "side": options.side,
             "pool": options.pool,
+            "face_score": options.face_score,
+            "face_side": options.face_side,
+            "face_match": options.face_match,
         }
         known = open_measure(name).Args.model_fields
         args = {key: value for key, value in given.items() if key in known and value not in (None, known[key].default)}

@@ -1,0 +1,190 @@
+"""Face consistency: cosines worked out by hand, which faces are compared, and what has no value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe import Run
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError, ToolError
+from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.models.faces import Face
+from editloupe.protocols.measures.protocol import MeasuresOptions
+from editloupe.testing import check_measure
+from editloupe.values import Box
+from tests.models import tiny_faces
+from tests.models.tiny_faces import portrait
+
+Cli = Callable[..., tuple[int, str, str]]
+Row = tuple[tuple[float, float, float, float], Sequence[float]]
+SOURCE: RGB = np.zeros((100, 200, 3), np.uint8)
+EDITED: RGB = np.full((50, 100, 3), 255, np.uint8)
+"""Half the size: a place is a share of the image's sides."""
+
+
+class Fake:
+    """An embedder that finds what it is told: boxes with vectors, in the source (dark) and in the edited image."""
+
+    name, version = "fake", "1"
+
+    def __init__(self, source: Sequence[Row], edited: Sequence[Row]) -> None:
+        self.rows = {0: source, 255: edited}
+
+    def __call__(self, rgb: RGB, *, score: float, side: int) -> list[Face]:
+        rows = self.rows[int(rgb[0, 0, 0])]
+        return [Face(box=Box(*box), score=score, vector=np.array(v, np.float32)) for box, v in rows]
+
+    def get(self, kind: str) -> Fake:
+        assert kind == "faces"
+        return self
+
+
+LEFT, RIGHT = (10.0, 10.0, 50.0, 50.0), (110.0, 10.0, 150.0, 50.0)
+HALF_LEFT, HALF_RIGHT = (5.0, 5.0, 25.0, 25.0), (55.0, 5.0, 75.0, 25.0)
+
+
+def face(source: Sequence[Row], edited: Sequence[Row], *, mask: RGB | None = None, **args: Any) -> Measured:
+    images: Mapping[str, RGB] = {"source": SOURCE, "edited": EDITED, **({} if mask is None else {"mask": mask})}
+    given = {"mask": "none", **args} if mask is None else args
+    return measured("face", given, images, Fake(source, edited))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cosine"),
+    [
+        # (3, 4) · (4, 3) = 24, of lengths 5 and 5.
+        ((3, 4), (4, 3), 0.96),
+        ((1, 0), (10, 0), 1.0),
+        ((1, 0), (0, 2), 0.0),
+        ((1, 2), (-2, -4), -1.0),
+    ],
+)
+def test_one_face_is_the_cosine_of_its_vectors(before: Sequence[float], after: Sequence[float], cosine: float) -> None:
+    found = face([(LEFT, before)], [(HALF_LEFT, after)])
+    assert found.answer.value == pytest.approx(cosine, abs=1e-6)
+    assert found.reason == "1 of 1 face compared, matched by cosine"
+    pair = {"source": list(LEFT), "edited": list(HALF_LEFT), "cosine": pytest.approx(cosine, abs=1e-6)}
+    assert found.data["pairs"] == [pair]
+
+
+def test_several_faces_are_matched_so_that_they_are_most_alike_together() -> None:
+    # Two people change places. By cosine each is found again; in their places they are strangers.
+    source, edited = [(LEFT, (1, 0)), (RIGHT, (0, 1))], [(HALF_LEFT, (0, 1)), (HALF_RIGHT, (1, 0))]
+    assert face(source, edited).answer.value == pytest.approx(1.0)
+    assert face(source, edited, face_match="place").answer.value == pytest.approx(0.0)
+    # (1 + 0.6) / 2: the best sum, although (0.8, 0.6) is most like the second of the source.
+    edited = [(HALF_LEFT, (1, 0)), (HALF_RIGHT, (0.8, 0.6))]
+    assert face(source, edited).answer.value == pytest.approx(0.8)
+
+
+def test_a_face_that_is_lost_or_new_is_said_and_is_no_number() -> None:
+    two, one = [(LEFT, (1, 0)), (RIGHT, (0, 1))], [(HALF_RIGHT, (0, 3))]
+    found = face(two, one)
+    assert (found.answer.value, found.reason) == (
+        pytest.approx(1.0),
+        "1 of 2 faces compared, matched by cosine; 1 not found again",
+    )
+    assert found.data["faces"] == {"source": 2, "edited": 1, "matched": 1, "inside_mask": 0}
+    assert face([(RIGHT, (0, 1))], [(HALF_LEFT, (1, 0)), *one]).reason.endswith("1 only in the edited image")
+
+
+def undefined(source: Sequence[Row], edited: Sequence[Row], **args: Any) -> str:
+    with pytest.raises(MeasureError) as raised:
+        face(source, edited, **args)
+    assert raised.value.status == "not_defined"
+    return str(raised.value)
+
+
+def test_no_face_is_no_value() -> None:
+    one = [(LEFT, (1.0, 0.0))]
+    assert undefined([], one) == "the source has no face with a score of 0.9 or more"
+    told = undefined(one, [], face_score=0.5)
+    assert told.startswith("the edited image has no face with a score of 0.5 or more, the source has 1 face: lost, or no")
+    assert "not a similarity of 0" in told
+    assert "no face of the edited image overlaps" in undefined(one, [(HALF_RIGHT, (1, 0))], face_match="place")
+    assert "of 200×100 px" in undefined([], one, face_side=64)
+    for vector in ((0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0)):
+        assert "a vector without a direction" in undefined(one, [(HALF_LEFT, vector)])
+
+
+def test_faces_inside_the_mask_were_allowed_to_change() -> None:
+    mask = np.zeros_like(SOURCE)
+    mask[:, :60] = 255
+    source = [(LEFT, (1, 0)), (RIGHT, (0, 1))]
+    edited = [(HALF_LEFT, (-1, 0)), (HALF_RIGHT, (0, 1))]
+    found = face(source, edited, mask=mask)
+    assert found.answer.value == pytest.approx(1.0) and found.reason.endswith("1 inside the mask")
+    with pytest.raises(MeasureError, match=r"1 face of the source, and none outside the mask; mask=none compares them"):
+        face(source[:1], edited, mask=mask)
+
+
+def test_an_embedder_that_fails_is_a_failure_of_the_tool() -> None:
+    class Broken(Fake):
+        def __call__(self, rgb: RGB, *, score: float, side: int) -> list[Face]:
+            raise ToolError("out of order")
+
+    with pytest.raises(MeasureError, match="out of order") as raised:
+        measured("face", {"mask": "none"}, {"source": SOURCE, "edited": EDITED}, Broken([], []))  # type: ignore[arg-type]
+    assert raised.value.status == "tool_failed"
+
+
+def test_the_measure_keeps_the_contract(tmp_path: Path) -> None:
+    door = Models(names={"faces": str(tiny_faces.folder(tmp_path))})
+    images = {"source": portrait((1, 1, (255, 0, 0))), "edited": portrait((1, 1, (150, 0, 200)))}
+    said = check_measure(open_measure("face"), args={"mask": "none"}, images=images, models=door)
+    # (255, 0, 0) and (150, 0, 200): 150 / 250.
+    assert json.loads(said[0]) == pytest.approx(0.6)
+    check_measure(open_measure("face"))
+
+
+def test_options_that_are_not_given_leave_older_runs_their_judge() -> None:
+    assert not [name for name in MeasuresOptions().model_dump() if name.startswith("face")]
+
+
+def test_the_command_measures_faces(editloupe: Cli, tmp_path: Path) -> None:
+    pairs = {
+        "same": ([(1, 1, (255, 0, 0))], [(1, 1, (255, 0, 0))]),
+        "other": ([(1, 1, (255, 0, 0))], [(2, 1, (150, 0, 200))]),
+        "lost": ([(1, 1, (255, 0, 0))], []),
+        "faceless": ([], [(1, 1, (255, 0, 0))]),
+    }
+    rows = []
+    for name, images in pairs.items():
+        for which, faces in zip(("before", "after"), images, strict=True):
+            Image.fromarray(portrait(*faces)).save(tmp_path / f"{name}-{which}.png")
+        row = {"id": name, "source_file_name": f"{name}-before.png", "edited_file_name": f"{name}-after.png"}
+        rows.append(json.dumps({**row, "instruction": "Smile."}) + "\n")
+    (tmp_path / "metadata.jsonl").write_text("".join(rows))
+    words = ("measure", tmp_path, "--measures", "face", "--out", "run")
+    code, out, err = editloupe(*words)
+    assert code == 1 and "face is not defined here: it needs a detector and an embedder" in " ".join(err.split())
+    code, out, _ = editloupe(*words, "--faces", tiny_faces.folder(tmp_path / "weights"))
+    assert code == 0 and "0.800 (2/4)" in out, out
+    found = {r["sample"]: (r["value"], r["missing"]) for r in Run(tmp_path / "run").frame().to_dicts()}
+    assert found == {
+        "same": (1.0, None),
+        "other": (pytest.approx(0.6), None),
+        "lost": (None, "not_defined"),
+        "faceless": (None, "not_defined"),
+    }
+    code, out, _ = editloupe(*words[:-1], "place", "--faces", "weights", "--face-match", "place")
+    found = {r["sample"]: r["reason"] for r in Run(tmp_path / "place").frame().to_dicts()}
+    assert "no face of the edited image overlaps" in found["other"]
+
+
+def test_a_wrong_file_is_a_message_before_anything_is_measured(editloupe: Cli, tmp_path: Path) -> None:
+    weights = tiny_faces.folder(tmp_path / "weights")
+    tiny_faces.sface(weights / "face_detection_yunet_tiny.onnx")
+    Image.fromarray(portrait()).save(tmp_path / "a.png")
+    row = {"id": "a", "source_file_name": "a.png", "edited_file_name": "a.png", "instruction": "Smile."}
+    (tmp_path / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    code, out, err = editloupe("measure", tmp_path, "--measures", "face", "--faces", weights, "--out", "run")
+    assert (code, out) == (2, "") and "not the network that its name says" in " ".join(err.split())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,162 @@
+"""Faces by OpenCV's networks: places, vectors, sizes, and files that are not what they must be. Weights are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from editloupe import models
+from editloupe.errors import ConfigError, ModelAbsent
+from editloupe.models.faces import OpenCVFaces
+from tests.models import tiny_faces
+from tests.models.tiny_faces import portrait
+from tests.rubrics.test_rubric_files import install
+
+RED, WINE, PINK = (255, 0, 0), (150, 0, 200), (200, 100, 0)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_faces.folder(tmp_path_factory.mktemp("gewichte") / "ö ä'()")
+
+
+def test_faces_have_places_scores_and_vectors(weights: Path) -> None:
+    found = models.get("faces", str(weights))(portrait((1, 1, RED), (5, 3, PINK)), score=0.7, side=640)
+    # The surest first; (200 − 100) / 128 = 0.78125.
+    assert [list(face.box) for face in found] == [[32, 32, 64, 64], [160, 96, 192, 128]]
+    assert [face.score for face in found] == pytest.approx([1.0, 0.78125], abs=1e-3)
+    assert [face.vector[:4].tolist() for face in found] == [pytest.approx([255, 0, 0, 0]), pytest.approx([200, 100, 0, 0])]
+    embedder = models.get("faces", str(weights))
+    assert len(embedder(portrait((1, 1, RED), (5, 3, PINK)), score=0.9, side=640)) == 1
+    assert embedder(portrait(), score=0.9, side=640) == ()
+    assert models.get("faces", str(weights)) is embedder and "sha256:" in embedder.version
+
+
+def test_a_large_image_is_reduced_and_places_are_those_of_the_image(weights: Path) -> None:
+    # 1024×768 px, reduced to 256×192: the red square of 128 px becomes a cell.
+    large = np.kron(portrait((1, 1, RED)), np.ones((4, 4, 1), np.uint8))
+    (face,) = models.get("faces", str(weights))(large, score=0.9, side=256)
+    assert list(face.box) == [128, 128, 256, 256] and face.vector[:3].tolist() == pytest.approx([255, 0, 0])
+    # At its own size it is sixteen cells.
+    assert len(models.get("faces", str(weights))(large, score=0.9, side=1024)) == 16
+
+
+@pytest.mark.parametrize(("width", "height"), [(250, 161), (33, 31), (40, 8), (8, 300), (1, 1)])
+def test_any_size_is_looked_at(weights: Path, width: int, height: int) -> None:
+    found = models.get("faces", str(weights))(np.full((height, width, 3), RED, np.uint8), score=0.1, side=640)
+    assert all(0 <= f.box.x0 < f.box.x1 <= width and 0 <= f.box.y0 < f.box.y1 <= height for f in found)
+
+
+def test_threads_get_what_one_gets(weights: Path) -> None:
+    embedder = models.get("faces", str(weights))
+    images = [portrait((i % 8, 2, RED), width=256 + 8 * (i % 3)) for i in range(24)]
+
+    def places(image: np.ndarray) -> list[list[float]]:
+        return [list(face.box) for face in embedder(image, score=0.9, side=640)]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(places, images)) == [places(image) for image in images]
+
+
+def test_without_a_folder_the_files_and_their_place_are_named() -> None:
+    with pytest.raises(
+        ModelAbsent, match=r"face_detection_yunet_….onnx \(MIT\) and face_recognition_sface_.*--faces or EDIT"
+    ):
+        models.get("faces")
+
+
+def test_a_folder_that_is_none_or_lacks_a_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone': no such folder; expected a folder with face_detection_yunet"):
+        models.get("faces", str(tmp_path / "gone"))
+    file = tiny_faces.yunet(tmp_path / "yunet.onnx")
+    with pytest.raises(ConfigError, match="is a file; expected a folder"):
+        models.get("faces", str(file))
+    with pytest.raises(ConfigError, match=r"expected one file \*sface\*.onnx, found none"):
+        models.get("faces", str(tmp_path))
+    tiny_faces.sface(tmp_path / "sface.onnx")
+    tiny_faces.yunet(tmp_path / "yunet_int8.onnx")
+    with pytest.raises(ConfigError, match=r"expected one file \*yunet\*.onnx, found yunet.onnx, yunet_int8.onnx"):
+        models.get("faces", str(tmp_path))
+
+
+GOOD = ("yunet", "sface")
+WRONG: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "empty": ("yunet", lambda p: p.write_bytes(b"")),
+    "a page": ("sface", lambda p: p.write_text("<!DOCTYPE html><p>Not found")),
+    "a pointer": ("yunet", lambda p: p.write_text("version https://git-lfs.github.com/spec/v1\nsize 232589\n")),
+    "noise": ("sface", lambda p: p.write_bytes(np.random.default_rng(0).bytes(4000))),
+    "cut off": ("yunet", lambda p: p.write_bytes(tiny_faces.yunet(p).read_bytes()[:-40])),
+    "without an output": ("yunet", lambda p: tiny_faces.yunet(p, without="kps_16")),
+    "wider scores": ("yunet", lambda p: tiny_faces.yunet(p, width=2)),
+    "the other network": ("yunet", lambda p: tiny_faces.sface(p)),
+    "the other network too": ("sface", lambda p: tiny_faces.yunet(p)),
+    "another size": ("sface", lambda p: tiny_faces.sface(p, side=160)),
+    "another vector": ("sface", lambda p: tiny_faces.sface(p, length=512)),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_file_that_is_no_such_network_is_one_plain_message(what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    tiny_faces.folder(tmp_path)
+    which, spoil = WRONG[what]
+    (file,) = tmp_path.glob(f"*{which}*")
+    spoil(file)
+    embedder = models.get("faces", str(tmp_path))
+    with pytest.raises(ConfigError) as raised:
+        models.prepare(embedder)
+    text = str(raised.value)
+    assert file.name in text and "is damaged, or not the network that its name says" in text and "\n" not in text
+    with pytest.raises(ConfigError):
+        embedder(portrait((1, 1, RED)), score=0.9, side=640)
+    told = capfd.readouterr()
+    assert (told.out, told.err) == ("", ""), "OpenCV's own words"
+
+
+def test_outputs_that_are_too_few_for_a_size_are_refused_before_opencv_reads_them(tmp_path: Path) -> None:
+    """A network with a shape of its own: OpenCV would read behind the end of its outputs."""
+    tiny_faces.folder(tmp_path)
+    tiny_faces.yunet(tmp_path / "face_detection_yunet_tiny.onnx", fixed=(64, 96))
+    embedder = models.get("faces", str(tmp_path))
+    models.prepare(embedder)
+    with pytest.raises(ConfigError, match=r"its output cls_8 is \(1, 96, 1\) of 256×192 px, not \(1, 768, 1\)"):
+        embedder(portrait((1, 1, RED)), score=0.9, side=640)
+
+
+OTHER = """
+import numpy as np
+from editloupe.models.faces import Face
+from editloupe.values import Box
+
+class Arc:
+    name, version = "arc", "1"
+    def __init__(self, weights):
+        self.weights = weights
+    def __call__(self, rgb, *, score, side):
+        return [Face(box=Box(0, 0, 9, 9), score=1.0, vector=np.ones(512, np.float32))]
+
+def open_arc(name, device):
+    return Arc(name)
+
+def open_depth(name, device):
+    return object()
+"""
+
+
+def test_another_package_brings_an_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"models": {"arcface": "toyset.faces:open_arc", "depth": "toyset.faces:open_depth"}}
+    install(tmp_path, monkeypatch, files={"toyset/__init__.py": "", "toyset/faces.py": OTHER}, entry_points=points)
+    assert models.get("faces", "arcface").weights is None
+    assert models.get("faces", "arcface=w=1.bin").weights == "w=1.bin"
+    with pytest.raises(ConfigError, match="depth is a kind of model that finds no faces"):
+        models.get("faces", "depth")
+
+
+def test_other_files_are_another_version(tmp_path: Path) -> None:
+    first, second = tiny_faces.yunet(tmp_path / "yunet.onnx"), tiny_faces.sface(tmp_path / "sface.onnx")
+    before = OpenCVFaces(first, second).version
+    tiny_faces.sface(second, constant=True)
+    assert OpenCVFaces(first, second).version != before
