@@ -6,6 +6,7 @@ protocol whose questions the results answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.values import Json, Serialisable
+from editloupe.values import Count, Json, Serialisable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,12 @@ class Published(Serialisable):
     """Id of the protocol's metric."""
     mean: float | None
     """None where the script's mean is no number."""
-    count: int
+    count: Count
     """How many numbers it is a mean of."""
+
+    def __post_init__(self) -> None:
+        if self.mean is not None and not math.isfinite(self.mean):
+            raise ValueError(f"a published mean is a finite number or none, found {self.mean}")
 
 
 @dataclass(frozen=True, kw_only=True)

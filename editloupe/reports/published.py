@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from editloupe.reports.judged import Judged
+from editloupe.scores import Score
 from editloupe.tables import Cell, Row, Table, numbers, words
 
 
@@ -12,13 +13,15 @@ def published_table(judged: Judged) -> Table | None:
     """Return each published mean beside that of the scores that were judged; None for a run that was not imported."""
     metrics = {metric.id: metric.short for metric in judged.metrics.metrics}
     dims = list(dict.fromkeys(dim for one in judged.published for dim in one.dims))
+    by_place: dict[tuple[str, str], list[Score]] = {}
+    for score in judged.scores if judged.published else ():
+        by_place.setdefault((score.editor, score.metric), []).append(score)
     rows = []
     for one in judged.published:
         scores = [
             score
-            for score in judged.scores
-            if (score.editor, score.metric) == (one.editor, one.metric)
-            and all(score.dims.get(dim) == value for dim, value in one.dims.items())
+            for score in by_place.get((one.editor, one.metric), ())
+            if all(score.dims.get(dim) == value for dim, value in one.dims.items())
         ]
         values = [score.value for score in scores if score.value is not None]
         mean = math.fsum(values) / len(values) if values else None

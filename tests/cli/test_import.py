@@ -152,6 +152,16 @@ def test_what_is_missing_is_said_and_nothing_is_written(
     assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
 
 
+@pytest.mark.parametrize("change", [{"mean": float("nan")}, {"count": -1}, {"editor": None}, {"dims": "en"}])
+def test_published_means_of_another_shape_are_named(folder: Path, editloupe: Program, change: dict[str, Any]) -> None:
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    info["record"]["imported"]["published"][0] |= change
+    (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    code, _, err = editloupe("report", "run")
+    assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+
+
 def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:
     write(folder / "other", [row(500)])
     code, _, err = editloupe("import", "unicbench", "results", "--data", "other", "--out", "run")
