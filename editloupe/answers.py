@@ -301,6 +301,8 @@ class Scale(_Spec):
             said = _scored(text)[0] if self.reason and _OBJECT.search(text) else text
             return Number(value=self._with_reason(self._plain(unwrapped(said))))
         except ReplyError as error:
+            if error.status == "abstained":
+                raise
             found = f"; found {text.strip()[:120]!r}" if text.strip() else ""
             raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
 

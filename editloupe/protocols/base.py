@@ -147,6 +147,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    of_some: ClassVar[frozenset[str]] = frozenset()
+    """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 

@@ -43,8 +43,9 @@ def check_protocol(
     answers: the text that answers a question; None makes one up from the question's AnswerSpec.
 
     Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
-    order of findings does not matter; every declared metric is scored for every sample, with a value in the metric's
-    domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
+    order of findings does not matter; every declared metric but those of `of_some` is scored for every sample, with a value
+    in the metric's domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are
+    never a number.
 
     Raises AssertionError, which names the protocol and what it broke.
     """
@@ -80,7 +81,7 @@ def check_protocol(
             raise AssertionError(str(error)) from error
         there = {(score.key, score.metric) for score in given}
         for sample in asked:
-            for id_ in ids:
+            for id_ in set(ids).difference(getattr(made, "of_some", ())):
                 scored_ = (sample.key, id_) in there
                 require(scored_, f"sample {sample.key!r} has no score of {id_!r}, not even a missing one")
         return scored(made, asked, findings)

@@ -80,6 +80,7 @@ class UnicBench(RubricProtocol):
     )
     Options = UnicBenchOptions
     takes = "scale"
+    of_some = frozenset({REASONING_ACCURACY})
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
@@ -177,8 +178,11 @@ class UnicBench(RubricProtocol):
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of numbers that are not negative; 0 if one of them is 0."""
-    return 0.0 if min(values) == 0 else math.exp(math.fsum(map(math.log, values)) / len(values))
+    """Return the geometric mean of numbers that are not negative; 0 if one of them is 0.
+
+    Rounded to 12 decimals, so that equal numbers give themselves.
+    """
+    return 0.0 if min(values) == 0 else round(math.exp(math.fsum(map(math.log, values)) / len(values)), 12)
 
 
 def _domain(rubric: Rubric) -> Interval:

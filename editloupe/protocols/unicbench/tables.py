@@ -25,8 +25,11 @@ LANGUAGES: Final = ("en", "cn")
 
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _COVERAGE: Final = (
-    "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so that "
-    "editors with missing outputs stand on fewer samples; then the common subset has a table of its own."
+    "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so "
+    "that editors with missing outputs stand on fewer samples; then the common subset has a table of its own."
+)
+_JENSEN: Final = (
+    "Overall is the mean of the samples' geometric means, and so at most the geometric mean of the columns (Jensen)."
 )
 _Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Rows of the frame of scores."""
@@ -89,11 +92,6 @@ def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> 
     tasks = [task for task in TASKS if any(row["task"] == task for rows in groups.values() for row in rows)]
     if not groups:
         return None
-
-    def share(rows: _Rows, keys: Mapping[str, str]) -> Cell:
-        done = sum(row["value"] is not None for row in rows)
-        return Cell(value=f"{done}/{len(rows)}", name="", more={"judged": done, "asked": len(rows), **keys})
-
     return Table(
         name="judged",
         title=f"Judged of asked{ours}",
@@ -108,11 +106,9 @@ def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> 
                 cells=(
                     words(_NAMES[language]),
                     words(editor or "(not named)"),
-                    *(share([row for row in rows if row["metric"] == metric.id], {}) for metric in metrics),
+                    *(_coverage([row for row in rows if row["metric"] == metric.id]) for metric in metrics),
                     *(_coverage([row for row in rows if row["task"] == task]) for task in tasks),
-                    Cell(
-                        value=sum(row["metric"] != OVERALL and (row["value"] or 0) % 1 != 0 for row in rows), name="count"
-                    ),
+                    Cell(value=sum((row["value"] or 0) % 1 > 0 for row in rows if row["metric"] != OVERALL), name="count"),
                 ),
                 keys={"language": language, "editor": editor},
             )
@@ -142,17 +138,21 @@ def _means(
     if not groups:
         return None
     shown = [metric for metric in metrics if any(row["metric"] == metric.id for row in rows)]
-    whole = [metric.short for metric in shown if metric.id != OVERALL]
+    shorts = {metric.short for metric in shown}
     sentences = [
         f"Means over samples, on the scale of the metrics, as in the paper's {source}." if source else "",
-        _COVERAGE if common is None else common,
-        "Overall is the mean of the samples' geometric means, and so at most the geometric mean of the columns (Jensen)."
-        if any(metric.id == OVERALL for metric in shown)
-        else "",
-        "IF and NC both count extra edits." if {"IF", "NC"} <= set(whole) else "",
-        "RA is asked of Reasoning Editing alone." if "RA" in whole else "",
-        "" if by else "95 % intervals, resampled by source image.",
+        common or "",
     ]
+    if by:
+        sentences.append("Read Judged and Overall as in Scores by editor.")
+    else:
+        sentences += [
+            "95 % intervals, resampled by source image.",
+            "" if common else _COVERAGE,
+            _JENSEN if any(metric.id == OVERALL for metric in shown) else "",
+            "IF and NC both count extra edits." if {"IF", "NC"} <= shorts else "",
+            "RA is asked of Reasoning Editing alone." if "RA" in shorts else "",
+        ]
     return Table(
         name=name,
         title=title,
@@ -175,6 +175,7 @@ def _means(
             for (language, group, editor), own in groups.items()
         ),
         fixed=3 if by else 2,
+        at_once=6,
         caption=" ".join(filter(None, sentences)),
     )
 
@@ -195,7 +196,9 @@ def _coverage(rows: _Rows) -> Cell:
     """Return "1038/1100": samples that were judged on every metric that they were asked, of all."""
     samples = {row["sample"] for row in rows}
     whole = len(samples) - len({row["sample"] for row in rows if row["value"] is None})
-    return Cell(value=f"{whole}/{len(samples)}", name="", more={"judged": whole, "asked": len(samples)})
+    return Cell(
+        value=f"{whole}/{len(samples)}" if samples else None, name="", more={"judged": whole, "asked": len(samples)}
+    )
 
 
 def _common(rows: _Rows) -> tuple[_Rows, str]:
