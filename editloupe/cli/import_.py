@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,12 @@ from typer import Argument, Option
 
 from editloupe import plugins
 from editloupe.cli.options import AsJson, editors
-from editloupe.cli.output import command, many, note, print_json, say, status, table
+from editloupe.cli.output import command, many, note, out, print_json, say, status
 from editloupe.errors import ConfigError
-from editloupe.runs.imported import ImportedRun, MovedMean, import_results
-from editloupe.tables import NONE
+from editloupe.reports import render
+from editloupe.reports.judged import read_judged
+from editloupe.reports.published import published_table
+from editloupe.runs.imported import import_results
 
 
 def import_(
@@ -42,37 +45,17 @@ def import_(
         )
     with status("reading results", hidden=as_json):
         done = import_results(name, folder, out_dir, data=data, edited=editors(edited or []))
+    tables = [made for judged in read_judged([out_dir]) if (made := published_table(judged)) is not None]
     if as_json:
-        print_json(
-            {
-                "run": str(out_dir),
-                "findings": done.findings,
-                "known": done.known,
-                "means": [mean.to_json() for mean in done.means],
-                "notes": list(done.notes),
-            }
-        )
+        means = [record for made in tables for record in made.records()]
+        counts = {"findings": done.findings, "known": done.known}
+        print_json({"run": str(out_dir), **counts, "means": means, "notes": list(done.notes)})
         return 0
     for text in done.notes:
         note(text)
-    _show(done)
+    for made in tables:
+        out().print(render.terminal(replace(made, title=f"{made.title}: {made.keys['judge']}")))
     known = f"; {done.known:,} were there already" if done.known else ""
     say(f"\n{many(done.findings, 'finding')} in {out_dir}{known}.")
     note(f"Next: {command('report', out_dir)}")
     return 0
-
-
-def _show(done: ImportedRun) -> None:
-    numbers = ("Published", "n", "Judged", "n judged", "Change")
-    rows = [(one.editor, one.judge, *one.dims.values(), one.metric.replace("_", " "), *_figures(one)) for one in done.means]
-    dims = [dim.capitalize() for dim in (done.means[0].dims if done.means else ())]
-    title = "Means as published, zeros of unread replies included, and means of what was judged"
-    table("Editor", "Judge", *dims, "Metric", *numbers, rows=rows, title=title, right=numbers)
-
-
-def _figures(mean: MovedMean) -> tuple[str, ...]:
-    published, judged, change = (
-        NONE if value is None else f"{value:{sign}.4f}"
-        for value, sign in ((mean.published, ""), (mean.judged, ""), (mean.change, "+z"))
-    )
-    return published, f"{mean.published_count:,}", judged, f"{mean.judged_count:,}", change

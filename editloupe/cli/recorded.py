@@ -21,6 +21,11 @@ from editloupe.tools.base import Toolbox, open_toolbox
 def recorded_runs(folder: Path) -> list[RunConfig]:
     """Return the run that a run folder's config.yaml describes, once for each judge. Raises ConfigError."""
     path = folder / "config.yaml"
+    if not path.exists():
+        raise ConfigError(
+            f"{folder} has no config.yaml, so that its judges cannot be asked again: it was imported, re-scored or made in "
+            "Python; judge the data itself with editloupe judge"
+        )
     try:
         runs = RunConfig.each_judge(read_config(path))
     except ConfigError as error:

@@ -245,7 +245,8 @@ def _verdict(finding: Finding) -> None:
         answer = finding.answer
         words = json.dumps(answer.data, indent=2, ensure_ascii=False) if isinstance(answer, Record) else str(answer)
         say(f"\nVerdict: {words}{value}", "bold green")
-        if finding.role == "measure" and finding.reason:
+        # A model's reason stands in its trace, if there is one.
+        if finding.reason and (finding.role == "measure" or finding.trace is None):
             say(f"  {finding.reason}")
     else:
         say(f"\nNot judged: {finding.status}: {finding.reason}", "bold red")

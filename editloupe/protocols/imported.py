@@ -6,6 +6,7 @@ protocol whose questions the results answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Protocol
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.values import Json
+from editloupe.values import Count, Json, Serialisable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class Published(Serialisable):
     """One mean as the files' own script computes it."""
 
     judge_id: str
@@ -29,8 +31,12 @@ class Published:
     """Id of the protocol's metric."""
     mean: float | None
     """None where the script's mean is no number."""
-    count: int
+    count: Count
     """How many numbers it is a mean of."""
+
+    def __post_init__(self) -> None:
+        if self.mean is not None and not math.isfinite(self.mean):
+            raise ValueError(f"a published mean is a finite number or none, found {self.mean}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +55,29 @@ class Imported:
     published: tuple[Published, ...]
     notes: tuple[str, ...] = ()
     """What a reader should know about how the files were read."""
+
+
+def record_of(read: Imported, before: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what a run's record keeps of its imports: the published means, the latest of each, and the notes.
+
+    before: the record of earlier imports into the run. Raises ConfigError as `published_in`.
+    """
+    published = {(p.judge_id, p.editor, p.metric, *p.dims.items()): p for p in (*published_in(before), *read.published)}
+    imported = before.get("imported")
+    earlier = imported.get("notes") if isinstance(imported, Mapping) else None
+    notes = dict.fromkeys((*(map(str, earlier) if isinstance(earlier, list) else ()), *read.notes))
+    return {"imported": {"published": [one.to_json() for one in published.values()], "notes": list(notes)}}
+
+
+def published_in(record: Mapping[str, Json]) -> tuple[Published, ...]:
+    """Return the published means of a run's record; () for a run that was not imported. Raises ConfigError."""
+    imported = record.get("imported")
+    listed = imported.get("published") if isinstance(imported, Mapping) else None
+    try:
+        return tuple(Published.from_json(one) for one in listed) if isinstance(listed, list) else ()
+    except ValueError as error:
+        problem = str(error).partition("\n")[0][:300]
+        raise ConfigError(f"run.json: a published mean is not of the expected shape: {problem}") from error
 
 
 class Importer(Protocol):

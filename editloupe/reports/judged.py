@@ -11,6 +11,7 @@ from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_scores, scored
+from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
@@ -46,6 +47,8 @@ class Judged:
     """In the order of the samples; those without a value say why."""
     repeats: Repeats = field(default_factory=Repeats)
     """How often each question was asked, and how the answers were joined."""
+    published: tuple[Published, ...] = ()
+    """Of imported results: the means as their own script computes them."""
     notes: tuple[str, ...] = ()
     """What could not be read."""
 
@@ -122,7 +125,7 @@ def read_judged(folders: Sequence[Path]) -> list[Judged]:
 def judged_in(store: RunStore) -> list[Judged]:
     """Return every judge of a run that has findings.
 
-    Raises ConfigError: no findings, or a protocol that is not installed.
+    Raises ConfigError: no findings, a protocol that is not installed, or published means of another shape.
     """
     folder, identity = store.folder, store.info.get("identity")
     if not store.findings:
@@ -135,6 +138,7 @@ def judged_in(store: RunStore) -> list[Judged]:
         raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
     mode = str(options.get("mode") or "")
     hidden = tuple(str(a) for a in ablations) if isinstance(ablations, list) else ()
+    published = published_in(store.spec.record)
     found = []
     names = store.judge_names()
     judges: Iterable[tuple[str, str]] = store.judges().items()
@@ -172,6 +176,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 samples=store.samples,
                 findings=tuple(findings),
                 scores=tuple(scores),
+                published=tuple(one for one in published if one.judge_id == judge_id),
                 notes=tuple(
                     f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))
                 ),

@@ -17,6 +17,7 @@ from editloupe.reports import plots, render
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import Judged
 from editloupe.reports.pivot import consistency_table, label_tables, spec_table
+from editloupe.reports.published import published_table
 from editloupe.reports.side_by_side import not_side_by_side, side_by_side
 from editloupe.reports.summary import specs
 from editloupe.scores import TableSpec
@@ -107,7 +108,7 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:
-    """Yield the tables of one judge: the protocol's declared ones, labels, self-consistency, the protocol's computed ones.
+    """Yield the tables of one judge: declared ones, labels, self-consistency, published means, computed ones.
 
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
@@ -117,6 +118,7 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     caption = next((spec.caption for spec in declared if spec.caption), "")
     made += label_tables(judged.scores, judged.asked, caption=caption, keys=keys)
     made.append(consistency_table(judged.scores, judged.asked, judged.repeats, keys=keys))
+    made.append(published_table(judged))
     computed = [table for table in judged.protocol.tables if not isinstance(table, TableSpec)]
     scores = frame([judged]) if computed else None
     for make in computed:

@@ -181,13 +181,20 @@ def test_without_outputs_the_scores_are_read_all_the_same(tmp_path: Path) -> Non
 
 def test_an_output_that_cannot_be_read_costs_its_picture_alone(tmp_path: Path) -> None:
     given = rows()
-    root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given])
+    root = write(tmp_path / "unic", given)
+    save = write_results(tmp_path / "results", [result(one) for one in (given[0], *given[2:])])
     edit(save / "bagel", given, ("en",))
-    put(save / "bagel" / "Background_Change" / "en" / f"{given[0]['key']}.png", b"")
+    for one in given[:2]:
+        put(save / "bagel" / "Background_Change" / "en" / f"{one['key']}.png", b"")
     found = read(save, data=root, edited={}, store=ImageStore())
     sample = found.loaded.samples[0]
     assert sample.edited is None and "the file is empty" in sample.warnings[-1]
-    assert of(found, "visual_quality")[sample.id].status == "ok"
+    said = of(found, "visual_quality")
+    assert said[sample.id].status == "ok"
+    # The script leaves out a sample whose output it cannot open.
+    other = said[f"{given[1]['key']}.en"]
+    assert other.status == "input_error" and "the file is empty" in other.reason
+    assert any("7 of 8 samples have a row; outputs that cannot be read: 1" in note for note in found.notes)
 
 
 def test_rows_that_are_not_about_the_data_are_named_and_not_counted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def rows(each: int = 2) -> list[dict[str, Any]]:
 
 def picture(name: str) -> bytes:
     """A PNG file of 24×16 px noise that depends on a name."""
-    seed = int.from_bytes(name.encode(), "big") % 2**32
+    seed = zlib.crc32(name.encode())
     data = io.BytesIO()
     Image.fromarray(np.random.default_rng(seed).integers(0, 255, (16, 24, 3), dtype=np.uint8)).save(data, "PNG")
     return data.getvalue()

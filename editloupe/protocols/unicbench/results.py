@@ -20,6 +20,7 @@ from editloupe.answers import Number
 from editloupe.chat import Sampling
 from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
+from editloupe.data.rows import size_note
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.data.tables import shown
 from editloupe.errors import DataError
@@ -40,6 +41,9 @@ METRICS: Final = {
 OVERALL: Final = "overall"
 FAILED: Final = "Parse error"
 """The reason that the script writes for a reply that it cannot read, beside a score of 0."""
+
+NO_OUTPUT: Final = "no edited image"
+"""What a loader notes on a sample without an output."""
 
 _LOW, _HIGH = 0.0, 10.0
 _NAME: Final = re.compile(r"(.+)_(en|cn)_results\.jsonl")
@@ -219,11 +223,14 @@ def metrics_of(task: Json) -> dict[str, str]:
 class _Samples:
     """The samples that the results may be about: those of the editors and languages that have a result file."""
 
-    samples: Mapping[tuple[str, str], Sample]
-    """By (editor, id)."""
+    samples: Mapping[tuple[str, str], Mapping[str, Sample]]
+    """(editor, language) → id → sample."""
     rejected: Mapping[tuple[str, str], RejectedRow]
+    """By (editor, id): rows of the data that cannot be used."""
     outputs: Mapping[str, Outputs]
-    """By editor, for those whose outputs are there."""
+    """By editor."""
+    unusable: Mapping[tuple[str, str], str]
+    """By (editor, id): why an output that is there cannot be used."""
 
     @classmethod
     def of(
@@ -240,12 +247,12 @@ class _Samples:
             if not outputs[editor].files:
                 outputs[editor].refuse("no output is there")
         asked = dict.fromkeys((file.editor, file.language) for file in files)
-        samples: dict[tuple[str, str], Sample] = {}
+        samples: dict[tuple[str, str], dict[str, Sample]] = {}
         rejected: dict[tuple[str, str], RejectedRow] = {}
+        unusable: dict[tuple[str, str], str] = {}
         for editor, language in asked:
-            for sample in base.samples:
-                if sample.extra["language"] == language:
-                    samples[editor, sample.id] = _with_output(sample, outputs[editor])
+            its = [sample for sample in base.samples if sample.extra["language"] == language]
+            samples[editor, language] = {s.id: _with_output(s, outputs[editor], unusable) for s in its}
             for row in base.rejected:
                 if row.id.partition("#")[0].endswith(f".{language}"):
                     rejected[editor, row.id] = replace(row, editor=editor)
@@ -255,28 +262,27 @@ class _Samples:
                 f"no outputs beside the results of {', '.join(bare)}: pages show the sources alone; name them with "
                 "--edited NAME=FOLDER"
             )
-        return cls(samples=samples, rejected=rejected, outputs=outputs)
+        return cls(samples=samples, rejected=rejected, outputs=outputs, unusable=unusable)
 
     @property
     def loaded(self) -> Loaded:
-        return Loaded(format="unicbench", samples=tuple(self.samples.values()), rejected=tuple(self.rejected.values()))
+        samples = tuple(sample for its in self.samples.values() for sample in its.values())
+        return Loaded(format="unicbench", samples=samples, rejected=tuple(self.rejected.values()))
 
 
-def _with_output(sample: Sample, outputs: Outputs) -> Sample:
-    """Return a sample of an editor with its output. One that cannot be read is said, and the sample stays without it."""
-    found, warnings = None, [note for note in sample.warnings if note != "no edited image"]
+def _with_output(sample: Sample, outputs: Outputs, unusable: dict[tuple[str, str], str]) -> Sample:
+    """Return a sample of an editor with its output. unusable: gets why an output that is there cannot be used."""
+    image, warnings = None, [note for note in sample.warnings if note != NO_OUTPUT]
     try:
-        found = outputs.output(str(sample.edit_type), sample.id)
+        file = outputs.output(str(sample.edit_type), sample.id)
+        image = None if file is None else file.image()
+        if file is None:
+            warnings.append(NO_OUTPUT)
     except RowError as error:
+        unusable[outputs.editor, sample.id] = str(error)
         warnings.append(str(error))
-    image = None
-    if found is not None:
-        try:
-            image = found.image()
-        except RowError as error:
-            warnings.append(str(error))
-    else:
-        warnings.append("no edited image")
+    if image is not None and (image.width, image.height) != (sample.source.width, sample.source.height):
+        warnings.append(size_note(sample.source, image))
     turns = (Turn(instruction=sample.instruction, edited=image),)
     return replace(sample, editor=outputs.editor, turns=turns, warnings=tuple(warnings))
 
@@ -292,13 +298,15 @@ class _Group:
     """By the sample's id: those that count."""
     every: list[ResultRow] = field(default_factory=list)
     """Also those that do not count here: the script counts them."""
-
     refused: list[str] = field(default_factory=list)
     """Why lines and rows do not count."""
 
     @property
     def title(self) -> str:
         return f"editor {self.editor!r}, judge {self.judge!r}, {self.language}"
+
+    def _its(self, places: _Samples) -> Mapping[str, Sample]:
+        return places.samples[self.editor, self.language]
 
     def add(self, row: ResultRow, places: _Samples) -> None:
         """Keep a row, or say why it does not count."""
@@ -311,7 +319,7 @@ class _Group:
 
     def _problem(self, row: ResultRow, id_: str, places: _Samples) -> str:
         """Return why a row does not count; "" if it does."""
-        values, sample = row.values, places.samples.get((self.editor, id_))
+        values, sample = row.values, self._its(places).get(id_)
         if sample is None:
             rejected = places.rejected.get((self.editor, id_))
             if rejected is None:
@@ -329,28 +337,28 @@ class _Group:
     def findings(self, places: _Samples, judge_id: str) -> Iterator[Finding]:
         """Yield a finding a metric for each row, and for each output that is missing."""
         has_outputs = self.language in places.outputs[self.editor].languages
-        for (editor, id_), sample in places.samples.items():
-            if editor != self.editor or sample.extra["language"] != self.language:
-                continue
+        for id_, sample in self._its(places).items():
             row = self.rows.get(id_)
             if row is None and not (has_outputs and sample.edited is None):
                 continue  # not judged yet
+            problem = places.unusable.get((self.editor, id_))
             for name, metric in metrics_of(sample.extra["task"]).items():
-                said = (
-                    ResultScore(status="missing_output", reason="there is no output of it beside the results")
-                    if row is None
-                    else read_score(row.values, name)
-                )
+                if row is not None:
+                    said = read_score(row.values, name)
+                elif problem is not None:
+                    said = ResultScore(status="input_error", reason=problem)
+                else:
+                    said = ResultScore(status="missing_output", reason="there is no output of it beside the results")
                 yield Finding(
                     task_id=digest({"imported": "unicbench", "sample": sample.key, "metric": metric}),
                     judge_id=judge_id,
                     repeat=0,
                     sample_id=id_,
-                    editor=editor,
+                    editor=self.editor,
                     metric=metric,
                     status=said.status,
                     answer=None if said.value is None else Number(value=said.value),
-                    ending="blocked" if row is None else "answer",
+                    ending="answer" if row is not None else "blocked" if problem is None else "input",
                     reason=said.reason,
                 )
 
@@ -372,17 +380,14 @@ class _Group:
 
     def notes(self, places: _Samples) -> Iterator[str]:
         """Yield what a reader should know of the group as a whole."""
-        its = [
-            sample
-            for (editor, _), sample in places.samples.items()
-            if editor == self.editor and sample.extra["language"] == self.language
-        ]
+        its = list(self._its(places).values())
         left = [sample for sample in its if sample.id not in self.rows]
         has_outputs = self.language in places.outputs[self.editor].languages
-        gone = sum(sample.edited is None for sample in left) if has_outputs else 0
-        missing = f"; missing outputs: {gone}" if gone else ""
-        rest = f"; not judged yet: {len(left) - gone}" if len(left) > gone else ""
-        yield f"{self.title}: {len(self.rows)} of {len(its)} samples have a row{missing}{rest}"
+        bad = sum((self.editor, sample.id) in places.unusable for sample in left)
+        gone = sum(sample.edited is None for sample in left) - bad if has_outputs else 0
+        counts = {"missing outputs": gone, "outputs that cannot be read": bad, "not judged yet": len(left) - gone - bad}
+        rest = "".join(f"; {what}: {count}" for what, count in counts.items() if count)
+        yield f"{self.title}: {len(self.rows)} of {len(its)} samples have a row{rest}"
         yield from _first(self.refused, f"{self.title}: lines not counted")
         counted: Counter[str] = Counter()
         bare = 0

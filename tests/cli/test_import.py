@@ -1,0 +1,168 @@
+"""`editloupe import unicbench` as a user types it: official result files become a run that the other commands read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.reports.run import Run
+from tests.protocols.unicbench_files import edit, result, row, rows, write, write_results
+
+Program = Callable[..., tuple[int, str, str]]
+
+
+def results(given: list[dict[str, Any]], language: str = "en") -> list[dict[str, Any]]:
+    """One reply to IF that nobody could read, one real 0, one score off the scale; all else 9, 8, 7 and 6."""
+    found = [result(one, language) for one in given]
+    found[0] = result(given[0], language, scores={"if": "Parse error"})
+    found[1] = result(given[1], language, scores={"if": 0.0})
+    found[2] = result(given[2], language, scores={"vq": 11.0})
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Eight rows of data, and one editor's results in two languages with its outputs."""
+    monkeypatch.chdir(tmp_path)
+    given = rows()
+    write(tmp_path / "unic", given)
+    for language in ("en", "cn"):
+        write_results(tmp_path / "results", results(given, language), language=language)
+    edit(tmp_path / "results" / "bagel", given)
+    return tmp_path
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
+    code, out, err = editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    assert code == 0, err
+    assert "52 findings in run." in out and "Next: editloupe report run" in err
+    assert "editor 'bagel', judge 'gpt-4.1', en: scores that are unparsed (Parse error): 1" in err
+    # IF: six times 9, a 0 and what could not be read. Published over 8, judged over 7.
+    assert "│ bagel │ en │ IF │ 6.7500 │ 8 │ 7.7143 (7/8) │ +0.9643 │" in words(out)
+    assert "│ bagel │ en │ NC │ 8.0000 │ 8 │ 8.0000 (8/8) │ +0.0000 │" in words(out)
+    assert "│ bagel │ en │ VQ │ 7.5000 │ 8 │ 7.0000 (7/8) │ -0.5000 │" in words(out)
+    assert "│ bagel │ en │ RA │ 6.0000 │ 2 │ 6.0000 (2/2) │ +0.0000 │" in words(out)
+    # Overall, judged: 0, three times the cube root of 504, twice the fourth root of 3024.
+    overall = (3 * 504 ** (1 / 3) + 2 * 3024 ** (1 / 4)) / 6
+    assert f"{overall:.4f} (6/8)" in words(out)
+
+
+def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program) -> None:
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    code, out, _ = editloupe("report", "run")
+    assert code == 0 and "Means as published, and of what was judged" in out
+    assert "6.7500 │ 8 │ 7.7143 (7/8) │ +0.9643" in words(out)
+    with (folder / "run" / "report" / "published.csv").open(encoding="utf-8") as file:
+        (first,) = [r for r in csv.DictReader(file) if (r["language"], r["metric"]) == ("en", "instruction_following")]
+    assert (first["published"], first["published_count"], first["judged"], first["asked"]) == ("6.75", "8", "7", "8")
+    code, out, _ = editloupe("verify", "run")
+    assert code == 0 and "there is no trace of it" in out
+    key = rows()[0]["key"]
+    code, out, _ = editloupe("show", "run", f"bagel/{key}.en")
+    assert code == 0 and "Parse error" in out and "Because of nc." in out
+    assert editloupe("export", "run", "--findings", "findings.jsonl", "--html", "pages")[0] == 0
+    assert editloupe("runs", ".")[0] == 0
+    write_results(folder / "second", [result(one) for one in rows()], judge="qwen25vl")
+    beside = ("--edited", "bagel=results/bagel")
+    assert editloupe("import", "unicbench", "second", "--data", "unic", "--out", "other", *beside)[0] == 0
+    code, out, err = editloupe("compare", "run", "other")
+    assert code == 0, err
+    assert "qwen25vl" in out
+    ratings = ["sample,editor,instruction_following\n"]
+    ratings += [f"{one['key']}.en,bagel,{number}\n" for number, one in enumerate(rows(), start=1)]
+    (folder / "people.csv").write_text("".join(ratings), encoding="utf-8")
+    code, out, err = editloupe("align", "run", "--human", "people.csv")
+    assert code == 0, err
+    assert "7/8" in out  # of eight that people rated, one was not read
+
+
+def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
+    code, _, err = editloupe("retry", "run")
+    assert code == 2 and "run has no config.yaml, so that its judges cannot be asked again: it was imported" in words(err)
+    code, _, err = editloupe("judge", "unic", "--edited", "bagel=results/bagel", "--protocol", "unicbench", "--out", "run")
+    assert code == 2 and "run belongs to another run" in words(err) and 'imported: the run has "unicbench"' in words(err)
+    assert editloupe("replay", "run")[0] == 2
+    assert sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*")) == before
+
+
+def test_the_same_command_again_adds_what_is_new(folder: Path, editloupe: Program) -> None:
+    first = folder / "results" / "bagel" / "eval_output" / "gpt-4.1" / "Subject_Removal_en_results.jsonl"
+    kept = first.read_bytes()
+    first.unlink()
+    command = ("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    code, out, err = editloupe(*command)
+    assert code == 0 and "46 findings" in out and "6 of 8 samples have a row; not judged yet: 2" in err
+    assert Counter(score for score in Run("run").frame()["missing"].to_list())["not judged yet"] == 8
+    first.write_bytes(kept)
+    code, out, _ = editloupe(*command)
+    assert code == 0 and "6 findings in run; 46 were there already." in out
+    code, out, _ = editloupe(*command)
+    assert code == 0 and "0 findings in run; 52 were there already." in out
+
+
+def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Program) -> None:
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    write_results(folder / "more", [result(one) for one in rows()], editor="omni")
+    code, out, _ = editloupe("import", "unicbench", "more", "--data", "unic", "--out", "run", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert (data["findings"], data["known"]) == (26, 0)
+    assert Counter((one["editor"], one["language"]) for one in data["means"]) == {
+        ("bagel", "en"): 5,
+        ("bagel", "cn"): 5,
+        ("omni", "en"): 5,
+    }
+    assert [one["change"] for one in data["means"] if one["editor"] == "omni"] == pytest.approx([0.0] * 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("unicbench", "results", "--out", "run"), "--data is missing: result files hold no source images"),
+        (("unicbench", "results", "--data", "unic"), "--out is missing: name the run folder to write"),
+        (
+            ("gedit", "results", "--data", "unic", "--out", "run"),
+            "no result files 'gedit' are known; expected one of unicb",
+        ),
+        (
+            ("unicbench", "unic", "--data", "unic", "--out", "run"),
+            "unic: no result file; expected MODEL/eval_output/JUDGE/",
+        ),
+        (("unicbench", "results", "--data", "gone", "--out", "run"), "gone"),
+        (("unicbench", "results", "--data", "unic", "--out", "unic"), "unic holds other files and is no run"),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_is_written(
+    folder: Path, editloupe: Program, given: tuple[str, ...], said: str
+) -> None:
+    code, out, err = editloupe("import", *given)
+    assert code == 2 and said in words(err) and out == ""
+    assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
+
+
+@pytest.mark.parametrize("change", [{"mean": float("nan")}, {"count": -1}, {"editor": None}, {"dims": "en"}])
+def test_published_means_of_another_shape_are_named(folder: Path, editloupe: Program, change: dict[str, Any]) -> None:
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    info["record"]["imported"]["published"][0] |= change
+    (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    code, _, err = editloupe("report", "run")
+    assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+
+
+def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:
+    write(folder / "other", [row(500)])
+    code, _, err = editloupe("import", "unicbench", "results", "--data", "other", "--out", "run")
+    assert code == 2 and "no row is about a sample of other; name the data that was judged" in words(err)
