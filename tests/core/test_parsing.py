@@ -290,7 +290,8 @@ def test_an_alias_of_two_labels_decides_nothing_and_labels_that_fold_alike_are_r
 
 def test_the_table_of_the_documentation_is_true() -> None:
     page = (Path(__file__).parents[2] / "docs" / "rubrics.md").read_text(encoding="utf-8")
-    table = page.split("| answer | outcome |")[1].split("\n\n")[0]
+    section = page.split("## How an answer becomes a label")[1]
+    table = section.split("| answer | outcome |")[1].split("\n\n")[0]
     rows = [[cell.strip() for cell in row.split("|")[1:3]] for row in table.splitlines()[2:]]
     checked = 0
     for answers, outcome in rows:
