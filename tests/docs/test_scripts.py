@@ -32,3 +32,8 @@ def test_the_gallery_is_made_again_with_the_same_labels(tmp_path: Path):
 @pytest.mark.slow
 def test_the_benchmark_of_a_report_measures_one():
     assert run("-m", "benchmarks.report", "--samples", "50", "--rounds", "1").startswith("2 editors × 50 samples: ")
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_rules_of_unicverify_counts_pairs_a_minute():
+    assert "| edited | " in run("-m", "benchmarks.verify", "--pairs", "3")
