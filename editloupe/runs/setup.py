@@ -46,7 +46,8 @@ class Setup:
     config: RunConfig
     protocol: EvalProtocol
     respondents: Mapping[str, Respondent]
-    """Role → who answers. "judge" is always there: for a protocol without a model it stands for its measures."""
+    """Role → who answers. "judge" is always there: without a role of this name it is the protocol's first one, and without
+    any role it stands for the protocol's measures."""
     toolbox: Toolbox
     spec: RunSpec
     models: measures.Models = field(default_factory=measures.Models)
@@ -96,7 +97,8 @@ class Setup:
 
     def entries(self) -> list[Entry]:
         """Return how run.json lists those who answer, a role each."""
-        return [Entry(judge=one.spec, name=one.name, role=role) for role, one in self.respondents.items()]
+        unasked = JUDGE if self.protocol.roles and JUDGE not in self.protocol.roles else None
+        return [Entry(judge=o.spec, name=o.name, role=role) for role, o in self.respondents.items() if role != unasked]
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""
@@ -203,20 +205,23 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
         known = ", ".join(protocol.roles) or "none: it asks no model"
         raise ConfigError(f"--role {unknown[0]}: protocol {protocol.name!r} has the roles {known}")
     found: dict[str, Respondent] = {}
-    if JUDGE not in protocol.roles:
-        if config.judge.backend is not None and not protocol.roles:
+    if not protocol.roles:
+        if config.judge.backend is not None:
             raise ConfigError(f"protocol {protocol.name!r} asks no model; leave --backend out")
         spec = JudgeSpec(kind="measure", backend=MeasuresOnly.uri, endpoint="in process", questions=questions)
         found[JUDGE] = Respondent(name=config.judge.name, backend=MeasuresOnly(), spec=spec)
+    # Where nobody has the role "judge", --backend answers in the roles that have no backend of their own.
+    others = config.judge if JUDGE not in protocol.roles and config.judge.backend is not None else None
     for role in protocol.roles:
-        given = config.judge if role == JUDGE else config.role.get(role)
+        given = config.judge if role == JUDGE else config.role.get(role, others)
         if given is None:
             raise ConfigError(
                 f"protocol {protocol.name!r} needs a backend for the role {role!r} ({protocol.roles[role]}); name one with "
                 f"--role {role}=provider/model"
             )
         found[role] = _respondent(given, toolbox, questions)
-    return found
+    # What a run says of its judge is then said of its first role.
+    return {JUDGE: next(iter(found.values())), **found}
 
 
 def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respondent:

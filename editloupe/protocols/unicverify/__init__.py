@@ -1,0 +1,1 @@
+"""UnicEdit's verification: did an edit change anything, and what was really done."""
