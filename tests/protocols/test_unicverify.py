@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 from editloupe import Run
+from editloupe.answers import RecordOf
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.protocols.unicverify.protocol import UnicVerify
+from editloupe.chat import Request
+from editloupe.data.images import RGB
+from editloupe.errors import DataError, MeasureError, ReplyError
+from editloupe.findings import Finding
+from editloupe.imaging.unchanged import change
+from editloupe.measures.base import open_measure, run_measure
+from editloupe.protocols.base import Known, make_protocol, planned
+from editloupe.protocols.unicverify.alignment import Alignment, PairsError, by_pairs, strictly
+from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, UnicVerify
+from editloupe.reports.frame import frame
+from editloupe.reports.judged import judged_in
+from editloupe.reports.report import tables_of
 from editloupe.runs.execute import Outcome
-from editloupe.testing import check_protocol
+from editloupe.runs.store import RunStore
+from editloupe.testing import check_measure, check_protocol
+from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
@@ -25,6 +42,31 @@ def verified(changed: bool, instruction: str = "", **more: Any) -> str:
     return final(json.dumps({"is_changed": changed, "instruction": instruction, **more}))
 
 
+def tasks(*texts: str) -> list[dict[str, str]]:
+    """Atomic tasks, each "object: action"."""
+    return [dict(zip(("object", "action"), text.split(": "), strict=True)) for text in texts]
+
+
+def parsed(reference: list[str], restated: list[str], pairs: list[list[int]] | None = None) -> str:
+    """The reply of a parser."""
+    lists = {"reference": tasks(*reference), "restated": tasks(*restated)}
+    return final(json.dumps(lists if pairs is None else {**lists, "pairs": pairs}))
+
+
+def asks_for_tasks(request: Request) -> bool:
+    return "atomic tasks" in str(request)
+
+
+def both(verification: Any, parsing: Any) -> Callable[[Request], str]:
+    """One script for both roles; each a reply, or a function of the request."""
+
+    def script(request: Request) -> str:
+        reply = parsing if asks_for_tasks(request) else verification
+        return str(reply(request) if callable(reply) else reply)
+
+    return script
+
+
 def run(folder: Path, out: Path, reply: Any, **options: Any) -> Outcome:
     """Judge a folder with one script in every role."""
     script = ScriptedLMM(reply if callable(reply) else [reply])
@@ -33,11 +75,12 @@ def run(folder: Path, out: Path, reply: Any, **options: Any) -> Outcome:
 
 def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path, edits: Callable[..., Path]) -> None:
     lmm = ScriptedLMM([verified(True, "Paint square 1 blue.", reason="It is blue.")])
-    outcome = run_over(open_with(protocol="unicverify", backend=lmm), edits(2), tmp_path / "run")
+    setup = open_with(protocol="unicverify", backend=lmm, options={"matching": "none"})
+    outcome = run_over(setup, edits(1), tmp_path / "run")
     assert [f.answer.data for f in outcome.findings if f.metric == "verification"] == [
         {"is_changed": True, "instruction": "Paint square 1 blue.", "reason": "It is blue."}
-    ] * 2
-    assert [s.value for s in outcome.scores if s.metric == "is_changed"] == [1, 1]
+    ]
+    assert [s.value for s in outcome.scores if s.metric == "is_changed"] == [1]
     asked = str(lmm.requests[0])
     assert "Editing Instruction: Make square 0 red." in asked and "Original Image" in asked and "Edited Image" in asked
 
@@ -82,7 +125,8 @@ def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, 
     )
     assert code == 0, told
     assert "Judging" in told and "scripted/verify.jsonl" in told
-    words = ("--protocol", "unicverify", "--role", "verify=scripted/verify.jsonl", "--out", "b")
+    words = ("--protocol", "unicverify", "--role", "verify=scripted/verify.jsonl", "--option", "matching=none")
+    words = (*words, "--out", "b")
     assert editloupe("judge", "edits", *words)[0] == 0
     both = [Run(name).frame().filter(metric="is_changed")["value"].to_list() for name in ("a", "b")]
     assert both == [[0, 0], [0, 0]]
@@ -94,10 +138,376 @@ def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, 
 def test_the_baseline_has_no_answer_of_this_kind(editloupe: Cli, edits: Callable[..., Path]) -> None:
     edits(1)
     code, out, _ = editloupe("judge", "edits", "--protocol", "unicverify", "--backend", "baseline", "--out", "run")
-    assert code == 1
+    assert code == 3
     scores = Run("run").frame().filter(metric="is_changed")
     assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["unparsed"], out
 
 
-def test_the_protocol_keeps_the_contract() -> None:
-    check_protocol(UnicVerify)
+def texture(width: int, height: int, seed: int = 0) -> RGB:
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(40, 216, (height // 16, width // 16, 3), dtype=np.uint8)
+    fine = rng.integers(-4, 5, (height, width, 3))
+    return np.clip(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC) + fine, 0, 255).astype(np.uint8)
+
+
+def with_square(rgb: RGB) -> RGB:
+    edited = rgb.copy()
+    edited[40:80, 60:100] = (250, 20, 20)
+    return edited
+
+
+def jpeg(rgb: RGB, quality: int) -> RGB:
+    return np.asarray(cv2.imdecode(cv2.imencode(".jpg", rgb, [cv2.IMWRITE_JPEG_QUALITY, quality])[1], cv2.IMREAD_COLOR))
+
+
+PAIRS: dict[str, Callable[[RGB], RGB]] = {
+    "identical": lambda rgb: rgb,
+    "recompressed": lambda rgb: jpeg(rgb, 75),
+    "smaller": lambda rgb: cv2.resize(rgb, (144, 108), interpolation=cv2.INTER_AREA),
+    "square": with_square,
+    "brighter": lambda rgb: np.clip(rgb.astype(int) + 12, 0, 255).astype(np.uint8),
+    "moved": lambda rgb: np.roll(rgb, 3, axis=1),
+    "cropped": lambda rgb: rgb[:, :120],
+}
+SAME = {"identical", "recompressed", "smaller"}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_measure_of_differences_is_0_only_where_nothing_was_edited(name: str) -> None:
+    source = texture(192, 144)
+    share = run_measure("differences", {}, {"source": source, "edited": PAIRS[name](source)}).value
+    assert share is not None and (share == 0) == (name in SAME), share
+    # 40 × 40 of 192 × 144 px are 0.0579.
+    assert name != "square" or 0.04 < share < 0.08
+    assert name not in ("brighter", "cropped") or share == 1
+
+
+def test_pictures_of_one_colour_differ_by_their_colour() -> None:
+    grey, red = np.full((64, 64, 3), 120, np.uint8), np.full((64, 64, 3), (200, 30, 30), np.uint8)
+    found = [change(grey, other) for other in (grey.copy(), red, grey + np.uint8(10))]
+    assert [None if one is None else one.share for one in found] == [0, 1, 1]
+
+
+def test_the_measure_keeps_the_contract_and_knows_no_mask() -> None:
+    check_measure(open_measure("differences"))
+    source = texture(64, 64)
+    with pytest.raises(MeasureError, match="mask"):
+        run_measure("differences", {"mask": "apply"}, {"source": source, "edited": source})
+
+
+@pytest.mark.parametrize(
+    ("hits", "reference", "extra", "accuracy"),
+    [
+        (2, 3, 1, 0.5),  # 2/3 − 0.5 · 1/3
+        (0, 2, 3, -0.75),  # 0/2 − 0.5 · 3/2: not clamped
+        (3, 3, 0, 1),
+        (0, 4, 0, 0),
+        (0, 0, 0, None),
+        (0, 0, 2, None),
+    ],
+)
+def test_equation_6(hits: int, reference: int, extra: int, accuracy: float | None) -> None:
+    found = Alignment(hits=hits, reference=reference, extra=extra).accuracy()
+    assert found == (None if accuracy is None else pytest.approx(accuracy))
+
+
+def test_the_weight_of_equation_6_is_an_option() -> None:
+    assert Alignment(hits=2, reference=3, extra=1).accuracy(w=1) == pytest.approx(1 / 3)  # 2/3 − 1/3
+
+
+CAR, SKY, DOG, CAT = "car: paint blue", "sky: make cloudy", "dog: remove", "cat: add"
+
+
+def test_pairs_are_places_from_1_and_a_list_is_a_set() -> None:
+    found = by_pairs(tasks(CAR, SKY, DOG), tasks("the automobile: make it blue", SKY, CAT), [[1, 1], [2, 2]])
+    assert found == Alignment(hits=2, reference=3, extra=1)
+    # "Car: paint blue." is the same text after folding, so that the set has two tasks.
+    twice = by_pairs(tasks(CAR, "Car: Paint blue.", SKY), tasks(CAR), [[2, 1]])
+    assert twice == Alignment(hits=1, reference=2, extra=0)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ([[1, 1], [1, 2]], "two pairs name task 1 of reference"),
+        ([[1, 2], [2, 2]], "two pairs name task 2 of restated"),
+        ([[3, 1]], "task 3 of reference, which has tasks 1 to 2"),
+        ([[1, 0]], "task 0 of restated"),
+    ],
+)
+def test_pairs_that_match_nothing_are_refused(pairs: list[list[int]], said: str) -> None:
+    with pytest.raises(PairsError, match=said):
+        by_pairs(tasks(CAR, SKY), tasks(CAR, SKY), pairs)
+
+
+def test_strict_matching_compares_folded_texts() -> None:
+    found = strictly(tasks(CAR, SKY, DOG), tasks("Car: Paint  BLUE.", "sky: make it cloudy", CAT))
+    assert found == Alignment(hits=1, reference=3, extra=2)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"reference": [], "restated": []}',
+        '{"reference": [{"object": "car"}], "restated": [], "pairs": []}',
+        '{"reference": [], "restated": [], "pairs": [[0, 1]]}',
+        '{"reference": [], "restated": [], "pairs": [[1, 1, 1]]}',
+        '{"reference": [], "restated": [], "pairs": [[1.5, 1]]}',
+        '{"reference": [{"object": "", "action": "x"}], "restated": [], "pairs": []}',
+    ],
+)
+def test_a_parse_of_another_shape_is_off_menu(reply: str) -> None:
+    with pytest.raises(ReplyError) as raised:
+        PAIRS_ANSWER.parse(reply)
+    assert raised.value.status == "off_menu"
+
+
+def test_the_answers_survive_json() -> None:
+    for answer in (PAIRS_ANSWER, TASKS_ANSWER):
+        assert RecordOf.from_json(answer.to_json()) == answer
+
+
+ONE_EXTRA = parsed([CAR], [CAR, SKY], [[1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("reply", "options", "accuracy", "label"),
+    [
+        (parsed([CAR], ["automobile: make blue"], [[1, 1]]), {}, 1, "Normal"),
+        (ONE_EXTRA, {}, 0.5, "Hallucination"),  # 1/1 − 0.5 · 1/1
+        (ONE_EXTRA, {"hallucination": "all"}, 0.5, "Normal"),
+        (ONE_EXTRA, {"w": 0.25}, 0.75, "Hallucination"),
+        (parsed([CAR], [SKY], []), {"hallucination": "all"}, -0.5, "Hallucination"),
+        (parsed([CAR, SKY], [CAR], [[1, 1]]), {}, 0.5, "Hallucination"),
+        (parsed([CAR], [CAR, SKY]), {"matching": "strict"}, 0.5, "Hallucination"),
+        (parsed([CAR], ["automobile: make blue"]), {"matching": "strict"}, -0.5, "Hallucination"),
+    ],
+)
+def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(
+    tmp_path: Path, edits: Callable[..., Path], reply: str, options: dict[str, Any], accuracy: float, label: str
+) -> None:
+    outcome = run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply), **options)
+    found = {s.metric: s for s in outcome.scores}
+    assert found["alignment_accuracy"].value == pytest.approx(accuracy)
+    assert (found["edit_class"].label, found["is_changed"].value) == (label, 1)
+    parse = next(f for f in outcome.findings if f.metric == "atomic_tasks")
+    assert parse.role == "parse" and parse.task_id in found["edit_class"].findings
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "said"),
+    [
+        (parsed([CAR], [CAR], [[1, 2]]), "off_menu", "task 2 of restated"),
+        (parsed([], [CAR], []), "not_defined", "has no"),
+        (final("no"), "unparsed", "JSON"),
+    ],
+)
+def test_what_cannot_be_aligned_is_no_number(
+    tmp_path: Path, edits: Callable[..., Path], reply: str, status: str, said: str
+) -> None:
+    outcome = run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply))
+    found = {s.metric: s for s in outcome.scores}
+    for metric in ("alignment_accuracy", "edit_class"):
+        assert (found[metric].value, found[metric].missing) == (None, status) and said in found[metric].reason
+    assert found["is_changed"].value == 1
+
+
+def test_a_change_that_is_not_restated_is_no_number_and_nobody_parses_it(
+    tmp_path: Path, edits: Callable[..., Path]
+) -> None:
+    outcome = run(edits(1), tmp_path / "run", verified(True, " "))
+    found = {s.metric: (s.value, s.missing) for s in outcome.scores}
+    assert found["edit_class"] == found["alignment_accuracy"] == (None, "off_menu")
+    assert {f.role for f in outcome.findings} == {"measure", "verify"}
+
+
+def test_an_edit_that_did_nothing_hits_no_task_and_nobody_parses_it(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    outcome = run(edits(1), tmp_path / "run", verified(False, "x"))
+    found = {s.metric: s for s in outcome.scores}
+    assert found["edit_class"].label == "No Edit" and found["alignment_accuracy"].value == 0
+    assert {f.role for f in outcome.findings} == {"measure", "verify"}
+
+
+def with_columns(folder: Path, *columns: dict[str, Any]) -> Path:
+    """Add columns to the rows of a folder of edits."""
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**row, **more}) + "\n" for row, more in zip(rows, columns, strict=True)]
+    (folder / "metadata.jsonl").write_text("".join(lines))
+    return folder
+
+
+def test_accuracy_is_held_against_what_people_wrote_and_the_class_against_what_was_asked(
+    tmp_path: Path, edits: Callable[..., Path]
+) -> None:
+    def parsing(request: Request) -> str:
+        told = "Reference Instruction: Paint the sky." in str(request)
+        return parsed([SKY], [SKY], [[1, 1]]) if told else parsed([CAR], [SKY], [])
+
+    columns = {"reference_instruction": "Paint the sky.", "edit_class": "hallucination"}, {"edit_class": "No Edit"}
+    script = both(verified(True, "Make the sky cloudy."), parsing)
+    outcome = run(with_columns(edits(2), *columns), tmp_path / "run", script)
+    found = {(s.sample_id, s.metric): s for s in outcome.scores}
+    assert found["s00", "alignment_accuracy"].value == 1
+    assert found["s00", "edit_class"].label == "Hallucination"
+    # People say that nothing was done: the reference has no task, and Eq. 6 no value.
+    assert found["s01", "alignment_accuracy"].missing == "not_defined"
+    assert found["s01", "edit_class"].label == "Hallucination"
+    assert {f.part for f in outcome.findings if f.metric == "atomic_tasks"} == {"", "as asked"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [({"edit_class": "Failed"}, "edit_class is 'Failed'; expected one of Normal, No Edit, Hallucination"),
+     ({"reference_instruction": 7}, "reference_instruction is 7")],
+)  # fmt: skip
+def test_a_column_that_cannot_be_meant_is_refused_before_anything_is_asked(
+    sample: Sample, extra: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DataError, match=said):
+        UnicVerify().check([replace(sample, extra=extra)])
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """A folder with a pair of each kind of PAIRS, people's class beside it."""
+    folder = tmp_path / "pairs"
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for number, (name, edit) in enumerate(PAIRS.items()):
+        source = texture(192, 144, seed=number)
+        for role, rgb in (("source", source), ("edited", edit(source))):
+            cv2.imwrite(str(folder / "images" / f"{name}-{role}.png"), rgb[..., ::-1])
+        files = {f"{role}_file_name": f"images/{name}-{role}.png" for role in ("source", "edited")}
+        label = "No Edit" if name in SAME else "Normal" if name == "square" else "Hallucination"
+        rows.append({"id": name, **files, "instruction": "Add a red square.", "edit_class": label})
+    (folder / "metadata.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder
+
+
+def test_rules_first_ask_no_model_about_what_shows_the_same(pairs: Path, tmp_path: Path) -> None:
+    lmm = ScriptedLMM(both(verified(True, "Add a red square."), parsed([CAR], [CAR], [[1, 1]])))
+    setup = open_with(protocol="unicverify", backend=lmm, options={"rules": "first", "no_edit": "lmm"})
+    outcome = run_over(setup, pairs, tmp_path / "run")
+    found = {s.sample_id: s for s in outcome.scores if s.metric == "edit_class"}
+    assert {name for name, score in found.items() if score.label == "No Edit"} == SAME
+    assert {name for name, score in found.items() if score.dims["settled_by"] == "rule"} == SAME
+    assert {f.sample_id for f in outcome.findings if f.role == "verify"} == set(PAIRS) - SAME
+    assert len([r for r in lmm.requests if not asks_for_tasks(r)]) == len(PAIRS) - len(SAME)
+    asked = {f.task_id: f for f in outcome.findings}
+    assert all(asked[score.findings[0]].role == "measure" for name, score in found.items() if name in SAME)
+
+
+def test_rules_alone_need_no_backend_and_say_what_they_cannot(editloupe: Cli, pairs: Path) -> None:
+    words = ("judge", pairs, "--protocol", "unicverify", "--option", "rules=only", "--option", "no_edit=differences")
+    code, _, told = editloupe(*words, "--out", "run")
+    assert code == 0, told
+    scores = Run("run").frame()
+    changed = {row["sample"]: row["value"] for row in scores.filter(metric="is_changed").to_dicts()}
+    assert changed == {name: float(name not in SAME) for name in PAIRS}
+    classes = scores.filter(metric="edit_class").to_dicts()
+    assert {row["missing"] for row in classes if row["sample"] not in SAME} == {"not_defined"}
+    assert "alignment_accuracy" not in scores["metric"].to_list()
+    code, _, told = editloupe(*words, "--backend", "baseline", "--out", "other")
+    assert code == 2 and "leave --backend out" in told
+
+
+def test_a_pair_that_cannot_be_measured_goes_to_the_model(sample: Sample) -> None:
+    """Of 4×4 px no noise can be told."""
+    tiny = {"source": np.full((4, 4, 3), 100, np.uint8), "edited": np.full((4, 4, 3), 104, np.uint8)}
+    with pytest.raises(MeasureError, match="too few pixels") as raised:
+        run_measure("differences", {}, tiny)
+    assert raised.value.status == "not_defined"
+    protocol = make_protocol("unicverify", {"rules": "first", "no_edit": "lmm"})
+    (measure,) = planned(protocol, [sample], Known())
+    failed = Finding.of(measure, judge_id="m", repeat=0, status="not_defined", ending="measure", reason="too few")
+    _, verify = planned(protocol, [sample], Known([failed]))
+    assert (verify.role, verify.rests_on) == ("verify", (measure.id,))
+
+
+def judged_tables(out: Path) -> dict[str, list[dict[str, Any]]]:
+    (judged,) = judged_in(RunStore.read(out))
+    return {table.name: table.records() for table in tables_of(judged)}
+
+
+def test_the_report_has_the_confusion_table_5_and_the_ways_to_find_no_edit(pairs: Path, tmp_path: Path) -> None:
+    """The model takes the recompressed pair for an edit, breaks off at the cropped one, and is right about the rest."""
+
+    def verify(request: Request) -> str:
+        name = next(name for name, number in sizes.items() if number in str(request))
+        if name == "cropped":
+            return "?"
+        return verified(name in ("recompressed", "square", "brighter", "moved"), f"Do {name}.")
+
+    def parse(request: Request) -> str:
+        return parsed([CAR], [CAR], [[1, 1]]) if "Do square." in str(request) else parsed([CAR], [SKY], [])
+
+    lines = [json.loads(line) for line in (pairs / "metadata.jsonl").read_text().splitlines()]
+    sizes = {row["id"]: f"square number {n}." for n, row in enumerate(lines)}
+    lines = [{**row, "instruction": f"Add a red {sizes[row['id']]}"} for row in lines]
+    (pairs / "metadata.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    run(pairs, tmp_path / "run", both(verify, parse))
+    found = judged_tables(tmp_path / "run")
+    counts = {(r["human_class"], r["judge_says"]): r["count"] for r in found["confusion"] if r.get("count")}
+    assert counts == {
+        ("Normal", "Normal"): 1,
+        ("No Edit", "No Edit"): 2,
+        ("No Edit", "Hallucination"): 1,
+        ("Hallucination", "Hallucination"): 2,
+        ("Hallucination", "(unparsed)"): 1,
+    }
+    right = {r["human_class"]: (r["mean"], r["judged"], r["asked"]) for r in found["confusion"] if "figure" in r}
+    assert right == {
+        "Normal": (100, 1, 1), "No Edit": (pytest.approx(200 / 3), 3, 3), "Hallucination": (100, 2, 3),
+    }  # fmt: skip
+    # Eq. 6: 1 for the square; of the hallucinations two with −0.5 and one unparsed; No Edit has no reference.
+    table = {(r["class"], r["scale"]): (r["mean"], r["judged"], r["asked"]) for r in found["alignment"]}
+    assert table["Normal", 1] == (1, 1, 1) and table["Normal", 10] == (10, 1, 1)
+    assert table["Hallucination", 1] == (-0.5, 2, 3) and table["Hallucination", 10] == (-5, 2, 3)
+    assert table["No Edit", 1] == (None, 0, 3)
+    ways = {(r["way"], r["figure"]): (r["mean"], r["judged"], r["asked"]) for r in found["no-edit"]}
+    assert ways["lmm", "found"] == (pytest.approx(200 / 3), 3, 3) and ways["lmm", "false"] == (0, 3, 4)
+    assert ways["differences", "found"] == (100, 3, 3) and ways["differences", "false"] == (0, 4, 4)
+    assert {way for way, _ in ways} == {"lmm", "differences", "ssim"}
+
+
+def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    run(edits(2), tmp_path / "run", verified(False))
+    found = judged_tables(tmp_path / "run")
+    # s00 is identical to its source, s01 has a square: the rule agrees with the model on one of two.
+    ways = {(r["way"], r["figure"]): (r["mean"], r["judged"], r["asked"]) for r in found["no-edit"]}
+    assert {way for way, _ in ways} == {"differences", "ssim"}
+    assert ways["differences", "agree"] == (50, 2, 2)
+    assert "confusion" not in found
+
+
+def test_replay_gives_the_same_scores(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
+    def broken(request: Request) -> str:
+        return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
+
+    run(edits(4), tmp_path / "run", both(broken, ONE_EXTRA))
+    store = RunStore.read(tmp_path / "run")
+    before = frame(judged_in(store)).write_json()
+    code, out, told = editloupe("replay", "run")
+    assert code == 0, out + told
+    assert frame(judged_in(RunStore.read(tmp_path / "run"))).write_json() == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"matching": "strict"}, {"matching": "none"}, {"rules": "first"}, {"rules": "only"}, {"no_edit": "lmm"}],
+    ids=str,
+)
+def test_the_protocol_keeps_the_contract(options: dict[str, Any]) -> None:
+    check_protocol(UnicVerify, options=options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("no_edit=eyes", "unknown way to find No Edit 'eyes'"), ("w=-1", "option w"), ("matching=fuzzy", "option matching")],
+)
+def test_an_option_that_means_nothing_is_refused(
+    editloupe: Cli, edits: Callable[..., Path], option: str, said: str
+) -> None:
+    edits(1)
+    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify", "--option", option, "--backend", "baseline")
+    assert code == 2 and said in told

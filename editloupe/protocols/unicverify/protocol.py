@@ -22,34 +22,72 @@ Not covered:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from editloupe.answers import Record, RecordOf
+from pydantic import AfterValidator, Field
+
+from editloupe.answers import LabelRule, Number, Record, RecordOf
+from editloupe.config import Words
+from editloupe.errors import DataError
+from editloupe.findings import Finding
+from editloupe.measures.base import open_measure
+from editloupe.parsing import fold
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
-from editloupe.scores import Binary, Metric, Score
+from editloupe.protocols.unicverify.alignment import WEIGHT, Alignment, PairsError, by_pairs, strictly
+from editloupe.protocols.unicverify.tables import CLASSES, HALLUCINATION, NO_EDIT, NORMAL, tables
+from editloupe.scores import Binary, Levels, Metric, Real, Score
 from editloupe.tags import one_line
-from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
 from editloupe.values import Json, Sample
+
+PROMPTS: Final = Path(__file__).parent / "prompts"
 
 VERIFY: Final = "verify"
 VERIFICATION: Final = "verification"
 """The question of the role `verify`."""
+PARSE: Final = "parse"
+ATOMIC_TASKS: Final = "atomic_tasks"
+"""The question of the role `parse`."""
+AS_ASKED: Final = "as asked"
+"""The part of `atomic_tasks` that compares with the editor's instruction, where people wrote another reference."""
+
 CHANGED: Final = "is_changed"
+EDIT_CLASS: Final = "edit_class"
+ALIGNMENT: Final = "alignment_accuracy"
+DIFFERENCES: Final = "differences"
+SSIM: Final = "ssim"
 
-PROMPTS: Final = Path(__file__).parent / "prompts"
+REFERENCE: Final = "reference_instruction"
+"""Column with what people say was really done."""
 
 
-def _object(required: Mapping[str, Json], **optional: Json) -> RecordOf:
+def _object(required: Mapping[str, Json], **optional: Json) -> dict[str, Json]:
     properties: dict[str, Json] = {**required, **optional}
-    schema: dict[str, Json] = {"type": "object", "properties": properties, "required": list(required)}
-    return RecordOf(schema={**schema, "additionalProperties": False})
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-VERIFICATION_ANSWER: Final = _object(
-    {"is_changed": {"type": "boolean"}, "instruction": {"type": "string"}}, reason={"type": "string"}
+_TEXT: Final[dict[str, Json]] = {"type": "string", "minLength": 1}
+_TASKS: Final[dict[str, Json]] = {"type": "array", "items": _object({"object": _TEXT, "action": _TEXT})}
+_PAIR: Final[dict[str, Json]] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+
+VERIFICATION_ANSWER: Final = RecordOf(
+    schema=_object({CHANGED: {"type": "boolean"}, "instruction": {"type": "string"}}, reason={"type": "string"})
 )
+TASKS_ANSWER: Final = RecordOf(schema=_object({"reference": _TASKS, "restated": _TASKS}))
+PAIRS_ANSWER: Final = RecordOf(
+    schema=_object({"reference": _TASKS, "restated": _TASKS, "pairs": {"type": "array", "items": _PAIR}})
+)
+
+
+def _methods(words: tuple[str, ...]) -> tuple[str, ...]:
+    known = ("lmm", DIFFERENCES, SSIM)
+    if unknown := [word for word in words if word not in known]:
+        raise ValueError(f"unknown way to find No Edit {unknown[0]!r}; expected some of {', '.join(known)}")
+    return tuple(name for name in known if name in words)
 
 
 class UnicVerifyOptions(Options):
@@ -57,10 +95,41 @@ class UnicVerifyOptions(Options):
 
     mode: Literal["plain", "tool"] = "plain"
     """plain: one look, as in the paper. tool: the verifier is an agent with tools."""
+    matching: Literal["lmm", "strict", "none"] = "lmm"
+    """Who says which atomic tasks are the same: the parser, or equal texts (strict). none: nobody parses."""
+    w: Annotated[float, Field(ge=0)] = WEIGHT
+    """Eq. 6: what an extra task costs, in tasks."""
+    hallucination: Literal["any", "all"] = "any"
+    """any: one task that was left out or added makes a changed pair a Hallucination. all: only if no task was done."""
+    rules: Literal["off", "first", "only"] = "off"
+    """first: what shows the same by a rule on pixels is No Edit, and no model is asked. only: no model is asked at all."""
+    no_edit: Annotated[Words, AfterValidator(_methods)] = ("lmm", DIFFERENCES, SSIM)
+    """Ways to find No Edit that the report compares, comma-separated: lmm, differences, ssim."""
+    ssim_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.95
+    """SSIM from which on it calls a pair No Edit; the paper names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What is known of whether an edit changed anything."""
+
+    changed: bool
+    restated: str = ""
+    """What was done; "" where nothing was, or nobody said."""
+    by: Literal["lmm", "rule"]
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why there is no value."""
+
+    status: str
+    reason: str
 
 
 class UnicVerify(BaseProtocol):
-    """One look at each edit."""
+    """A look at each edit, then a comparison of two texts where something changed."""
 
     name = "unicverify"
     paper = Paper(
@@ -69,36 +138,175 @@ class UnicVerify(BaseProtocol):
         url="https://arxiv.org/abs/2512.02790",
     )
     Options = UnicVerifyOptions
-    roles: ClassVar[Mapping[str, str]] = {VERIFY: "says whether an edit changed anything, and what was really done"}
+    roles: ClassVar[Mapping[str, str]] = {
+        VERIFY: "says whether an edit changed anything, and what was really done",
+        PARSE: "splits two instructions into atomic tasks and matches them",
+    }
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
-        if self.options.mode == "plain":
+        given: UnicVerifyOptions = self.options
+        if given.mode == "plain":
             self.tools = ()
-        self.metrics = [Metric(id=CHANGED, name="Changed", domain=Binary(), better=None, source="Section C")]
+        self.parses = given.matching != "none" and given.rules != "only"
+        """Whether instructions are compared."""
+        wanted = {VERIFY: given.rules != "only", PARSE: self.parses}
+        # A run names no backend for a role that it does not ask.
+        self.roles = {role: does for role, does in UnicVerify.roles.items() if wanted[role]}  # type: ignore[misc]
+        rule = DIFFERENCES if given.rules != "off" else ""
+        self.measured = [name for name in (DIFFERENCES, SSIM) if name in (*given.no_edit, rule)]
+        """Measures of every edit."""
+        levels = tuple(LabelRule(name=name, value=value) for value, name in enumerate((NO_EDIT, HALLUCINATION, NORMAL)))
+        accuracy = Metric(id=ALIGNMENT, name="Alignment accuracy", short="Acc", domain=Real(), source="Eq. 6")
+        self.metrics = [
+            Metric(id=CHANGED, name="Changed", domain=Binary(), better=None, source="Section C"),
+            Metric(id=EDIT_CLASS, name="Class", domain=Levels(levels=levels), source="Section C"),
+            *([accuracy] if self.parses else []),
+            *(open_measure(name).metric for name in self.measured),  # type: ignore[attr-defined]
+        ]
+        self.tables = tables(given)
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raise DataError for a class or a reference instruction of the data that is none."""
+        for sample in samples:
+            human_class(sample)
+            reference_of(sample)
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
-        """Return the verification of each edit."""
+        """Return the measures and the verification of each edit and, where something changed, what its texts are asked."""
         for sample in group:
-            yield self._verification(sample)
+            for name in self.measured:
+                yield self._measure(sample, name)
+            if self.options.rules == "only":
+                continue
+            ruled = self._rule(sample, known)
+            if self.options.rules == "first" and (ruled is None or ruled.value == 0):
+                continue
+            verify = self._verification(
+                sample, rests_on=() if self.options.rules == "off" or ruled is None else (ruled.task_id,)
+            )
+            yield verify
+            found = self._verified(sample, known)
+            if self.parses and isinstance(found, Verified) and found.changed and found.restated:
+                for part, text in self._references(sample).items():
+                    yield self._parse(sample, part, text, found)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
-        """Return whether each edit changed anything."""
+        """Return for each edit whether it changed anything, its class, how well the texts match, and what was measured."""
         for sample in group:
-            finding = known.finding(VERIFICATION, sample)
-            said = said_of(finding.answer if finding is not None else None)
-            if finding is None or said is None:
-                yield self.missing(CHANGED, sample, known, question=VERIFICATION)
-                continue
-            yield Score(
-                sample_id=sample.id,
-                editor=sample.editor,
-                metric=CHANGED,
-                value=float(said[0]),
-                findings=(finding.task_id,),
-            )
+            yield from self._scores(sample, known)
 
-    def _verification(self, sample: Sample) -> Ask:
+    def _scores(self, sample: Sample, known: Known) -> Iterable[Score]:
+        found = self._verified(sample, known)
+        label = self._class(sample, found, known)
+        people = human_class(sample)
+        dims = {
+            "edit_type": sample.edit_type,
+            "class": people or (label if isinstance(label, str) else None),
+            "human_class": people,
+            "settled_by": found.by if isinstance(found, Verified) else None,
+            "reference": "people" if REFERENCE in sample.extra or people == NO_EDIT else "instruction",
+        }
+        score = partial(Score, sample_id=sample.id, editor=sample.editor, dims=dims)
+        parsed = [known.finding(ATOMIC_TASKS, About.of(sample, part=part)) for part in ("", AS_ASKED)]
+        rest = tuple(f.task_id for f in (found.finding if isinstance(found, Verified) else None, *parsed) if f is not None)
+        if not isinstance(found, Verified):
+            asked = DIFFERENCES if self.options.rules == "only" else VERIFICATION
+            for metric in (CHANGED, EDIT_CLASS, *([ALIGNMENT] if self.parses else [])):
+                yield self.missing(metric, sample, known, question=asked, dims=dims)
+        else:
+            yield score(metric=CHANGED, value=float(found.changed), findings=rest[:1])
+            if isinstance(label, str):
+                value = float((NO_EDIT, HALLUCINATION, NORMAL).index(label))
+                yield score(metric=EDIT_CLASS, value=value, label=label, findings=rest)
+            else:
+                yield score(metric=EDIT_CLASS, value=None, missing=label.status, reason=label.reason, findings=rest)
+            if self.parses:
+                accuracy = self._accuracy(sample, found, known)
+                if isinstance(accuracy, Missing):
+                    lost = {"missing": accuracy.status, "reason": accuracy.reason}
+                    yield score(metric=ALIGNMENT, value=None, **lost, findings=rest)
+                else:
+                    yield score(metric=ALIGNMENT, value=accuracy, findings=rest)
+        for name in self.measured:
+            answer = known.answer(name, sample)
+            if isinstance(answer, Number):
+                yield score(
+                    metric=name, value=answer.value, findings=(known[name, sample.editor, sample.id, 0, ""].task_id,)
+                )
+            else:
+                yield self.missing(name, sample, known, dims=dims)
+
+    def _verified(self, sample: Sample, known: Known) -> Verified | None:
+        """Return what settles whether an edit changed anything; None while nothing does."""
+        rules, ruled = self.options.rules, self._rule(sample, known)
+        if rules != "off" and ruled is not None and ruled.value is not None and (rules == "only" or ruled.value == 0):
+            return Verified(changed=ruled.value > 0, by="rule", finding=ruled)
+        finding = known.finding(VERIFICATION, sample)
+        said = None if finding is None else said_of(finding.answer)
+        if finding is None or said is None:
+            return None
+        return Verified(changed=said[0], restated=said[1] if said[0] else "", by="lmm", finding=finding)
+
+    def _rule(self, sample: Sample, known: Known) -> Finding | None:
+        return None if self.options.rules == "off" else known.finding(DIFFERENCES, sample)
+
+    def _class(self, sample: Sample, found: Verified | None, known: Known) -> str | Missing:
+        """Return an edit's class, or why it has none."""
+        if found is None:
+            return Missing("not_defined", "")
+        if not found.changed:
+            return NO_EDIT
+        if not self.parses:
+            who = "rules" if self.options.rules == "only" else "matching=none"
+            return Missing("not_defined", f"the edit changed something, and {who} cannot tell Normal from Hallucination")
+        part = "" if reference_of(sample) == sample.instruction else AS_ASKED
+        aligned = self._alignment(sample, part, found, known)
+        if isinstance(aligned, Missing):
+            return aligned
+        if aligned.reference == 0:
+            return Missing("not_defined", "the instruction has no atomic task, so that nothing can deviate from it")
+        matches = aligned.full if self.options.hallucination == "any" else aligned.hits > 0
+        return NORMAL if matches else HALLUCINATION
+
+    def _accuracy(self, sample: Sample, found: Verified, known: Known) -> float | Missing:
+        """Return Eq. 6, or why it has no value."""
+        undefined = Missing("not_defined", "Eq. 6 divides by the number of tasks of the reference, which has none")
+        if reference_of(sample) is None:
+            return undefined
+        if not found.changed:
+            # T_GEN is empty: no hit and nothing extra, whatever the reference asks for.
+            return 0.0
+        aligned = self._alignment(sample, "", found, known)
+        if isinstance(aligned, Missing):
+            return aligned
+        accuracy = aligned.accuracy(self.options.w)
+        return undefined if accuracy is None else accuracy
+
+    def _alignment(self, sample: Sample, part: str, found: Verified, known: Known) -> Alignment | Missing:
+        """Return how the tasks of a reference and of the restated instruction match, or why nobody can say."""
+        if not found.restated:
+            return Missing("off_menu", "the verifier says that something changed, and restates no instruction")
+        about = About.of(sample, part=part)
+        finding = known.finding(ATOMIC_TASKS, about)
+        if finding is None or not isinstance(finding.answer, Record):
+            lost = self.missing(ATOMIC_TASKS, about, known)
+            return Missing(str(lost.missing), lost.reason)
+        data: Any = finding.answer.data
+        if self.options.matching == "strict":
+            return strictly(data["reference"], data["restated"])
+        try:
+            return by_pairs(data["reference"], data["restated"], data["pairs"])
+        except PairsError as error:
+            return Missing("off_menu", str(error))
+
+    def _references(self, sample: Sample) -> dict[str, str]:
+        """Return what the restated instruction is compared with, by part: the reference, and what else was asked."""
+        reference = reference_of(sample)
+        found = {} if reference is None else {"": reference}
+        return found if reference == sample.instruction else {**found, AS_ASKED: sample.instruction}
+
+    def _verification(self, sample: Sample, rests_on: tuple[str, ...]) -> Ask:
         images = {"Original Image": sample.source, "Edited Image": sample.edited}
         return Ask(
             protocol=self.name,
@@ -110,6 +318,34 @@ class UnicVerify(BaseProtocol):
             tools=self.tools,
             answer=VERIFICATION_ANSWER,
             budget=self.budget,
+            rests_on=rests_on,
+            blocked=missing_output(sample),
+        )
+
+    def _parse(self, sample: Sample, part: str, reference: str, found: Verified) -> Ask:
+        pairs = self.options.matching == "lmm"
+        texts = {"reference": one_line(reference), "restated": one_line(found.restated)}
+        return Ask(
+            protocol=self.name,
+            metric=ATOMIC_TASKS,
+            about=About.of(sample, part=part),
+            role=PARSE,
+            prompt=render(PROMPTS / "parse.md", pairs=pairs, **texts),
+            answer=PAIRS_ANSWER if pairs else TASKS_ANSWER,
+            budget=self.budget,
+            rests_on=(found.finding.task_id,),
+        )
+
+    def _measure(self, sample: Sample, name: str) -> Measure:
+        images = {"source": sample.source, "edited": sample.edited}
+        return Measure(
+            protocol=self.name,
+            metric=name,
+            about=About.of(sample),
+            measure=name,
+            # SSIM as such: of the whole image, at the source's own size.
+            args={"mask": "none", "side": 0} if name == SSIM else {},
+            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
             blocked=missing_output(sample),
         )
 
@@ -119,8 +355,35 @@ def said_of(answer: object) -> tuple[bool, str] | None:
     data = answer.data if isinstance(answer, Record) else None
     if not isinstance(data, Mapping):
         return None
-    changed, restated = data.get("is_changed"), data.get("instruction")
+    changed, restated = data.get(CHANGED), data.get("instruction")
     return (changed, restated.strip()) if isinstance(changed, bool) and isinstance(restated, str) else None
+
+
+def human_class(sample: Sample) -> str | None:
+    """Return the class that people gave an edit; None for none. Raises DataError for a text that is no class."""
+    given = sample.extra.get(EDIT_CLASS)
+    if given is None or given == "":
+        return None
+    known = {fold(name): name for name in CLASSES}
+    if not isinstance(given, str) or fold(given) not in known:
+        raise DataError(
+            f"sample {sample.key!r}: {EDIT_CLASS} is {given!r}; expected one of {', '.join(CLASSES)}, or nothing"
+        )
+    return known[fold(given)]
+
+
+def reference_of(sample: Sample) -> str | None:
+    """Return what a restated instruction is held against: people's own, else the editor's; None where nothing was done.
+
+    Raises DataError for a reference that is no text.
+    """
+    given = sample.extra.get(REFERENCE)
+    if given is not None and not isinstance(given, str):
+        raise DataError(f"sample {sample.key!r}: {REFERENCE} is {given!r}; expected what was really done, as a text")
+    if human_class(sample) == NO_EDIT:
+        return None
+    text = sample.instruction if given is None else given
+    return text if text.strip() else None
 
 
 def missing_output(sample: Sample) -> tuple[Status, str] | None:

@@ -1,0 +1,46 @@
+"""The share of an image that an edit changed: 0 for an edit that did nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from editloupe.answers import Number
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.imaging.unchanged import change
+from editloupe.measures.base import Args, Measured
+from editloupe.measures.pair import PairArgs, pictures
+from editloupe.scores import Interval, Metric
+
+
+class DifferencesArgs(Args):
+    """The arguments."""
+
+    mask: Literal["none"] = "none"
+    """The whole image is compared."""
+
+
+class Differences:
+    """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
+
+    name: ClassVar[str] = "differences"
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[DifferencesArgs]] = DifferencesArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+    metric = Metric(
+        id="differences",
+        name="Share of the image that differs",
+        short="Differs",
+        domain=Interval(low=0, high=1),
+        better=None,
+        unit="of the image",
+    )
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the share. Raises MeasureError if a picture is missing, or too little can be compared."""
+        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        found = change(source, edited)
+        if found is None:
+            raise MeasureError("too few pixels can be compared to tell a difference from noise")
+        return Measured(answer=Number(value=found.share), reason=found.how, data=found.data)
