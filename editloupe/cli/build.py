@@ -14,7 +14,7 @@ from typer import Option
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, exit_code, opened
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, read_config, run_options, words
+from editloupe.cli.options import OUTPUT, AsJson, only, read_config, run_options, words
 from editloupe.cli.output import many, note, print_json, progress, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.config import RunConfig
 from editloupe.errors import BackendError, ConfigError
@@ -46,7 +46,6 @@ def unicedit(
     rows: Annotated[
         int, Option("--rows-per-file", min=1, help="Most rows of a Parquet file.", rich_help_panel=OUTPUT)
     ] = training_set.ROWS,
-    judge: JudgeName = None,
     as_json: AsJson = False,
 ) -> int:
     """Verify edits, drop those that failed, restate the instructions of the others, and write triplets for training.
@@ -78,7 +77,7 @@ def unicedit(
         store = RunStore.read(folder)
         with closing(store):
             warn(store.problems)
-            curated = training_set.curate(store, judge=judge)
+            curated = training_set.curate(store)
         with status("", hidden=as_json) as line:
             funnel = training_set.write(
                 curated, out_dir, run=name, layouts=layouts, rows=rows, stopped=stop.is_set, tell=line.update
@@ -113,7 +112,8 @@ def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outc
     """Verify the edits into a run folder. Raises ConfigError if that has other data, BackendError if nobody answers."""
     if (folder / "config.yaml").exists() and (known := read_config(folder / "config.yaml").get("path")) != str(run.path):
         raise ConfigError(f"{folder.parent} is built from {known}, not from {run.path}; name another --out")
-    run = run.model_copy(update={"protocol": training_set.PROTOCOL})
+    option = {**training_set.VERIFIER_ONLY, **run.option}
+    run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
     setup = opened(run)
     tell_traces(run.langsmith)
     if not as_json:

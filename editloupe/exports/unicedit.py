@@ -7,7 +7,6 @@ ImageFolder. Every row names the finding that it rests on, and every edit that i
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.judges import names_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.values import ImageRef, Json, Sample, digest, parse_json, sample_key
@@ -35,6 +33,8 @@ VERIFICATION: Final = "verification"
 """The question whose answer is {"is_changed": bool, "instruction": str}."""
 CHANGED: Final = "is_changed"
 """The metric that says whether an edit changed anything: 1 or 0."""
+VERIFIER_ONLY: Final[Mapping[str, Json]] = {"matching": "none", "no_edit": "lmm"}
+"""Options by which the protocol asks for no more than a set needs: no comparison of instructions, no measures."""
 
 LAYOUTS: Final = ("parquet", "imagefolder")
 """What can be written, and the folders it lies in."""
@@ -94,6 +94,8 @@ class Curated:
 
     folder: Path
     """The run."""
+    identity: str
+    """Digest of what makes the run the same run: what rows call it."""
     triplets: tuple[Triplet, ...]
     left_out: tuple[LeftOut, ...]
 
@@ -121,15 +123,11 @@ class Curated:
         }
 
 
-def curate(store: RunStore, *, judge: str | None = None) -> Curated:
-    """Divide the edits of a run of the protocol unicverify.
-
-    judge: the verifier, by name, URI or the beginning of its id; None where the run has one.
-    Raises ConfigError for a run of another protocol, or of several verifiers of which none is named.
-    """
+def curate(store: RunStore) -> Curated:
+    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol."""
     if store.protocol != PROTOCOL:
         raise ConfigError(f"{store.folder} is a run of the protocol {store.protocol!r}; expected one of {PROTOCOL!r}")
-    findings = _of_one_verifier(store, judge)
+    findings = store.current()
     samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
     protocol = make_protocol(store.protocol, store.options())
     scores = scored(protocol, samples, findings, Repeats.of_run(store.info, findings))
@@ -160,20 +158,7 @@ def curate(store: RunStore, *, judge: str | None = None) -> Curated:
             left_out.append(_left_out(sample, key, finding, "distinct", "duplicate", f"the same as {earlier!r}"))
             continue
         triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
-    return Curated(folder=store.folder, triplets=tuple(triplets), left_out=tuple(left_out))
-
-
-def _of_one_verifier(store: RunStore, judge: str | None) -> list[Finding]:
-    """Return the findings of a run without those of other verifiers. Raises ConfigError."""
-    findings, names = store.current(), names_of(store.info.get("judges"))
-    asked = list(dict.fromkeys(f.judge_id for f in findings if f.metric == VERIFICATION))
-    uris = {id_: str(store.listed_judge(id_).get("backend")) for id_ in asked}
-    meant = [id_ for id_ in asked if judge is None or judge in (names.get(id_), uris[id_]) or id_.startswith(judge)]
-    if len(meant) > 1 or (judge is not None and not meant):
-        known = ", ".join(f"{names.get(id_, uris[id_])} ({id_})" for id_ in asked) or "none"
-        wanted = "several verifiers" if judge is None else f"{len(meant) or 'no'} verifiers called {judge!r}"
-        raise ConfigError(f"{store.folder}: {wanted}; the run has {known}; name one with --judge")
-    return [f for f in findings if f.metric != VERIFICATION or f.judge_id in meant]
+    return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
 
 
 def _restated(finding: Finding | None) -> str:
@@ -238,7 +223,7 @@ def _is_chinese(sample: Sample) -> bool:
 
 
 def lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
-    """Return where a row comes from: the run, and of its findings which one."""
+    """Return where a row comes from: the run's identity, and of its findings which one."""
     return {
         "run": run,
         "task_id": None if finding is None else finding.task_id,
@@ -316,21 +301,21 @@ def write(
     """Write the set and return its funnel; None if it was stopped. The same call again continues.
 
     Every file is written whole or not at all, `funnel.json` last. A Parquet file that holds its rows already stays.
-    run: what the rows' lineage calls the run.   layouts: names of LAYOUTS.   rows: most rows of a Parquet file.
+    run: what the funnel calls the run.   layouts: names of LAYOUTS.   rows: most rows of a Parquet file.
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
     """
     images = ImageStore(curated.folder / "blobs", writes=False)
     funnel = curated.funnel(run)
     with _storage(out):
         (out / FUNNEL).unlink(missing_ok=True)
-        if "parquet" in layouts and not _parquet(curated, out / "parquet", images, run, rows, stopped, tell):
+        if "parquet" in layouts and not _parquet(curated, out / "parquet", images, rows, stopped, tell):
             return None
-        if "imagefolder" in layouts and not _imagefolder(curated, out / "imagefolder", images, run, stopped, tell):
+        if "imagefolder" in layouts and not _imagefolder(curated, out / "imagefolder", images, stopped, tell):
             return None
         with files.whole(out / LEFT_OUT) as file:
             for one in curated.left_out:
                 said: dict[str, Json] = {"stage": one.stage, "why": one.why, "detail": one.detail}
-                source = lineage(one.finding, run, one.sample_id, one.editor)
+                source = lineage(one.finding, curated.identity, one.sample_id, one.editor)
                 file.write(json_bytes({"key": one.key, **said, "lineage": source}) + b"\n")
         for part in [p for place in ("", *LAYOUTS, f"imagefolder/{IMAGES}") for p in (out / place).glob(f"{files.PART}*")]:
             part.unlink()  # of a process that was killed
@@ -363,7 +348,6 @@ def _parquet(
     curated: Curated,
     folder: Path,
     images: ImageStore,
-    run: str,
     rows: int,
     stopped: Callable[[], bool],
     tell: Callable[[str], None],
@@ -374,30 +358,31 @@ def _parquet(
     for number, part in enumerate(shards(curated.triplets, images, rows)):
         if stopped():
             return False
-        path = folder / f"train-{number:05}.parquet"
+        content = digest([[columns(one, curated.identity), [ref.sha256 for ref in _images(one)]] for one in part])
+        path = folder / f"train-{number:05}-{content[:12]}.parquet"
         names.add(path.name)
-        content = digest([[columns(one, run), [ref.sha256 for ref in _images(one)]] for one in part])
-        if _content(path) != content:
-            _write_shard(part, path, images, run, content)
+        if _rows(path) != len(part):
+            _write_shard(part, path, images, curated.identity)
         done += len(part)
         tell(f"{done:,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
     for path in folder.glob("train-*.parquet"):
         if path.name not in names:
             path.unlink()
+    files.write_whole(folder / "README.md", _CARD.encode())
     return True
 
 
-def _content(path: Path) -> str | None:
-    """Return the digest of the rows that a Parquet file of ours holds; None for no such file."""
+def _rows(path: Path) -> int:
+    """Return the rows of a Parquet file; 0 for a file that is missing or damaged."""
     import polars
 
     try:
-        return polars.read_parquet_metadata(path).get("editloupe")
+        return int(polars.scan_parquet(path, glob=False).select(polars.len()).collect().item())
     except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException):
-        return None
+        return 0
 
 
-def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str, content: str) -> None:
+def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:
     import polars
 
     image = polars.Struct({"bytes": polars.Binary, "path": polars.String})
@@ -414,10 +399,7 @@ def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: s
     ]
     frame = polars.DataFrame([{name: row[name] for name in schema} for row in table], schema=schema)
     with files.whole(path) as file:
-        # Images are compressed already.
-        frame.write_parquet(
-            file, compression="snappy", row_group_size=100, metadata={"editloupe": content, "huggingface": _FEATURES}
-        )
+        frame.write_parquet(file, compression="snappy", row_group_size=100)
 
 
 _LINEAGE: Final = ("run", "task_id", "judge_id", "sample", "editor")
@@ -436,25 +418,25 @@ _COLUMNS: Final[Mapping[str, str]] = {
 """Column → what it holds. The first seven are UnicEdit-10M's."""
 
 
-def _features() -> str:
-    """What `datasets` must know to show the images: https://huggingface.co/docs/datasets/about_dataset_features."""
-    text: Json = {"dtype": "string", "_type": "Value"}
-    kinds: dict[str, Json] = {
-        "text": text,
-        "image": {"_type": "Image"},
-        "lineage": {**dict.fromkeys(_LINEAGE, text), "repeat": {"dtype": "int64", "_type": "Value"}},
-    }
-    return json.dumps({"info": {"features": {name: kinds[kind] for name, kind in _COLUMNS.items()}}})
-
-
-_FEATURES: Final = _features()
+_LINEAGE_FEATURE: Final = "".join(f"    - name: {n}\n      dtype: string\n" for n in _LINEAGE)
+_FEATURES: Final[Mapping[str, str]] = {
+    "text": "    dtype: string\n",
+    "image": "    dtype: image\n",
+    "lineage": f"    struct:\n{_LINEAGE_FEATURE}    - name: repeat\n      dtype: int64\n",
+}
+_CARD: Final = (
+    "---\nconfigs:\n- config_name: default\n  data_files: '*.parquet'\ndataset_info:\n  features:\n"
+    + "".join(f"  - name: {name}\n{_FEATURES[kind]}" for name, kind in _COLUMNS.items())
+    + "---\n\nTriplets of a source image, an instruction and an edited image, from `editloupe build unicedit`. The prompt\n"
+    "says what a verifier saw in the images; `original_instruction` is what the editor was asked.\n"
+)
+"""README.md beside the Parquet files: it tells `datasets` which columns are images."""
 
 
 def _imagefolder(
     curated: Curated,
     folder: Path,
     images: ImageStore,
-    run: str,
     stopped: Callable[[], bool],
     tell: Callable[[str], None],
 ) -> bool:
@@ -473,7 +455,7 @@ def _imagefolder(
     with files.whole(folder / METADATA) as file:
         for one in curated.triplets:
             source, edited = map(placed, _images(one))
-            text = columns(one, run)
+            text = columns(one, curated.identity)
             row: dict[str, Json] = {
                 "id": text["key"],
                 "source_file_name": source,
