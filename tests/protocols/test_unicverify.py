@@ -355,6 +355,14 @@ def test_accuracy_is_held_against_what_people_wrote_and_the_class_against_what_w
     assert {f.part for f in outcome.findings if f.metric == "atomic_tasks"} == {"", "as asked"}
 
 
+def test_an_empty_column_says_nothing(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    script = both(verified(True, "Paint the car blue."), parsed([CAR], [CAR], [[1, 1]]))
+    columns = {"reference_instruction": "", "edit_class": ""}, {"reference_instruction": None, "edit_class": None}
+    outcome = run(with_columns(edits(2), *columns), tmp_path / "run", script)
+    found = [s for s in outcome.scores if s.metric == "alignment_accuracy"]
+    assert [(s.value, s.dims["reference"], s.dims["human_class"]) for s in found] == [(1, "instruction", None)] * 2
+
+
 @pytest.mark.parametrize(
     ("extra", "said"),
     [({"edit_class": "Failed"}, "edit_class is 'Failed'; expected one of Normal, No Edit, Hallucination"),
@@ -393,6 +401,9 @@ def test_rules_first_ask_no_model_about_what_shows_the_same(pairs: Path, tmp_pat
     assert {name for name, score in found.items() if score.dims["settled_by"] == "rule"} == SAME
     assert {f.sample_id for f in outcome.findings if f.role == "verify"} == set(PAIRS) - SAME
     assert len([r for r in lmm.requests if not asks_for_tasks(r)]) == len(PAIRS) - len(SAME)
+    (judged,) = judged_in(RunStore.read(tmp_path / "run"))
+    captions = {table.name: table.caption for table in tables_of(judged)}
+    assert "3 pairs were settled by the rule" in captions["no-edit"] and "rules=first" in captions["verification"]
     asked = {f.task_id: f for f in outcome.findings}
     assert all(asked[score.findings[0]].role == "measure" for name, score in found.items() if name in SAME)
 

@@ -187,7 +187,7 @@ class UnicVerify(BaseProtocol):
             )
             yield verify
             found = self._verified(sample, known)
-            if self.parses and isinstance(found, Verified) and found.changed and found.restated:
+            if self.parses and found is not None and found.changed and found.restated:
                 for part, text in self._references(sample).items():
                     yield self._parse(sample, part, text, found)
 
@@ -204,13 +204,13 @@ class UnicVerify(BaseProtocol):
             "edit_type": sample.edit_type,
             "class": people or (label if isinstance(label, str) else None),
             "human_class": people,
-            "settled_by": found.by if isinstance(found, Verified) else None,
-            "reference": "people" if REFERENCE in sample.extra or people == NO_EDIT else "instruction",
+            "settled_by": None if found is None else found.by,
+            "reference": "instruction" if reference_of(sample) == sample.instruction else "people",
         }
         score = partial(Score, sample_id=sample.id, editor=sample.editor, dims=dims)
         parsed = [known.finding(ATOMIC_TASKS, About.of(sample, part=part)) for part in ("", AS_ASKED)]
-        rest = tuple(f.task_id for f in (found.finding if isinstance(found, Verified) else None, *parsed) if f is not None)
-        if not isinstance(found, Verified):
+        rest = tuple(f.task_id for f in (None if found is None else found.finding, *parsed) if f is not None)
+        if found is None:
             asked = DIFFERENCES if self.options.rules == "only" else VERIFICATION
             for metric in (CHANGED, EDIT_CLASS, *([ALIGNMENT] if self.parses else [])):
                 yield self.missing(metric, sample, known, question=asked, dims=dims)
@@ -222,18 +222,15 @@ class UnicVerify(BaseProtocol):
             else:
                 yield score(metric=EDIT_CLASS, value=None, missing=label.status, reason=label.reason, findings=rest)
             if self.parses:
-                accuracy = self._accuracy(sample, found, known)
-                if isinstance(accuracy, Missing):
-                    lost = {"missing": accuracy.status, "reason": accuracy.reason}
-                    yield score(metric=ALIGNMENT, value=None, **lost, findings=rest)
+                got = self._accuracy(sample, found, known)
+                if isinstance(got, Missing):
+                    yield score(metric=ALIGNMENT, value=None, missing=got.status, reason=got.reason, findings=rest)
                 else:
-                    yield score(metric=ALIGNMENT, value=accuracy, findings=rest)
+                    yield score(metric=ALIGNMENT, value=got, findings=rest)
         for name in self.measured:
-            answer = known.answer(name, sample)
-            if isinstance(answer, Number):
-                yield score(
-                    metric=name, value=answer.value, findings=(known[name, sample.editor, sample.id, 0, ""].task_id,)
-                )
+            finding = known.finding(name, sample)
+            if finding is not None and isinstance(finding.answer, Number):
+                yield score(metric=name, value=finding.answer.value, findings=(finding.task_id,))
             else:
                 yield self.missing(name, sample, known, dims=dims)
 
@@ -382,8 +379,10 @@ def reference_of(sample: Sample) -> str | None:
         raise DataError(f"sample {sample.key!r}: {REFERENCE} is {given!r}; expected what was really done, as a text")
     if human_class(sample) == NO_EDIT:
         return None
-    text = sample.instruction if given is None else given
-    return text if text.strip() else None
+    for text in (given, sample.instruction):
+        if text is not None and text.strip():
+            return text
+    return None
 
 
 def missing_output(sample: Sample) -> tuple[Status, str] | None:

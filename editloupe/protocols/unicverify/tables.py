@@ -28,12 +28,18 @@ _INTERVALS: Final = "With 95 % intervals, resampled by source image; (judged/ask
 
 def tables(options: Any) -> tuple[TableSpec | Callable[..., Any], ...]:
     """Return the tables of a run with these options."""
+    settled = {
+        "off": "",
+        "first": " No Edit was settled by a rule on pixels where it could be, without a model (rules=first).",
+        "only": " A rule on pixels alone says what changed; no model was asked (rules=only).",
+    }
     by_class = TableSpec(
         title="Verification, by class",
         name="verification",
         rows="class",
         order=CLASSES,
-        caption="People's class where the data has it, else the judge's. Class: 2 Normal, 1 Hallucination, 0 No Edit.",
+        caption="People's class where the data has it, else the judge's. Class: 2 Normal, 1 Hallucination, 0 No Edit."
+        + settled[options.rules],
     )
     compared = partial(no_edit, methods=options.no_edit, threshold=options.ssim_threshold)
     return by_class, confusion, partial(accuracy, options=options), compared
@@ -127,7 +133,10 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
 
     frame: one judge's scores.   methods: lmm, differences, ssim.   threshold: SSIM from which on a pair is called No Edit.
     """
-    said = _said(frame.to_dicts(), threshold)
+    found = frame.to_dicts()
+    said = _said(found, threshold)
+    ruled = sum(row["metric"] == "is_changed" and row.get("settled_by") == "rule" for row in found)
+    unasked = f" {ruled} pairs were settled by the rule, and the LMM was not asked about them." if ruled else ""
     people = "people" in said
     truth = said.get("people" if people else "lmm", {})
     shown = [name for name in methods if name in said and (people or name != "lmm")]
@@ -149,7 +158,7 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
             Column(title="Agree, %", keys={"figure": "agree"}),
         ),
         rows=tuple(rows),
-        caption=f"Against {'people' if people else 'the LMM, where it was asked'}. {_INTERVALS}",
+        caption=f"Against {'people' if people else 'the LMM, where it was asked'}.{unasked} {_INTERVALS}",
     )
 
 
