@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.pages import put
 from editloupe.data.images import RGB
-from editloupe.models.detect.open import find_weights
+from editloupe.models.detect.open import DETECTORS
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
 from editloupe.models.upscale.base import NetworkUpscaler
@@ -96,7 +96,7 @@ def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: t
     make_grounding_dino(folder, side_px=min(800, side[1]))
     pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
-    first = TransformersDetector(find_weights(str(folder)), device=device.name, max_batch=1)
+    first = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, max_batch=1)
     loaded = first._ready()
 
     def plain(count: int) -> None:
@@ -113,7 +113,7 @@ def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: t
         ways.append(Way("transformers, `model(**processor(…))` in a loop", count, 1, lambda n=count: plain(n)))
         for batch in sorted({1, count}):
             # The same network behind a batcher of its own: one copy in memory.
-            ours = TransformersDetector(find_weights(str(folder)), device=device.name, max_batch=batch)
+            ours = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, max_batch=batch)
             ours._loaded = loaded
             pool = ThreadPoolExecutor(count)
             ways.append(

@@ -78,7 +78,7 @@ def findings_of(
     judges = set(names)
     if judge is not None:
         judges = {*store.judges_called(judge), *(id_ for id_, name in names.items() if name == judge)}
-    metric = None if criterion is None else _metric_id(store, criterion)
+    metric = None if criterion is None else metric_id(store, criterion)
     found = [f for f in findings if metric in (None, f.metric) and f.judge_id in judges and repeat in (None, f.repeat + 1)]
     if findings and not found:
         asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
@@ -88,7 +88,8 @@ def findings_of(
     return found
 
 
-def _metric_id(store: RunStore, name: str) -> str:
+def metric_id(store: RunStore, name: str) -> str:
+    """Return the id of a question, or of a metric by its id or short name. Raises ConfigError if the run has none such."""
     if any(f.metric == name for f in store.findings.values()):
         return name
     try:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from editloupe.chat import ImagePart, Message, TextPart, Usage
 from editloupe.data.images import extension
-from editloupe.errors import ConfigError, ImageError
+from editloupe.errors import ImageError
 from editloupe.exports.episodes import Episode, Exchange, Source, function, lost, remarks, sampling
-from editloupe.exports.write import json_bytes, whole, without_none
+from editloupe.exports.write import claim, json_bytes, whole, without_none
 from editloupe.files import read_bytes
 from editloupe.traces.events import Note, ToolResult
 from editloupe.values import ImageRef
@@ -30,10 +30,7 @@ def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] 
     Pictures are copied to `images/`, or named by `source.blob_base_url`. Raises ConfigError where the folder holds other
     things, StorageError. What could not be read stands in `source.problems`.
     """
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())):
-        raise ConfigError(f"{folder} holds other files; name an empty or a new folder with --atif")
-    with whole(folder / MARKER, below=folder) as file:
-        file.write(b"editloupe wrote these trajectories; it may write them again.\n")
+    claim(folder, MARKER, option="--atif")
     written = 0
     for episode in source.episodes():
         path = folder / PurePosixPath(episode.name).with_suffix(".json")

@@ -177,13 +177,8 @@ class Source:
         )
         made = (p.relative_to(self.folder).as_posix() for p in sorted((self.folder / FORKS).glob("*/*.jsonl")))
         for name in (*listed, *open_, *(made if forks else ())):
-            try:
-                episode = self._episode(name, listed.get(name))
-            except TraceError as error:
-                self.problems.append(str(error))
-                continue
-            except _MALFORMED as error:
-                self.problems.append(f"{name}: not of the expected shape ({error!r}), left out")
+            episode = self.episode(name, listed.get(name))
+            if episode is None:
                 continue
             # A fork may have a judge of its own, which the run does not list.
             other = episode.header.judge_id not in self.backends
@@ -192,6 +187,16 @@ class Source:
             if self._asked_for(episode.task.about.editor, episode.task.about.sample_id):
                 self.problems += episode.trace.problems
                 yield episode
+
+    def episode(self, name: str, finding: Finding | None) -> Episode | None:
+        """Return one trace by its path inside the run; None for an unreadable one, which becomes a problem."""
+        try:
+            return self._episode(name, finding)
+        except TraceError as error:
+            self.problems.append(str(error))
+        except _MALFORMED as error:
+            self.problems.append(f"{name}: not of the expected shape ({error!r}), left out")
+        return None
 
     def image(self, ref: ImageRef) -> str | None:
         """Return where an image can be read; None if its bytes were not kept."""

@@ -29,6 +29,17 @@ def whole(path: Path, *, below: Path | None = None) -> Iterator[BinaryIO]:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
+def claim(folder: Path, marker: str, *, option: str) -> None:
+    """Put a marker into a new or empty folder, so that a later export may write there again.
+
+    Raises ConfigError for a file, and for a folder with files but without the marker; StorageError.
+    """
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / marker).exists())):
+        raise ConfigError(f"{folder} holds other files; name an empty or a new folder with {option}")
+    with whole(folder / marker, below=folder) as file:
+        file.write(b"editloupe wrote these files; it may write them again.\n")
+
+
 def without_none(**values: Any) -> dict[str, Any]:
     """Return the values by name, but for those that are None."""
     return {name: value for name, value in values.items() if value is not None}

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from editloupe.errors import ToolError
 from editloupe.models.devices import Device, open_device
+from editloupe.models.hub import Weights
 from editloupe.values import Json
 
 In = TypeVar("In")
@@ -182,3 +183,30 @@ class Network(ABC, Generic[In, Out, L]):
     @abstractmethod
     def _run(self, items: list[In]) -> list[Out]:
         """Run one batch. Raises MemoryError where it does not fit."""
+
+
+class SavedNetwork(Network[In, Out, L]):
+    """A network from a folder that transformers saved, or from a file that it can be made of.
+
+    title: the family's name in words.   key, max_batch, gpu_batch: as Network has them.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        title: str,
+        device: str,
+        *,
+        key: Callable[[In], Hashable],
+        max_batch: int | None,
+        gpu_batch: int,
+    ) -> None:
+        self.weights = weights
+        self.name = f"{title} ({weights.identity})"
+        self.version = f"{weights.family} {weights.identity}"
+        super().__init__(title, device, key=key, max_batch=max_batch, gpu_batch=gpu_batch)
+
+    def computed(self) -> dict[str, Json]:
+        import transformers
+
+        return {**super().computed(), "transformers": transformers.__version__}

@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
 from editloupe.files import read_bytes
+from editloupe.models.devices import check_device
 from editloupe.models.weights import digest_of
 from editloupe.values import parse_json
 
@@ -36,12 +37,36 @@ class Kind:
 
     name: str
     """In messages, for example "detector"."""
+    need: str
+    """What is missing where there is none, for example "an object detector"."""
+    option: str
+    """Of the command line, without its dashes. The environment's name follows from it."""
     families: Collection[str]
     """Each `model_type` that can be opened."""
     default: str
     """Hub id."""
     revision: str
     """The default's commit, 40 hex digits."""
+
+    def wanted(self, name: str | None, device: str) -> Weights:
+        """Return the weights of that name, for this device. None is the default, which is never downloaded.
+
+        Raises ModelAbsent where no name is given and the default is not in the local cache, or the extra is not installed.
+        Raises ConfigError where the named weights or the device cannot be had. MissingExtra is such an error.
+        """
+        missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
+        if missing and name is not None:
+            raise MissingExtra(f"{self.name[0].upper()}{self.name[1:]} {name!r}", "vision")
+        if missing:
+            raise ModelAbsent(f"it needs {self.need}: pip install 'editloupe[vision]', and weights")
+        check_device(device)
+        found = self.cached_default() if name is None else self.find(name)
+        if found is None:
+            raise ModelAbsent(
+                f"it needs {self.need}, and {self.default} is not in the local Hugging Face cache; name a hub id or a "
+                f"folder by --{self.option} or EDITLOUPE_{self.option.upper()}"
+            )
+        return found
 
     def cached_default(self) -> Weights | None:
         """Return the default from the local cache; None where it is not there. Nothing is downloaded."""

@@ -33,7 +33,7 @@ from editloupe.values import Json, Sample
 Group: TypeAlias = Sequence[Sample]
 """The samples that share source and instructions: usually one, several where several editors were given the same task."""
 
-Question: TypeAlias = tuple[str, str, str, int, str]
+QuestionKey: TypeAlias = tuple[str, str, str, int, str]
 """(metric, editor, sample id, turn, part)."""
 
 
@@ -64,7 +64,7 @@ class Paper:
     url: str = ""
 
 
-class Known(Mapping[Question, Finding]):
+class Known(Mapping[QuestionKey, Finding]):
     """The findings of a group so far, by question: one a question, the repeats joined."""
 
     def __init__(self, findings: Iterable[Finding] = (), entropy: Mapping[str, float] | None = None) -> None:
@@ -75,11 +75,11 @@ class Known(Mapping[Question, Finding]):
         self.consulted = False
         """Whether anybody has looked at a finding. A plan that looks at none is not asked again."""
 
-    def __getitem__(self, question: Question) -> Finding:
+    def __getitem__(self, question: QuestionKey) -> Finding:
         self.consulted = True
         return self._by_question[question]
 
-    def __iter__(self) -> Iterator[Question]:
+    def __iter__(self) -> Iterator[QuestionKey]:
         self.consulted = True
         return iter(self._by_question)
 
@@ -246,7 +246,7 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
     keys = {sample.key for sample in group}
     found: dict[str, Task] = {}
-    asked: dict[Question, str] = {}
+    asked: dict[QuestionKey, str] = {}
     for task in tasks:
         if problem := _wrong(task, protocol, keys):
             raise ProtocolError(f"{where} planned {problem}")

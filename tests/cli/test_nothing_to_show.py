@@ -31,6 +31,8 @@ READERS = (
     ("export", "RUN", "--inspect", "out"),
     ("export", "RUN", "--findings", "out.jsonl"),
     ("export", "RUN", "--junit", "out"),
+    ("export", "RUN", "--to", "sft", "--out", "out"),
+    ("export", "RUN", "--to", "dpo", "--out", "out"),
 )
 
 

@@ -14,6 +14,7 @@ from editloupe.exports.findings import write_findings
 from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
+from editloupe.exports.training import Answers, write_sft
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from tests.backends.loopback import Body
@@ -49,6 +50,7 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
     for name in ("f.jsonl", "f.csv"):
         write_findings(source, out / name)
     write_junit(source, out / "junit.xml")
+    assert write_sft(Answers(source=source), out / "training", turns="all").rows == 2
     files = [path for path in out.rglob("*") if path.is_file()]
     assert len(files) > 8
     files += [path for path in (tmp_path / "run").rglob("*") if path.is_file()]

@@ -17,9 +17,10 @@ from editloupe import models
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
+from editloupe.models import hub
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import DetectionResult
-from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, find_weights
+from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, DETECTORS
 from editloupe.runs.execute import Worker
 from editloupe.testing import check_tool
 from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
@@ -53,22 +54,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache, and no network."""
-    from huggingface_hub import constants, file_download
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(file_download, "HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, no network, and no model that another test has opened."""
     monkeypatch.setattr(detectors, "_shared", detectors._shared.__wrapped__)
-    return tmp_path / "hub"
+    return empty_cache
 
 
 def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None = 8) -> Any:
     """With a GPU's batches, which a CPU does not make of itself."""
     from editloupe.models.detect.transformers import TransformersDetector
 
-    return TransformersDetector(find_weights(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
+    return TransformersDetector(DETECTORS.find(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
 
 
 def numbers(result: DetectionResult) -> np.ndarray:
@@ -223,19 +219,19 @@ def test_a_bad_model_folder_is_named_when_it_is_loaded(
 
 def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match=r"has no config.json"):
-        find_weights(str(tmp_path))
+        DETECTORS.find(str(tmp_path))
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot be read"):
-        find_weights(str(tmp_path))
+        DETECTORS.find(str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"'detr' is no detector known here \(grounding-dino, mm-grounding-dino, owlv2\)"):
-        find_weights(str(tmp_path))
+        DETECTORS.find(str(tmp_path))
     shutil.copy(folders["grounding-dino"] / "config.json", tmp_path)
     with pytest.raises(ConfigError, match="has no weights"):
-        find_weights(str(tmp_path))
+        DETECTORS.find(str(tmp_path))
     for name in ("no-such-folder", "/no/such/folder", "a/b/c", "gone.pth"):
         with pytest.raises(ConfigError, match="no such"):
-            find_weights(name)
+            DETECTORS.find(name)
 
 
 @pytest.mark.parametrize("what", ["evil", "other", "truncated", "incomplete", "no vocabulary", "extra"])
@@ -292,8 +288,8 @@ def test_a_branch_in_the_cache_is_known_by_its_commit(no_hub: Path, folders: dic
     shutil.copytree(folders["owlv2"], repository / "snapshots" / commit)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit, encoding="utf-8")
-    assert find_weights("someone/detector").identity == "someone/detector@cccccccccccc"
-    assert find_weights(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
+    assert DETECTORS.find("someone/detector").identity == "someone/detector@cccccccccccc"
+    assert DETECTORS.find(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -309,7 +305,7 @@ def test_one_copy_serves_both_tools_and_every_toolbox(folders: dict[str, Path]) 
 
 
 def test_without_the_extra_the_tools_are_absent_unless_a_detector_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detectors, "find_spec", lambda name: None)
+    monkeypatch.setattr(hub, "find_spec", lambda name: None)
     with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
         models.get("detect")
     with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):

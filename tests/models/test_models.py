@@ -12,8 +12,7 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import MissingExtra, ModelAbsent, UnknownPlugin
-from editloupe.models import read_text
-from editloupe.models.segment import open as segmenters
+from editloupe.models import hub, read_text
 from editloupe.models.upscale.base import Lanczos
 
 
@@ -30,14 +29,23 @@ def test_a_default_that_is_not_here_is_absent_and_a_named_one_is_an_error(monkey
         models.get("read_text", "rapidocr")
 
 
-def test_without_the_extra_a_segmenter_is_absent_and_a_named_one_an_error(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("kind", "absent", "named"),
+    [
+        ("segment", "a segmenter", "Segmenter"),
+        ("detect", "an object detector", "Detector"),
+        ("clip", "CLIP", "CLIP"),
+        ("features", "an image encoder", "Image encoder"),
+    ],
+)
+def test_without_the_extra_a_model_is_absent_and_a_named_one_an_error(
+    kind: str, absent: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segmenters, "find_spec", lambda name: None)
-    with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
-        models.get("segment")
-    with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
-        models.get("segment", "facebook/sam-vit-base")
+    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    with pytest.raises(ModelAbsent, match=rf"it needs {absent}: pip install 'editloupe\[vision\]'"):
+        models.get(kind)
+    with pytest.raises(MissingExtra, match=rf"{named} 'someone/weights' .*editloupe\[vision\]"):
+        models.get(kind, "someone/weights")
 
 
 def test_finding_a_segmenter_imports_neither_torch_nor_transformers() -> None:

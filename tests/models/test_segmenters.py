@@ -40,15 +40,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache, and no network."""
-    from huggingface_hub import constants, file_download
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(file_download, "HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, no network, and no model that another test has opened."""
     monkeypatch.setattr(segmenters, "_shared", segmenters._shared.__wrapped__)
-    return tmp_path / "hub"
+    return empty_cache
 
 
 def segmenter(path: Path, *, max_batch: int | None = 8) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from editloupe.answers import Label
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, groups, make_protocol, scored
-from editloupe.protocols.dlebench.protocol import edit_type_name
+from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.reports.summary import Summary, summarise
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn

@@ -11,12 +11,11 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
-from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
 from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
-from editloupe.values import Json
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
@@ -50,7 +49,7 @@ class _Item:
     """Of the image in px."""
 
 
-class TransformersDetector(Network[_Item, DetectionResult, _Detector]):
+class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
     box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
@@ -68,26 +67,20 @@ class TransformersDetector(Network[_Item, DetectionResult, _Detector]):
         text_threshold: float = TEXT_THRESHOLD,
         max_batch: int | None = None,
     ) -> None:
-        self.weights = weights
-        self.name = f"{FAMILIES[weights.family]} ({weights.identity})"
         self._owl = weights.family == "owlv2"
         self.threshold = box_threshold if box_threshold is not None else OWL_THRESHOLD if self._owl else BOX_THRESHOLD
         self.text_threshold = text_threshold
-        words = "" if self._owl else f", text {text_threshold:.2f}"
-        self.version = f"{weights.family} {weights.identity}, box {self.threshold:.2f}{words}"
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders.
         super().__init__(
+            weights,
             FAMILIES[weights.family],
             device,
             key=lambda item: tuple(item.pixels.shape),
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
-
-    def computed(self) -> dict[str, Json]:
-        import transformers
-
-        return {**super().computed(), "transformers": transformers.__version__}
+        words = "" if self._owl else f", text {text_threshold:.2f}"
+        self.version += f", box {self.threshold:.2f}{words}"
 
     @property
     def side_px(self) -> int:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from typing import Final
 
-from editloupe.errors import MissingExtra, ModelAbsent
-from editloupe.models.devices import check_device
 from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES, Features
 from editloupe.models.hub import Kind, Weights
 
@@ -17,45 +14,39 @@ CLIP_REVISION: Final = "3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"
 DEFAULT_DINO: Final = "facebook/dinov2-with-registers-base"
 DINO_REVISION: Final = "a1d738ccfa7ae170945f210395d99dde8adb1805"
 
-_CLIP: Final = Kind(name="CLIP", families=CLIP_FAMILIES, default=DEFAULT_CLIP, revision=CLIP_REVISION)
-_DINO: Final = Kind(name="DINO", families=DINO_FAMILIES, default=DEFAULT_DINO, revision=DINO_REVISION)
-_ANY: Final = Kind(name="image encoder", families=FAMILIES, default=DEFAULT_CLIP, revision=CLIP_REVISION)
+_CLIP: Final = Kind(
+    name="CLIP", need="CLIP", option="clip", families=CLIP_FAMILIES, default=DEFAULT_CLIP, revision=CLIP_REVISION
+)
+_DINO: Final = Kind(
+    name="DINO", need="DINO", option="dino", families=DINO_FAMILIES, default=DEFAULT_DINO, revision=DINO_REVISION
+)
+_ANY: Final = Kind(
+    name="image encoder",
+    need="an image encoder",
+    option="clip",
+    families=FAMILIES,
+    default=DEFAULT_CLIP,
+    revision=CLIP_REVISION,
+)
 
 
 def open_features(name: str | None, device: str) -> Features:
     """Return the image encoder of that name, found and not yet loaded. None takes DEFAULT_CLIP from the local cache.
 
     name: a folder that transformers saved, or a hub id (owner/name or owner/name@revision): CLIP, DINOv2 or DINOv3.
-    Raises ModelAbsent where no name is given and the default is not in the local cache, or the extra is not installed.
-    Raises ConfigError where the named one or the device cannot be had. MissingExtra is such an error.
+    Raises as `Kind.wanted`.
     """
-    return _opened(_ANY, name, device, "clip")
+    return _shared(_ANY.wanted(name, device), device)
 
 
 def open_clip(name: str | None, device: str) -> Features:
     """Return CLIP. Raises as `open_features`, and ConfigError for weights of another family."""
-    return _opened(_CLIP, name, device, "clip")
+    return _shared(_CLIP.wanted(name, device), device)
 
 
 def open_dino(name: str | None, device: str) -> Features:
     """Return DINOv2 or DINOv3; None takes DEFAULT_DINO from the local cache. Raises as `open_clip`."""
-    return _opened(_DINO, name, device, "dino")
-
-
-def _opened(kind: Kind, name: str | None, device: str, option: str) -> Features:
-    missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
-    if missing and name is not None:
-        raise MissingExtra(f"{kind.name} {name!r}", "vision")
-    if missing:
-        raise ModelAbsent(f"it needs {kind.name}: pip install 'editloupe[vision]', and weights")
-    check_device(device)
-    found = kind.cached_default() if name is None else kind.find(name)
-    if found is None:
-        raise ModelAbsent(
-            f"it needs {kind.name}, and {kind.default} is not in the local Hugging Face cache; name a hub id or a folder "
-            f"by --{option} or EDITLOUPE_{option.upper()}"
-        )
-    return _shared(found, device)
+    return _shared(_DINO.wanted(name, device), device)
 
 
 @cache

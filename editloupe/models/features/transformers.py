@@ -15,12 +15,11 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError
-from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Vector
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
-from editloupe.values import Json
 
 MAX_BATCH: Final = 32
 """Images in a batch on a GPU."""
@@ -56,7 +55,7 @@ class _Item:
     """One for each patch, row by row; None for the whole image."""
 
 
-class TransformersFeatures(Network[_Item, Vector, _Encoder]):
+class TransformersFeatures(SavedNetwork[_Item, Vector, _Encoder]):
     """Any model of FAMILIES, from a folder of transformers.
 
     max_batch: most images in a batch, as Network has it. It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
@@ -65,22 +64,15 @@ class TransformersFeatures(Network[_Item, Vector, _Encoder]):
     """
 
     def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
-        self.weights = weights
-        self.name = f"{FAMILIES[weights.family]} ({weights.identity})"
-        self.version = f"{weights.family} {weights.identity}"
         self._clip = weights.family in CLIP_FAMILIES
         super().__init__(
+            weights,
             FAMILIES[weights.family],
             device,
             key=lambda item: item.weights is None,
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
-
-    def computed(self) -> dict[str, Json]:
-        import transformers
-
-        return {**super().computed(), "transformers": transformers.__version__}
 
     @property
     def side_px(self) -> int:

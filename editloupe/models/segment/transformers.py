@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from editloupe.data.images import RGB
-from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.segment.base import FAMILIES, Segmentation
 from editloupe.models.weights import load_saved, reading
-from editloupe.values import Box, Json
+from editloupe.values import Box
 
 MAX_BATCH: Final = 4
 """Images in a batch on a GPU."""
@@ -51,7 +51,7 @@ class _Item:
     """(height, width) of the part of the input that shows the image."""
 
 
-class TransformersSegmenter(Network[_Item, list[Segmentation], _Segmenter]):
+class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter]):
     """Any model of FAMILIES, from a folder of transformers.
 
     max_batch: most images in a batch, as Network has it.
@@ -60,23 +60,16 @@ class TransformersSegmenter(Network[_Item, list[Segmentation], _Segmenter]):
     """
 
     def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
-        self.weights = weights
-        self.name = f"{FAMILIES[weights.family]} ({weights.identity})"
-        self.version = f"{weights.family} {weights.identity}"
         self._sam2 = weights.family != "sam"
         # Images are as large as each other; only those with as many boxes share a batch.
         super().__init__(
+            weights,
             FAMILIES[weights.family],
             device,
             key=lambda item: len(item.boxes),
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
-
-    def computed(self) -> dict[str, Json]:
-        import transformers
-
-        return {**super().computed(), "transformers": transformers.__version__}
 
     def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
         return self._batcher(self._item(self._ready(), rgb, boxes)) if boxes else []

@@ -52,7 +52,7 @@ from editloupe.imaging.targets import (
 from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import OwnTemplate, render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
-from editloupe.protocols.dlebench.tables import ALIASES, tables
+from editloupe.protocols.dlebench.tables import edit_type_name, tables
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tags import one_line
@@ -110,14 +110,6 @@ class DLEBenchOptions(RubricOptions):
         return self
 
 
-def edit_type_name(text: str | None) -> str:
-    """Return the paper's name of an edit type in any spelling. Other types keep their name; "" becomes "(none)"."""
-    given = (text or "").strip()
-    folded = " ".join(re.split(r"[\s_\-/]+", given.casefold()))
-    known = (name for name, aliases in ALIASES.items() if folded in (name.casefold(), *aliases))
-    return next(known, given or "(none)")
-
-
 class DLEBench(RubricProtocol):
     """The protocol over one rubric: DLEBench's own, or a user's with criteria of their own.
 
@@ -127,7 +119,7 @@ class DLEBench(RubricProtocol):
     name = "dlebench"
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
     Options = DLEBenchOptions
-    edit_type_name = staticmethod(edit_type_name)
+    edit_type_name = edit_type_name
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from editloupe.imaging.targets import AREAS, area_name
+from editloupe.protocols.names import Names
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.tables import (
@@ -42,6 +43,9 @@ ALIASES: Final = {
     "Change Count": ("count", "count change", "object count"),
 }
 """Edit type → other spellings, in the order of the paper's Table 1."""
+
+edit_type_name: Final = Names(ALIASES)
+"""Edit type in any spelling → the paper's name of it."""
 
 EDIT_TYPES: Final = tuple(ALIASES)
 

@@ -103,7 +103,7 @@ class GIEBench(BaseProtocol):
     )
     Options = GIEBenchOptions
     roles: ClassVar = {"judge": "answers multiple-choice questions"}
-    edit_type_name = staticmethod(edit_type_name)
+    edit_type_name = edit_type_name
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)

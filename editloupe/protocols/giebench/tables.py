@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.parsing import fold
+from editloupe.protocols.names import Names
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
@@ -34,16 +34,11 @@ ALIASES: Final = {
 
 EDIT_TYPES: Final = tuple(ALIASES)
 
-_NAMES: Final = {fold(alias).replace("/", " "): name for name, others in ALIASES.items() for alias in (name, *others)}
+edit_type_name: Final = Names(ALIASES)
+"""Edit type in any spelling → the paper's name of it."""
 
 _Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Rows of the frame of scores."""
-
-
-def edit_type_name(text: str | None) -> str:
-    """Return the paper's name of an edit type. Other types keep their name; "" becomes "(none)"."""
-    given = (text or "").strip()
-    return _NAMES.get(fold(given), given or "(none)")
 
 
 def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
