@@ -223,3 +223,26 @@ def answer(folder: Path, images: list[Path]) -> int:
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder)
     said = model.generate(**asked, max_new_tokens=4, min_new_tokens=4, do_sample=False)
     return int(said.shape[1] - asked["input_ids"].shape[1])
+
+
+def test_what_editloupe_exports_of_a_verifier_can_be_read(
+    editloupe: Callable[..., tuple[int, str, str]], edits: Callable[..., Path]
+):
+    folder = edits(2)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    for row in rows:
+        row |= {"edit_class": "Hallucination", "reference_instruction": "Paint the square red."}
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reply = '<Start Final Answer>{"is_changed": true, "instruction": "Add a dog."}</Start Final Answer>'
+    Path("verify.jsonl").write_text(json.dumps(reply) + "\n")
+    words = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "scripted/verify.jsonl", "--out", "v")
+    assert editloupe("judge", folder, *words)[0] == 0
+    for stage in ("sft", "dpo"):
+        code, _, told = editloupe("export", "v", "--to", stage, "--out", stage)
+        assert code == 0, told
+    answers = list(read_rows(Path("sft/sft.jsonl"), "sft"))
+    assert len(answers) == 2 and all(len(row["images"]) == 2 for row in answers)
+    assert "Add a dog." in answers[0]["completion"][0]["content"][0]["text"]
+    pairs = list(read_rows(Path("dpo/dpo.jsonl"), "dpo"))
+    assert ["Paint the square red." in str(row["chosen"]) for row in pairs] == [True, True]
+    assert ["Add a dog." in str(row["rejected"]) for row in pairs] == [True, True]
