@@ -398,8 +398,11 @@ def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: s
         for one in part
     ]
     frame = polars.DataFrame([{name: row[name] for name in schema} for row in table], schema=schema)
-    with files.whole(path) as file:
-        frame.write_parquet(file, compression="snappy", row_group_size=100)
+    try:
+        with files.whole(path) as file:
+            frame.write_parquet(file, compression="snappy", row_group_size=100)
+    except polars.exceptions.PolarsError as error:  # a full disk among others
+        raise StorageError(f"{path} cannot be written: {error}") from error
 
 
 _LINEAGE: Final = ("run", "task_id", "judge_id", "sample", "editor")

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from tests.packages import install
 Run = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
+VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "verifier/toy")
+
 VERIFIER = '''
 """A verifier whose answer follows from the instruction: "none" is No Edit, "mumble" cannot be read, "blank" restates nothing."""
 
@@ -41,7 +44,7 @@ def answer(request):
         with open(log, "a") as file:
             file.write(asked + "\\n")
         time.sleep(0.15)
-    if "mumble" in asked:
+    if "mumble" in asked and not os.environ.get("VERIFIER_SPEAKS"):
         return "I cannot say."
     changed = "none" not in asked
     said = {"is_changed": changed, "instruction": "" if not changed or "blank" in asked else asked.split(" by ")[0] + " indeed"}
@@ -247,6 +250,44 @@ def test_a_stop_between_two_files_goes_on_with_the_next_one(editloupe: Run, tmp_
     assert Path("set/imagefolder/metadata.jsonl").read_bytes() == (out / "imagefolder/metadata.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("layout", unicedit.LAYOUTS)
+def test_a_full_disk_is_said_and_the_same_command_goes_on(
+    layout: str, editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
+    assert editloupe("judge", edits, *VERIFY, "--out", "v")[0] == 0
+    # Images are copied where the disk takes no link.
+    monkeypatch.setattr(os, "link", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("no links")))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        code, _, told = editloupe("build", "unicedit", "v", "--out", "set", "--to", layout)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 1 and "cannot be written" in told and "too large" in told
+    assert not Path("set/funnel.json").exists() and not list(Path("set").rglob(".part-*"))
+    assert editloupe("build", "unicedit", "v", "--out", "set", "--to", layout)[0] == 0
+    assert json.loads(Path("set/funnel.json").read_text())["written"] == 2
+
+
+def test_a_budget_that_ends_is_no_end_of_the_set(editloupe: Run, tmp_path: Path):
+    edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(6)])
+    words = ("--out", "set", "--backend", "verifier/toy", "--concurrency", "1")
+    code, _, told = editloupe("build", "unicedit", edits, *words, "--max-run-tokens", "1")
+    assert code == 5 and "Nothing is written before all edits were asked about" in told
+    assert not Path("set/funnel.json").exists()
+    assert build(editloupe, edits, "--concurrency", "1")[1]["written"] == 6
+
+
+def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    edits = draw(tmp_path / "edits", ["Paint it red", "mumble"])
+    assert build(editloupe, edits)[0] == 3
+    monkeypatch.setenv("VERIFIER_SPEAKS", "1")
+    assert editloupe("retry", "set/run", "--status", "unparsed", "--trust-run")[0] == 0
+    code, funnel = build(editloupe, edits)
+    assert (code, funnel["written"]) == (0, 2)
+
+
 def test_an_edit_that_is_judged_later_joins_and_no_key_moves(editloupe: Run, tmp_path: Path):
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue", "Paint it green"], key=["k", "k", "k"])
     assert build(editloupe, edits, "--limit", "1")[1]["written"] == 1
@@ -256,8 +297,7 @@ def test_an_edit_that_is_judged_later_joins_and_no_key_moves(editloupe: Run, tmp
 
 def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: Path):
     edits = draw(tmp_path / "edits", ["Paint it red", "none", "mumble"])
-    judge = ("judge", edits, "--protocol", "unicverify", "--option", "matching=none", "--backend", "verifier/toy")
-    assert editloupe(*judge, "--out", "runs/v")[0] == 3
+    assert editloupe("judge", edits, *VERIFY, "--out", "runs/v")[0] == 3
     # The pictures are the run's own: the data may be gone.
     shutil.rmtree(edits)
     before = (Path("runs/v/findings.jsonl")).read_bytes()
@@ -322,7 +362,7 @@ def test_a_folder_with_other_things_is_left_alone(editloupe: Run, tmp_path: Path
     assert build(editloupe, "edits")[0] == 0
     code, _, told = editloupe("build", "unicedit", "more", "--out", "set", *words)
     assert code == 2 and "name another --out" in told
-    assert editloupe("judge", "more", "--protocol", "unicverify", "--option", "matching=none", *words, "--out", "v")[0] == 0
+    assert editloupe("judge", "more", *VERIFY, "--out", "v")[0] == 0
     code, _, told = editloupe("build", "unicedit", "v", "--out", "set")
     assert code == 2 and "is a set made from the run run" in told
     assert editloupe("build", "unicedit", "set/run", "--out", "set")[0] == 0
