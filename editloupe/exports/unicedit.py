@@ -189,13 +189,16 @@ def _left_out(sample: Sample, key: str, finding: Finding | None, stage: str, why
 def unique_keys(samples: Sequence[Sample]) -> list[str]:
     """Return a name for each sample that no other has: the data's own key, or KEY-2, KEY-3, … for further ones."""
     own = [_key(sample) for sample in samples]
-    taken: set[str] = set()
-    further = set(own)
+    taken = set(own)
+    seen: set[str] = set()
+    numbers: dict[str, Iterator[int]] = {}
     found: list[str] = []
     for key in own:
         name = key
-        if key in taken:
-            name = next(tried for n in count(2) if (tried := f"{key}-{n}") not in taken and tried not in further)
+        if key in seen:
+            further = numbers.setdefault(key, count(2))
+            name = next(tried for n in further if (tried := f"{key}-{n}") not in taken)
+        seen.add(key)
         taken.add(name)
         found.append(name)
     return found
@@ -301,11 +304,12 @@ def write(
     """Write the set and return its funnel; None if it was stopped. The same call again continues.
 
     Every file is written whole or not at all, `funnel.json` last. A Parquet file that holds its rows already stays.
-    run: what the funnel calls the run.   layouts: names of LAYOUTS.   rows: most rows of a Parquet file.
+    run: what the funnel calls the run.   layouts: names of LAYOUTS; those that are there already are kept as new.   rows: most rows of a Parquet file.
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
     """
     images = ImageStore(curated.folder / "blobs", writes=False)
     funnel = curated.funnel(run)
+    layouts = [name for name in LAYOUTS if name in layouts or (out / name).exists()]
     with _storage(out):
         (out / FUNNEL).unlink(missing_ok=True)
         if "parquet" in layouts and not _parquet(curated, out / "parquet", images, rows, stopped, tell):

@@ -374,10 +374,12 @@ def test_nothing_written_is_exit_code_1(editloupe: Run, tmp_path: Path):
     assert not list(Path("set").glob("parquet/*.parquet")) and Path("set/imagefolder/metadata.jsonl").read_bytes() == b""
 
 
-def test_one_layout_alone(editloupe: Run, tmp_path: Path):
-    edits = draw(tmp_path / "edits", ["Paint it red"])
-    assert build(editloupe, edits, "--to", "parquet")[0] == 0
+def test_one_layout_alone_and_no_other_grows_old(editloupe: Run, tmp_path: Path):
+    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
+    assert build(editloupe, edits, "--limit", "1", "--to", "parquet")[0] == 0
     assert Path("set/parquet").is_dir() and not Path("set/imagefolder").exists()
+    assert build(editloupe, edits, "--to", "imagefolder")[0] == 0
+    assert table().height == len(lines(Path("set/imagefolder/metadata.jsonl"))) == 2
 
 
 def test_a_file_ends_before_memory_does(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
