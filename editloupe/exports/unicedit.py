@@ -304,7 +304,8 @@ def write(
     """Write the set and return its funnel; None if it was stopped. The same call again continues.
 
     Every file is written whole or not at all, `funnel.json` last. A Parquet file that holds its rows already stays.
-    run: what the funnel calls the run.   layouts: names of LAYOUTS; those that are there already are kept as new.   rows: most rows of a Parquet file.
+    run: what the funnel calls the run.   layouts: names of LAYOUTS; one that is there already is renewed as well.
+    rows: most rows of a Parquet file.
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
     """
     images = ImageStore(curated.folder / "blobs", writes=False)
