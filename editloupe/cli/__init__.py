@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
+    "build": "Build a data set from edits that a model has verified. `build unicedit`: triplets for training.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
@@ -52,8 +53,13 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 """Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
 
-_GROUPS: Final = {"backends": ("probe",), "protocols": ("show",), "tools": ("warm", "call", "serve-mcp")}
-"""Commands with commands of their own. The function named like the group lists."""
+_GROUPS: Final = {
+    "backends": ("probe",),
+    "build": ("unicedit",),
+    "protocols": ("show",),
+    "tools": ("warm", "call", "serve-mcp"),
+}
+"""Commands with commands of their own. The function named like the group lists, or prints their help."""
 
 _MODULES: Final = {"merge": "runs", "gc": "runs", "schema": "listings", "rubrics": "listings"}
 """Modules of the commands that share one; any other has that of its name."""
