@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,9 @@ WHOLE = [name for name, field in FIELDS.items() if kind_of(field.annotation) is 
 def test_every_command_refuses_infinity_and_nan_for_each_of_its_numbers():
     seen = 0
     for name in cli.COMMANDS:
-        module = import_module(f"editloupe.cli.{cli._MODULES.get(name, name)}")
-        functions = [getattr(module, name), *(getattr(module, sub.replace("-", "_")) for sub in cli._GROUPS.get(name, ()))]
+        plain = f"{name}_" if iskeyword(name) else name
+        module = import_module(f"editloupe.cli.{cli._MODULES.get(name, plain)}")
+        functions = [getattr(module, plain), *(getattr(module, sub.replace("-", "_")) for sub in cli._GROUPS.get(name, ()))]
         for parameter in (p for f in functions for p in inspect.signature(f, eval_str=True).parameters.values()):
             if kind_of(parameter.annotation) is float:
                 (option,) = parameter.annotation.__metadata__

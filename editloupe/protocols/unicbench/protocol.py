@@ -76,7 +76,7 @@ class UnicBench(RubricProtocol):
     paper = Paper(
         title="UnicEdit-10M: A Dataset and Benchmark Breaking the Scale-Quality Barrier via Unified Verification for "
         "Reasoning-Enriched Edits",
-        url="https://github.com/WeChatCV/UnicBench",
+        url="https://arxiv.org/abs/2512.02790",
     )
     Options = UnicBenchOptions
     takes = "scale"
