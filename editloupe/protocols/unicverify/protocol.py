@@ -164,7 +164,7 @@ class UnicVerify(BaseProtocol):
             *([accuracy] if self.parses else []),
             *(open_measure(name).metric for name in self.measured),  # type: ignore[attr-defined]
         ]
-        self.tables = tables(given)
+        self.tables = tables(given, means=[metric.id for metric in self.metrics if metric.id != EDIT_CLASS])
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for a class or a reference instruction of the data that is none."""

@@ -26,8 +26,11 @@ _Rows: TypeAlias = Sequence[Mapping[str, Any]]
 _INTERVALS: Final = "With 95 % intervals, resampled by source image; (judged/asked)."
 
 
-def tables(options: Any) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return the tables of a run with these options."""
+def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[..., Any], ...]:
+    """Return the tables of a run with these options.
+
+    means: ids of the metrics of which a mean says something. Of the classes, which have no order, it says nothing.
+    """
     settled = {
         "off": "",
         "first": " No Edit was settled by a rule on pixels where it could be, without a model (rules=first).",
@@ -36,10 +39,10 @@ def tables(options: Any) -> tuple[TableSpec | Callable[..., Any], ...]:
     by_class = TableSpec(
         title="Verification, by class",
         name="verification",
+        metrics=tuple(means),
         rows="class",
         order=CLASSES,
-        caption="People's class where the data has it, else the judge's. Class: 2 Normal, 1 Hallucination, 0 No Edit."
-        + settled[options.rules],
+        caption="Class: people's where the data has it, else the judge's." + settled[options.rules],
     )
     compared = partial(no_edit, methods=options.no_edit, threshold=options.ssim_threshold)
     return by_class, confusion, partial(accuracy, options=options), compared
