@@ -387,6 +387,8 @@ def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path
     code, said, err = editloupe("rescore", "run", "--rubric", "five.toml")
     flat = " ".join(said.split())
     assert code == 0 and "instruction_following: 7 → (off_menu)" in flat and "6 of 6 findings change" in flat, said + err
+    # A mean of numbers is in their unit, and not on 0 to 100.
+    assert "Mean 7 (2 of 2 judged)" in flat and "0 of 2 judged" in flat and "of 100" not in flat, said
     assert "Numbers stay as the judge gave them" in flat and "one outside it is off_menu" in flat
     (tmp_path / "other.toml").write_text(text.replace("low = 3, high = 3", "low = 1, high = 1"), encoding="utf-8")
     code, said, err = editloupe("rescore", "run", "--rubric", "other.toml")
@@ -395,7 +397,7 @@ def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path
     assert code == 2 and "protocol 'unicbench' asks for numbers (a scale)" in " ".join(err.split())
 
 
-def test_answers_that_were_held_to_a_schema_are_rescored(tmp_path: Path, editloupe: Cli) -> None:
+def test_answers_that_were_held_to_a_schema_are_rescored_and_replayed(tmp_path: Path, editloupe: Cli) -> None:
     folder_of(tmp_path / "unic", 1)
     with OpenAIServer(holds(SEVEN)) as server:
         backend = ("--backend", f"openai/tiny-vl?base_url={server.url}", "--constrain-labels")
@@ -404,6 +406,23 @@ def test_answers_that_were_held_to_a_schema_are_rescored(tmp_path: Path, editlou
         assert code == 0 and "Only answers in JSON are constrained" in " ".join((said + err).split()), said + err
     code, said, err = editloupe("rescore", "run", "--rubric", "unicbench")
     assert code == 0 and "0 of 2 findings change" in said, said + err
+    code, said, err = editloupe("replay", "run")
+    assert code == 0 and "2 as recorded" in said.replace("\n", " "), said + err
+    recorded = ("--backend", "recorded/run", "--constrain-labels")
+    code, said, err = editloupe("judge", "unic", *words[:2], *recorded, "--criteria", "if", "--out", "again")
+    assert code == 0 and "7.00 (1/1)" in said, said + err
+
+
+def test_numbers_that_differ_are_named_in_replays_and_forks(tmp_path: Path, editloupe: Cli) -> None:
+    folder_of(tmp_path / "unic", 1)
+    for name, score in (("seven", SEVEN), ("three", '{"score": 3, "reason": "x"}')):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(final(score)) + "\n", encoding="utf-8")
+    words = ("--protocol", "unicbench", "--backend", "scripted/seven.jsonl", "--criteria", "if")
+    assert editloupe("judge", "unic", *words, "--out", "run")[0] == 0
+    code, said, err = editloupe("replay", "run", "--model", "live", "--backend", "scripted/three.jsonl")
+    assert "recorded '7', now '3'" in said, said + err
+    code, said, err = editloupe("fork", "run", "0.en", "--at", "0", "--backend", "scripted/three.jsonl")
+    assert code == 0 and "Parent: 7\nFork:   3" in said, said + err
 
 
 def test_a_protocols_own_overall_ranks_and_not_the_mean_of_all_metrics() -> None:
