@@ -432,6 +432,20 @@ def test_a_protocols_own_overall_ranks_and_not_the_mean_of_all_metrics() -> None
     assert ranking.places[0].figures == {"overall": 0.0}
 
 
+def test_edits_are_ranked_by_the_metrics_that_they_were_asked() -> None:
+    by = ["instruction_following", "reasoning_accuracy", "overall"]
+    plain = [replace(edit(), editor=name) for name in ("a", "b")]
+    scores = [
+        s for e, n in zip(plain, (5.0, 7.0), strict=True) for s in scores_of(e, {"IF": n, "NC": 7.0, "VQ": 7.0}).values()
+    ]
+    (ranking,) = by_scores(plain, scores, by)
+    assert [(p.editor, p.rank, p.missing) for p in ranking.places] == [("b", 1, ""), ("a", 2, "")]
+    assert list(ranking.places[0].figures) == ["instruction_following", "overall"]
+    # Where nobody was asked what is ranked by, nobody has a rank.
+    (ranking,) = by_scores(plain, scores, ["reasoning_accuracy"])
+    assert [p.missing for p in ranking.places] == ["reasoning_accuracy: not judged"] * 2
+
+
 BROKEN = {
     "the score in words": (final('{"score": "eight", "reason": "x"}'), "off_menu"),
     "off the scale": (final('{"score": 11, "reason": "x"}'), "off_menu"),
