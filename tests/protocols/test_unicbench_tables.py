@@ -11,7 +11,7 @@ import pytest
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
-from editloupe.protocols.unicbench.tables import TASKS
+from editloupe.protocols.unicbench.terms import TASKS
 from editloupe.reports.closing import score_tables
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of

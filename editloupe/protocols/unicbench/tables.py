@@ -10,18 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from editloupe.protocols.unicbench.terms import OVERALL, TASKS
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars
-
-OVERALL: Final = "overall"
-REASONING: Final = "Reasoning Editing"
-TASKS: Final = ("Attribute Editing", "Object Editing", "Scene Editing", REASONING)
-"""In the order of the paper's tables."""
-LANGUAGES: Final = ("en", "cn")
 
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _COVERAGE: Final = (
