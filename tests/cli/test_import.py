@@ -176,6 +176,16 @@ def test_published_means_of_another_shape_are_named(folder: Path, editloupe: Pro
     assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
 
 
+def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editloupe: Program) -> None:
+    code, out, _ = editloupe("import", "unicbench", "results", "--data", "unic", "--out", "whole")
+    assert code == 0 and "rows that do not count here" not in words(out)
+    write(folder / "part", rows()[:6])
+    code, out, err = editloupe("import", "unicbench", "results", "--data", "part", "--out", "run")
+    assert code == 0, err
+    assert "│ bagel │ en │ NC │ 8.0000 │ 8 │ 8.0000 (6/6) │" in words(out)
+    assert "Where n is above what was asked, rows that do not count here are in Published, and in Change." in words(out)
+
+
 def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:
     write(folder / "other", [row(500)])
     code, _, err = editloupe("import", "unicbench", "results", "--data", "other", "--out", "run")
