@@ -403,7 +403,9 @@ def test_answers_that_were_held_to_a_schema_are_rescored_and_replayed(tmp_path: 
         backend = ("--backend", f"openai/tiny-vl?base_url={server.url}", "--constrain-labels")
         words = ("--protocol", "unicbench", *backend, "--criteria", "if")
         code, said, err = editloupe("judge", "unic", *words, "--out", "run")
-        assert code == 0 and "Only answers in JSON are constrained" in " ".join((said + err).split()), said + err
+        flat = " ".join((said + err).split())
+        assert code == 0 and "Only answers in JSON are constrained" in flat, flat
+        assert "2 of 2 answers come from a last word that was held to the form of an answer." in flat, flat
     code, said, err = editloupe("rescore", "run", "--rubric", "unicbench")
     assert code == 0 and "0 of 2 findings change" in said, said + err
     code, said, err = editloupe("replay", "run")
