@@ -342,7 +342,7 @@ class Scale(_Spec):
         (value,) = set(numbers)
         if not Decimal(self.low) <= value <= Decimal(self.high) or (self.whole and value != value.to_integral_value()):
             raise ReplyError("off_menu", f"{value:g} is off the scale")
-        return float(value)
+        return float(value) or 0.0  # never -0
 
     def _plain(self, text: str) -> str:
         """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
@@ -576,11 +576,13 @@ _FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\s*```\s*$", re.DOTALL)
 def _scored(text: str) -> tuple[str, str]:
     """Return the score, as text, and the reason of the JSON objects of a text.
 
-    Only decoration stands before them, and prose behind them explains. Raises ReplyError for any other text, for an object
-    with other keys, and for two scores.
+    Only decoration stands before them, and prose behind them explains. A reason may hold line breaks as they are. Raises
+    ReplyError for any other text, for an object with other keys or the same one twice, and for two scores.
     """
     text = re.sub(r"```\w*", " ", SERVER_MARKS.sub(" ", text))
-    decoder = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_constant=_not_finite, parse_float=_finite)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=distinct_keys, parse_constant=_not_finite, parse_float=_finite, strict=False
+    )
     found: list[dict[str, Any]] = []
     outside, at = [""], 0
     try:
@@ -589,7 +591,7 @@ def _scored(text: str) -> tuple[str, str]:
             value, end = decoder.raw_decode(text, begin)
             outside[-1] += text[at:begin]
             outside.append("")
-            found.append({fold(key): its for key, its in value.items()})
+            found.append(distinct_keys([(fold(key), its) for key, its in value.items()]))
             at = end
     except ValueError as error:
         raise ReplyError("unparsed", f"the answer is not JSON ({error})") from error
@@ -606,7 +608,7 @@ def _scored(text: str) -> tuple[str, str]:
     meant = DECORATION.union(("json",)).issuperset(fold(before).split()) and not _UNSURE.search(" ".join(outside))
     if not meant or not all(explains(fold(part), raw=part, best=False) for part in said):
         raise ReplyError("off_menu", "the answer's JSON object stands beside words that may take it back")
-    reasons = [its for key, its in found[0].items() if key != "score"]
+    reasons = [its for key, its in found[0].items() if key != "score" and its is not None]
     texts = [its if isinstance(its, str) else json.dumps(its, ensure_ascii=False) for its in reasons]
     return str(found[0]["score"]), "\n".join(" ".join(one.split()) for one in texts)
 

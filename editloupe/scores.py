@@ -201,6 +201,8 @@ class TableSpec(Serialisable):
     """Add a row over all rows. Without one, each cell has its interval."""
     normalise: bool = False
     """Show values on 0 to 100."""
+    apart: bool = False
+    """Rows, such as languages, and editors are never put together. A report of several editors leaves the table out."""
     transposed: bool = False
     """Show rows as columns: a line for each editor, as papers list them."""
     source: str = ""

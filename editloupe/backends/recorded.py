@@ -23,7 +23,7 @@ from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecor
 from editloupe.files import read_bytes
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
-from editloupe.traces.read import Trace, read_trace
+from editloupe.traces.read import Trace, held, read_trace
 from editloupe.values import Json, digest, parse_json
 
 
@@ -68,6 +68,7 @@ class RecordedLMM:
         # For the words of a miss: which trace holds a message, and which traces begin with these images.
         self._holders: dict[str, Path] = {}
         self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
+        self._in_list = self._in_schema = False
         problems = self._read(sorted((folder / "traces" / judge_id).glob("*/*.jsonl")))
         if not self._answers:
             more = f" ({problems[0]})" if problems else ""
@@ -84,7 +85,8 @@ class RecordedLMM:
             live=False,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
-            constrains_choices=judge.get("constrain_labels") is True,
+            constrains_choices=self._in_list,
+            constrains_schema=self._in_schema,
             image_tokens=image_tokens_of(recorded.model),
         )
 
@@ -120,6 +122,9 @@ class RecordedLMM:
         return problems
 
     def _take(self, path: Path, trace: Trace) -> None:
+        in_list, in_schema = held(trace.events)
+        self._in_list |= in_list
+        self._in_schema |= in_schema
         for event in trace.events:
             if isinstance(event, MessageEvent):
                 self._holders.setdefault(event.hash, path)

@@ -23,6 +23,7 @@ from editloupe.cli.options import (
 from editloupe.cli.output import command, many, note, print_json, say, tell_traces
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
+from editloupe.findings import Finding
 from editloupe.runs.fork import Changes, Forked
 from editloupe.runs.fork import fork as go
 from editloupe.runs.store import RunStore
@@ -111,14 +112,20 @@ def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
         data: dict[str, Json] = {
             "trace": forked.trace,
             "parent": forked.parent.to_json(),
-            "recorded": None if recorded is None else {"status": recorded.status, "label": recorded.label},
+            "recorded": None
+            if recorded is None
+            else {"status": recorded.status, "label": recorded.label, "value": recorded.value},
             "finding": finding.to_json(),
         }
         print_json(data)
         return
-    then = "not finished" if recorded is None else recorded.label or recorded.status
-    now = finding.label or f"{finding.status}: {finding.reason}"
+    then = "not finished" if recorded is None else _said(recorded) or recorded.status
+    now = _said(finding) or f"{finding.status}: {finding.reason}"
     step = forked.parent.step
     say(f"Kept {many(step, 'step') if step else 'the question'} of {forked.parent.trace}")
     say(f"Parent: {then}\nFork:   {now}")
     say(f"Look at it: {command('show', run, sample)}")
+
+
+def _said(finding: Finding) -> str:
+    return "" if finding.answer is None else str(finding.answer)

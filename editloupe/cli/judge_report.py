@@ -66,7 +66,11 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if constrained:
-        text = f"{constrained} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+        labelled = all(
+            f.label is not None for f in outcome.findings if "constrained_labels" in f.counts and f.status == "ok"
+        )
+        what, form = ("labels", "list of labels") if labelled else ("answers", "form of an answer")
+        text = f"{constrained} of {len(outcome.findings)} {what} come from a last word that was held to the {form}."
         heading = replace(heading, notes=(*heading.notes, text))
     heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)

@@ -26,7 +26,11 @@ def rubrics(
         if criterion.scale is not None:
             rows = [(_span(one.low, one.high), one.name, one.text) for one in criterion.penalties]
             scale = f"{_span(criterion.scale.low, criterion.scale.high)}{', whole' * criterion.scale.whole}"
-            table("Subtract", "Fault", "When", rows=rows, title=f"{criterion.name} ({criterion.short}): {scale}")
+            title = f"{criterion.name} ({criterion.short}): {scale}"
+            if rows:
+                table("Subtract", "Fault", "When", rows=rows, title=title)
+            else:
+                say(f"{title}, no penalties")
             continue
         rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
         table("Value", "Label", "Means", rows=rows, title=f"{criterion.name} ({criterion.short})")

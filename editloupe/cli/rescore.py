@@ -68,7 +68,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
             if rows:
                 title = f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"
                 out().print(_table(rows, store, protocol, title))
-    if any(isinstance(one.before.answer, Number) and one.before.trace is not None for one in done):
+    if any(isinstance(one.before.answer, Number) and one.before.role != "measure" for one in done):
         say(
             "Numbers stay as the judge gave them: none is converted to another scale, and one outside it is off_menu. "
             "Penalties are words of the prompt, so that others change no recorded number; judge again for that."
@@ -90,12 +90,16 @@ def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, ti
     before = [one.before for one in rows]
     now = [one.now for one in rows if one.now is not None]
     metrics = {metric.id: metric for metric in protocol.metrics}
-    means = mean(before, store.metrics().get(before[0].metric)), mean(now, metrics.get(now[0].metric))
+    scales = store.metrics().get(before[0].metric), metrics.get(now[0].metric)
     table = Table("Recorded", "By the new rubric", title=plain(title), title_justify="left", show_footer=True)
     table.add_column("Findings", justify="right")
-    for column, value, findings in zip(table.columns, means, (before, now), strict=False):
+    for column, findings, metric in zip(table.columns, (before, now), scales, strict=False):
+        value = mean(findings, metric)
         judged = f"{sum(f.status == 'ok' for f in findings)} of {len(findings)} judged"
-        column.footer = plain(judged if value is None else f"Mean {value:.1f} of 100 ({judged})")
+        if metric is None or value is None:
+            column.footer = plain(judged)
+        else:
+            column.footer = plain(f"Mean {f'{value:.1f} of 100' if metric.levels else f'{value:.4g}'} ({judged})")
     counts = Counter((_named(one.before), _named(one.now)) for one in rows if one.now is not None)
     for (then, new), count in counts.most_common():
         table.add_row(plain(then), plain(new, "yellow" if then != new else ""), str(count))

@@ -24,6 +24,8 @@ OWN_COLUMNS: Final = frozenset(
      "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
+NO_OUTPUT: Final = "no edited image"
+"""What is noted on a sample without an output."""
 _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 
@@ -351,7 +353,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
     edited = None if row.edited is None else row.edited.image()
     warnings = []
     if edited is None:
-        warnings.append("no edited image")
+        warnings.append(NO_OUTPUT)
     elif (edited.width, edited.height) != (source.width, source.height):
         warnings.append(size_note(source, edited))
     reference = None if row.reference is None else row.reference.image()

@@ -14,7 +14,7 @@ from editloupe.protocols.base import EvalProtocol
 from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
 from editloupe.reports.pivot import label_tables, spec_table
-from editloupe.reports.summary import specs, summarise
+from editloupe.reports.summary import column_of, row_order, specs, summarise
 from editloupe.scores import Score
 from editloupe.tables import Table
 from editloupe.values import Json, Serialisable, is_empty
@@ -56,12 +56,23 @@ def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Tabl
 
 
 def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
-    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together."""
+    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together.
+
+    Where rows are never put together, those are tables with a row an editor, one for each row.
+    """
     spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores", transposed=False)
     by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
     editors = dict.fromkeys(score.editor for score in scores)
     if spec.rows == "editor":
         wanted = [(spec, list(scores))]
+    elif len(editors) > MANY_EDITORS and spec.apart:
+        wanted = [
+            (
+                replace(by_editor, title=f"{spec.rows.replace('_', ' ').capitalize()}: {row}"),
+                [score for score in scores if column_of(score, spec.rows) == row],
+            )
+            for row in row_order(spec, scores)
+        ]
     elif len(editors) > MANY_EDITORS:
         wanted = [(by_editor, list(scores)), (replace(spec, title=f"All {len(editors)} editors together"), list(scores))]
     else:

@@ -16,7 +16,7 @@ def published_table(judged: Judged) -> Table | None:
     by_place: dict[tuple[str, str], list[Score]] = {}
     for score in judged.scores if judged.published else ():
         by_place.setdefault((score.editor, score.metric), []).append(score)
-    rows = []
+    rows, beyond = [], False
     for one in judged.published:
         scores = [
             score
@@ -39,6 +39,7 @@ def published_table(judged: Judged) -> Table | None:
                 keys={"editor": one.editor, **one.dims, "metric": one.metric},
             )
         )
+        beyond = beyond or one.count > len(scores)
     if not rows:
         return None
     return numbers(
@@ -48,6 +49,11 @@ def published_table(judged: Judged) -> Table | None:
         rows,
         fixed=2 + len(dims),
         caption="Published: as the files' own script computes it, with a 0 for each reply that could not be read. Judged: "
-        "the mean over scores that are numbers on the scale (judged/asked). In the unit of the metric.",
+        "the mean over scores that are numbers on the scale (judged/asked). In the unit of the metric."
+        + (
+            " Where n is above what was asked, rows that do not count here are in Published, and in Change."
+            if beyond
+            else ""
+        ),
         keys={"judge": judged.name},
     )

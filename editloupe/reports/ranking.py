@@ -81,13 +81,14 @@ class Ranking(Serialisable):
 def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
     """Each group in the order of its scores by the first of `by`, ties broken by the next.
 
-    by: criteria, and "overall" for the mean of all that were asked, or the protocol's own metric of this name.
+    by: criteria, and "overall" for the mean of all that were asked, or the protocol's own metric of this name. A group is
+    ranked by those of them that it was asked.
     """
     found: dict[str, dict[str, list[Score]]] = {}
     for score in counted(BY_EDITOR, scores):
         found.setdefault(score.key, {}).setdefault(score.metric, []).append(score)
 
-    def place(sample: Sample) -> RankedEdit:
+    def place(sample: Sample, by: Sequence[str]) -> RankedEdit:
         own = found.get(sample.key, {})
         values = {name: _mean(of) for name, of in own.items()}
         known = [v for v in values.values() if v is not None]
@@ -98,7 +99,13 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
         reasons = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))
         return RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, missing=reasons or _unasked(figures))
 
-    return [_ranking(group, [place(sample) for sample in group], by) for group in groups(samples)]
+    rankings = []
+    for group in groups(samples):
+        asked = {OVERALL, *(name for sample in group for name in found.get(sample.key, ()))}
+        # Of none: each says that it was not judged.
+        its = [name for name in by if name in asked] or by
+        rankings.append(_ranking(group, [place(sample, its) for sample in group], its))
+    return rankings
 
 
 def _mean(scores: Sequence[Score]) -> float | None:

@@ -113,7 +113,8 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
     keys: dict[str, Json] = {"judge": judged.name}
-    declared = specs(judged.protocol)
+    several = len({score.editor for score in judged.scores}) > 1
+    declared = [spec for spec in specs(judged.protocol) if not (spec.apart and several)]
     made = [spec_table(spec, judged.scores, judged.asked, cluster=judged.cluster, keys=keys) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
     made += label_tables(judged.scores, judged.asked, caption=caption, keys=keys)

@@ -23,7 +23,7 @@ from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
 from editloupe.traces.events import Header, Note
 from editloupe.traces.lineage import FORKS, Parent, family, read_whole
-from editloupe.traces.read import Trace, last_finding
+from editloupe.traces.read import Trace, held, last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, View, digest
 
@@ -101,13 +101,15 @@ class RecordedTraits:
         judge = recording.judge
         self.uri, self.endpoint, self.version = judge.backend, judge.endpoint, judge.backend_version
         recorded = parse_uri(judge.backend)
+        in_list, in_schema = held(recording.trace.events)
         self.traits = Traits(
             describes=f"what {judge.backend} answered",
             is_lmm=recorded.provider not in NOT_LMMS,
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
             native_tools=judge.tool_protocol == "native",
-            constrains_choices=any(call.choices is not None for call in recording.cassette.models),
+            constrains_choices=in_list,
+            constrains_schema=in_schema,
         )
 
     def complete(self, request: Request, images: ImageStore) -> Reply:

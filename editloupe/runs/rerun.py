@@ -240,7 +240,7 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
 def _difference(recorded: Finding | None, now: Finding) -> str:
     if recorded is None:
         return f"recorded without an end, now {_short(now)}"
-    if (recorded.status, recorded.label) != (now.status, now.label):
+    if _short(recorded) != _short(now):
         return f"recorded {_short(recorded)}, now {_short(now)}"
     return f"{_short(now)} as recorded, and otherwise in {', '.join(_differing(recorded, now))}"
 
@@ -254,7 +254,7 @@ def _differing(recorded: Finding, now: Finding) -> list[str]:
 
 
 def _short(finding: Finding) -> str:
-    return repr(finding.label) if finding.status == "ok" else finding.status
+    return repr(finding.label or str(finding.answer)) if finding.status == "ok" else finding.status
 
 
 def _outcome(finding: Finding | None) -> Json:

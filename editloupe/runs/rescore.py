@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
-from editloupe.answers import AnswerSpec, OneOf, read_answer, reason_in
+from editloupe.answers import AnswerSpec, Number, OneOf, Scale, read_answer, reason_in
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -27,7 +28,7 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.read import held, last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
 
@@ -92,7 +93,7 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             continue
         now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
         if spec is None or finding.trace is None or finding.status not in _OF_WORDS:
-            yield Rescored(before=finding, now=now)
+            yield Rescored(before=finding, now=_on_scale(now, spec))
             continue
         try:
             yield Rescored(before=finding, now=_read(store.folder, now, spec))
@@ -142,9 +143,12 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
 
 
 def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
-    """Return the mean of the values on 0 to 100; None if nothing has a value, or the metric has no bounds."""
+    """Return the mean of the values: of labels on 0 to 100, of numbers as they were given; None if nothing has a value."""
     values = [f.value for f in findings if f.value is not None]
-    return metric.normalise(sum(values) / len(values)) if metric is not None and values else None
+    if metric is None or not values:
+        return None
+    found = sum(values) / len(values)
+    return metric.normalise(found) if metric.levels else found
 
 
 def _specs(
@@ -206,7 +210,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     native = trace.header.judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
     choices = None if last.choices is None else tuple(last.choices)
     # A reply that was held to a JSON Schema has no tags.
-    whole = choices is None and finding.counts.get("constrained_labels", 0) > 0
+    _, whole = held(trace.events)
     parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices, whole=whole)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
@@ -217,6 +221,18 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
     reason = reason_in(spec, parsed.answer, finding.metric) or parsed.thought or finding.reason
     return replace(finding, status="ok", answer=answer, reason=reason)
+
+
+def _on_scale(finding: Finding, spec: AnswerSpec | None) -> Finding:
+    """Return a finding without a trace; its number, such as an imported one, must be one of the scale."""
+    if not isinstance(finding.answer, Number) or not isinstance(spec, Scale):
+        return finding
+    try:
+        spec.parse(f"{Decimal(repr(finding.answer.value)):f}")
+    except ReplyError as error:
+        reason = ": ".join(filter(None, (str(error), finding.reason)))
+        return replace(finding, status=cast(Status, error.status), answer=None, evidence=(), reason=reason)
+    return finding
 
 
 def _letters(spec: AnswerSpec) -> dict[str, str]:

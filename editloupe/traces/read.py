@@ -181,6 +181,17 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
     return None if data is None else Finding.from_json(data)
 
 
+def held(events: Iterable[Event]) -> tuple[bool, bool]:
+    """Return whether an answer of a trace was held to a list of choices, and whether to a JSON Schema.
+
+    A call names its list. A schema is told by the finding's count alone.
+    """
+    events = list(events)
+    listed = any(isinstance(event, ModelCall) and event.choices is not None for event in events)
+    finding = last_finding(events)
+    return listed, not listed and finding is not None and finding.counts.get("constrained_labels", 0) > 0
+
+
 def seconds_spent(events: Iterable[Event]) -> float:
     """Return the seconds that the sessions of a task took so far; the time between them is not counted.
 

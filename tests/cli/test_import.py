@@ -86,6 +86,20 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     assert "7/8" in out  # of eight that people rated, one was not read
 
 
+def test_an_imported_number_off_another_scale_is_no_number_there(folder: Path, editloupe: Program) -> None:
+    from editloupe.protocols import unicbench
+
+    text = (Path(unicbench.__file__).parent / "rubric.toml").read_text(encoding="utf-8")
+    (folder / "seven.toml").write_text(text.replace("high = 10}", "high = 7}"), encoding="utf-8")
+    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    code, out, err = editloupe("rescore", "run", "--rubric", "seven.toml", "--out", "again")
+    # Of IF and NC the 9s and 8s are off it: in each language 6 and 8 of 8.
+    assert code == 0 and "28 of 52 findings change" in out and "Mean 0 (2 of 16 judged)" in out, out + err
+    frame = Run("again").frame()
+    assert max(value for value in frame["value"].to_list() if value is not None) == 7
+    assert Counter(frame.filter(frame["metric"] == "non_edit_consistency")["missing"]) == {"off_menu": 16}
+
+
 def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
@@ -160,6 +174,16 @@ def test_published_means_of_another_shape_are_named(folder: Path, editloupe: Pro
     (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
     code, _, err = editloupe("report", "run")
     assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+
+
+def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editloupe: Program) -> None:
+    code, out, _ = editloupe("import", "unicbench", "results", "--data", "unic", "--out", "whole")
+    assert code == 0 and "rows that do not count here" not in words(out)
+    write(folder / "part", rows()[:6])
+    code, out, err = editloupe("import", "unicbench", "results", "--data", "part", "--out", "run")
+    assert code == 0, err
+    assert "│ bagel │ en │ NC │ 8.0000 │ 8 │ 8.0000 (6/6) │" in words(out)
+    assert "Where n is above what was asked, rows that do not count here are in Published, and in Change." in words(out)
 
 
 def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:

@@ -93,6 +93,9 @@ def test_a_number_that_is_not_plain_is_none(scale: Scale, text: str, status: str
         ('IF: {"score": 8, "reason": "The sign \'IF\': kept"}', 8, "The sign 'IF': kept"),
         ('{"score": 8, "reason": "x"}\n{"score": 8.0, "reason": "y"}', 8, "x"),
         ('{"score": 8, "reason": ["a", "b"]}', 8, '["a", "b"]'),
+        ('{"score": 8, "reason": {"The Cup": 2}}', 8, '{"The Cup": 2}'),
+        ('{"score": 8, "reason": null}', 8, ""),
+        ('{"score": 8, "reason": "The cup.\n\tIt is soft."}', 8, "The cup. It is soft."),
         ("7", 7, ""),
         ("7/10", 7, ""),
         ("\\boxed{7}", 7, ""),
@@ -117,6 +120,7 @@ def test_a_number_stands_in_json_with_its_reason_or_alone(text: str, value: floa
         ('{"score": 7, "reason": "x"} {"score": 5, "reason": "y"}', "contradictory"),
         ('[{"score": 7}, {"score": 11}]', "contradictory"),
         ('{"score": 7, "score": 8}', "unparsed"),
+        ('{"Score": 7, "score": 5}', "unparsed"),
         ('{"reason": "no score"}', "off_menu"),
         ('{"score": null, "reason": "x"}', "off_menu"),
         ('{"score": true, "reason": "x"}', "off_menu"),
@@ -137,6 +141,10 @@ def test_json_that_gives_no_number_has_a_status_and_is_never_clamped(text: str, 
         REASONED.parse(text)
     assert raised.value.status == status
     assert ("expected one JSON object" in str(raised.value)) == (status != "abstained")
+
+
+def test_no_number_is_a_negative_zero() -> None:
+    assert str(REASONED.parse('{"score": -0.0}')) == str(TEN.parse("-0")) == "0"
 
 
 def test_a_scale_without_a_reason_is_asked_for_as_before() -> None:

@@ -387,6 +387,8 @@ def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path
     code, said, err = editloupe("rescore", "run", "--rubric", "five.toml")
     flat = " ".join(said.split())
     assert code == 0 and "instruction_following: 7 → (off_menu)" in flat and "6 of 6 findings change" in flat, said + err
+    # A mean of numbers is in their unit, and not on 0 to 100.
+    assert "Mean 7 (2 of 2 judged)" in flat and "0 of 2 judged" in flat and "of 100" not in flat, said
     assert "Numbers stay as the judge gave them" in flat and "one outside it is off_menu" in flat
     (tmp_path / "other.toml").write_text(text.replace("low = 3, high = 3", "low = 1, high = 1"), encoding="utf-8")
     code, said, err = editloupe("rescore", "run", "--rubric", "other.toml")
@@ -395,15 +397,34 @@ def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path
     assert code == 2 and "protocol 'unicbench' asks for numbers (a scale)" in " ".join(err.split())
 
 
-def test_answers_that_were_held_to_a_schema_are_rescored(tmp_path: Path, editloupe: Cli) -> None:
+def test_answers_that_were_held_to_a_schema_are_rescored_and_replayed(tmp_path: Path, editloupe: Cli) -> None:
     folder_of(tmp_path / "unic", 1)
     with OpenAIServer(holds(SEVEN)) as server:
         backend = ("--backend", f"openai/tiny-vl?base_url={server.url}", "--constrain-labels")
         words = ("--protocol", "unicbench", *backend, "--criteria", "if")
         code, said, err = editloupe("judge", "unic", *words, "--out", "run")
-        assert code == 0 and "Only answers in JSON are constrained" in " ".join((said + err).split()), said + err
+        flat = " ".join((said + err).split())
+        assert code == 0 and "Only answers in JSON are constrained" in flat, flat
+        assert "2 of 2 answers come from a last word that was held to the form of an answer." in flat, flat
     code, said, err = editloupe("rescore", "run", "--rubric", "unicbench")
     assert code == 0 and "0 of 2 findings change" in said, said + err
+    code, said, err = editloupe("replay", "run")
+    assert code == 0 and "2 as recorded" in said.replace("\n", " "), said + err
+    recorded = ("--backend", "recorded/run", "--constrain-labels")
+    code, said, err = editloupe("judge", "unic", *words[:2], *recorded, "--criteria", "if", "--out", "again")
+    assert code == 0 and "7.00 (1/1)" in said, said + err
+
+
+def test_numbers_that_differ_are_named_in_replays_and_forks(tmp_path: Path, editloupe: Cli) -> None:
+    folder_of(tmp_path / "unic", 1)
+    for name, score in (("seven", SEVEN), ("three", '{"score": 3, "reason": "x"}')):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(final(score)) + "\n", encoding="utf-8")
+    words = ("--protocol", "unicbench", "--backend", "scripted/seven.jsonl", "--criteria", "if")
+    assert editloupe("judge", "unic", *words, "--out", "run")[0] == 0
+    code, said, err = editloupe("replay", "run", "--model", "live", "--backend", "scripted/three.jsonl")
+    assert "recorded '7', now '3'" in said, said + err
+    code, said, err = editloupe("fork", "run", "0.en", "--at", "0", "--backend", "scripted/three.jsonl")
+    assert code == 0 and "Parent: 7\nFork:   3" in said, said + err
 
 
 def test_a_protocols_own_overall_ranks_and_not_the_mean_of_all_metrics() -> None:
@@ -411,6 +432,20 @@ def test_a_protocols_own_overall_ranks_and_not_the_mean_of_all_metrics() -> None
     (ranking,) = by_scores([edit()], list(scores_of(edit(), given).values()), ["overall"])
     # The geometric mean, and not (100 + 0 + 100 + 0) / 4.
     assert ranking.places[0].figures == {"overall": 0.0}
+
+
+def test_edits_are_ranked_by_the_metrics_that_they_were_asked() -> None:
+    by = ["instruction_following", "reasoning_accuracy", "overall"]
+    plain = [replace(edit(), editor=name) for name in ("a", "b")]
+    scores = [
+        s for e, n in zip(plain, (5.0, 7.0), strict=True) for s in scores_of(e, {"IF": n, "NC": 7.0, "VQ": 7.0}).values()
+    ]
+    (ranking,) = by_scores(plain, scores, by)
+    assert [(p.editor, p.rank, p.missing) for p in ranking.places] == [("b", 1, ""), ("a", 2, "")]
+    assert list(ranking.places[0].figures) == ["instruction_following", "overall"]
+    # Where nobody was asked what is ranked by, nobody has a rank.
+    (ranking,) = by_scores(plain, scores, ["reasoning_accuracy"])
+    assert [p.missing for p in ranking.places] == ["reasoning_accuracy: not judged"] * 2
 
 
 BROKEN = {

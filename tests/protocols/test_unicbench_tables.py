@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import fsum
 from pathlib import Path
 
 import pytest
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
-from editloupe.protocols.unicbench.tables import TASKS
+from editloupe.protocols.unicbench.terms import TASKS
+from editloupe.reports.closing import score_tables
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import MetricSet
@@ -138,3 +141,28 @@ def test_tool_mode_says_so_in_every_title(tmp_path: Path) -> None:
     tables = report(list(edits("cn", "GPT-Image-1")), tmp_path, mode="tool")
     ours = {name for name, table in tables.items() if "(mode tool: not the paper's)" in table.title}
     assert {"scores-by-language", "by-editor", "by-task", "by-subtask", "judged"} == ours
+
+
+def test_neither_editors_nor_languages_are_ever_put_together(tmp_path: Path) -> None:
+    made, expected = [], {}
+    for number, name in enumerate("abcd"):
+        for language in ("en", "cn"):
+            own = list(edits(language, "BAGEL"))[:: number + 20]
+            made += [
+                (replace(sample, editor=name), [replace(finding, editor=name) for finding in of]) for sample, of in own
+            ]
+            values = [f.value for _, of in own for f in of if f.metric == METRICS["IF"] and f.value is not None]
+            expected[language, name] = fsum(values) / len(values)
+    assert len(set(expected.values())) > 2
+    tables = report(made, tmp_path)
+    assert "scores-by-language" not in tables and "by-editor" in tables
+    protocol = make_protocol("unicbench", {})
+    scores = list(scored(protocol, [sample for sample, _ in made], [finding for _, of in made for finding in of]))
+    closing = score_tables(protocol, scores)
+    assert [table.title for table in closing] == ["Language: en", "Language: cn"]
+    found = {
+        (language, row.keys["editor"]): row.cells[1].value
+        for language, table in zip(("en", "cn"), closing, strict=True)
+        for row in table.rows
+    }
+    assert found == pytest.approx(expected)

@@ -189,6 +189,12 @@ def test_the_listing_shows_scales_with_their_penalties(load, editloupe) -> None:
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert any("2" in row and "Blur" in row and "Something is blurred." in row for row in rows)
     assert any("3 to 5" in row and "A wrong limb" in row for row in rows)
+    bare = (
+        'id="bare"\ntitle="Bare"\n[criteria.a]\nname="Light"\nshort="L"\nquestion="?"\nscale={low=0, high=5, whole=true}\n'
+    )
+    Path("bare.toml").write_text(bare, encoding="utf-8")
+    code, said, _ = editloupe("rubrics", "bare.toml")
+    assert code == 0 and "Light (L): 0 to 5, whole, no penalties" in said and "Subtract" not in said
 
 
 def test_the_answer_lists_labels_from_best_to_worst(load) -> None:

@@ -23,14 +23,11 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, read_row, rejected
 from editloupe.data.tables import TableLine, parquet_columns, read_table, shown
 from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.protocols.unicbench.terms import LANGUAGES, REASONING, points_in
 from editloupe.values import Json, Sample
 
 LAYOUT: Final = "test_data.jsonl with its images, or .parquet files that hold them (outputs given with --edited)"
 FILE: Final = "test_data.jsonl"
-LANGUAGES: Final = ("en", "cn")
-"""As the data and its folders call them."""
-REASONING: Final = "Reasoning Editing"
-"""The task whose rows have reasoning points."""
 
 _UNICBENCH: Final[Mapping[str, str]] = {"task": "task", "subtask": "subtask", "en": "en", "cn": "cn", "source": "image"}
 _UNICEDIT: Final[Mapping[str, str]] = {
@@ -256,8 +253,7 @@ def _checked(row: DataRow, key: Json, file: _File, language: str) -> Row:
 def _with_points(sample: Sample) -> Sample:
     """Return a sample without reasoning points that cannot be used, and with a note where the task needs some."""
     points = sample.extra.get("reasoning_points")
-    usable = isinstance(points, list) and points and all(isinstance(one, str) and one.strip() for one in points)
-    if usable or (points is None and (sample.extra["task"] != REASONING or sample.dataset != "UnicBench")):
+    if points_in(points) or (points is None and (sample.extra["task"] != REASONING or sample.dataset != "UnicBench")):
         return sample
     then = "; reasoning accuracy cannot be asked" if sample.extra["task"] == REASONING else ""
     note = f"reasoning_points: expected a list of texts, found {shown(points)}{then}"

@@ -33,7 +33,8 @@ from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError
 from editloupe.prompts import render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
-from editloupe.protocols.unicbench.tables import LANGUAGES, OVERALL, REASONING, tables
+from editloupe.protocols.unicbench.tables import tables
+from editloupe.protocols.unicbench.terms import LANGUAGES, OVERALL, REASONING, REASONING_ACCURACY, points_in
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
 from editloupe.tags import one_line
@@ -42,7 +43,6 @@ from editloupe.values import Sample
 
 _HERE: Final = Path(__file__).parent
 _PROMPTS: Final = {"en": _HERE / "prompts" / "judge.md", "cn": _HERE / "prompts" / "judge_cn.md"}
-REASONING_ACCURACY: Final = "reasoning_accuracy"
 
 
 def _languages(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ class UnicBench(RubricProtocol):
     def _task(self, sample: Sample, criterion: Criterion) -> Ask:
         images = {"Original Image": sample.source}
         blocked: tuple[Status, str] | None = None
-        points = _points(sample) if criterion.id == REASONING_ACCURACY else ()
+        points = points_in(sample.extra.get("reasoning_points")) if criterion.id == REASONING_ACCURACY else ()
         if sample.edited is None:
             blocked = ("missing_output", "there is no edited image for this sample")
         else:
@@ -206,14 +206,6 @@ def _text(sample: Sample, column: str) -> str | None:
 def _language(sample: Sample) -> str | None:
     value = sample.extra.get("language")
     return None if value in (None, "") else str(value)
-
-
-def _points(sample: Sample) -> tuple[str, ...]:
-    """Return the reasoning points; () where there are none, or not as texts."""
-    points = sample.extra.get("reasoning_points")
-    if not isinstance(points, list | tuple) or not all(isinstance(point, str) and point.strip() for point in points):
-        return ()
-    return tuple(str(point) for point in points)
 
 
 def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:

@@ -20,33 +20,23 @@ from editloupe.answers import Number
 from editloupe.chat import Sampling
 from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import size_note
+from editloupe.data.rows import NO_OUTPUT, size_note
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.data.tables import shown
 from editloupe.errors import DataError
 from editloupe.files import read_bytes
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.imported import Imported, Published
-from editloupe.protocols.unicbench.loader import REASONING, Outputs
+from editloupe.protocols.unicbench.loader import Outputs
+from editloupe.protocols.unicbench.terms import LANGUAGES, METRICS, OVERALL, REASONING
 from editloupe.tasks import Status
 from editloupe.values import Json, Sample, Turn, digest, distinct_keys, parse_json
 
-METRICS: Final = {
-    "if": "instruction_following",
-    "nc": "non_edit_consistency",
-    "vq": "visual_quality",
-    "ra": "reasoning_accuracy",
-}
-"""What a row calls a metric → its id."""
-OVERALL: Final = "overall"
 FAILED: Final = "Parse error"
 """The reason that the script writes for a reply that it cannot read, beside a score of 0."""
 
-NO_OUTPUT: Final = "no edited image"
-"""What a loader notes on a sample without an output."""
-
 _LOW, _HIGH = 0.0, 10.0
-_NAME: Final = re.compile(r"(.+)_(en|cn)_results\.jsonl")
+_NAME: Final = re.compile(rf"(.+)_({'|'.join(LANGUAGES)})_results\.jsonl")
 _FOLDER: Final = "eval_output"
 _WHERE: Final = f"MODEL/{_FOLDER}/JUDGE/SUBTASK_en|cn_results.jsonl, as the official script writes them"
 _SHOWN: Final = 3

@@ -10,18 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from editloupe.protocols.unicbench.terms import OVERALL, TASKS
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars
-
-OVERALL: Final = "overall"
-REASONING: Final = "Reasoning Editing"
-TASKS: Final = ("Attribute Editing", "Object Editing", "Scene Editing", REASONING)
-"""In the order of the paper's tables."""
-LANGUAGES: Final = ("en", "cn")
 
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _COVERAGE: Final = (
@@ -39,17 +34,13 @@ _By: TypeAlias = Literal["task", "subtask"]
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return Table 4, Table 9, the same by subtask, the first two on the common subset, and the counts."""
+    """Return the scores by language, Table 4, Table 9, the same by subtask, both on the common subset, and the counts."""
     ours = "" if mode == "plain" else f" (mode {mode}: not the paper's)"
-    together = TableSpec(
-        title=f"Scores by language, all editors together{ours}",
-        name="scores-by-language",
-        rows="language",
-        columns="metric",
-        overall=False,
+    by_language = TableSpec(
+        title=f"Scores by language{ours}", name="scores-by-language", rows="language", overall=False, apart=True
     )
     makers = (by_editor, by_task, by_subtask, common_by_editor, common_by_task, judged)
-    return (together, *(partial(make, metrics=tuple(metrics), ours=ours) for make in makers))
+    return (by_language, *(partial(make, metrics=tuple(metrics), ours=ours) for make in makers))
 
 
 def by_editor(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
