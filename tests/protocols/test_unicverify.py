@@ -89,6 +89,7 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
     ("reply", "status"),
     [
         (final("maybe"), "unparsed"),
+        (final("Cannot Judge"), "abstained"),
         (final('{"is_changed": "yes", "instruction": ""}'), "off_menu"),
         (final('{"is_changed": true}'), "off_menu"),
         (final('{"is_changed": true, "instruction": "x", "score": 7}'), "off_menu"),
@@ -140,7 +141,7 @@ def test_the_baseline_has_no_answer_of_this_kind(editloupe: Cli, edits: Callable
     code, out, _ = editloupe("judge", "edits", "--protocol", "unicverify", "--backend", "baseline", "--out", "run")
     assert code == 3
     scores = Run("run").frame().filter(metric="is_changed")
-    assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["unparsed"], out
+    assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["abstained"], out
 
 
 def texture(width: int, height: int, seed: int = 0) -> RGB:
