@@ -492,6 +492,32 @@ def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edit
     assert "confusion" not in found
 
 
+def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    """Of s00 people say No Edit, of s01 Normal and the instruction's own words; of s02 nothing; s03 is not judged."""
+    folder = with_columns(
+        edits(4),
+        {"edit_class": "No Edit"},
+        {"edit_class": "normal", "reference_instruction": "Make square 1 red."},
+        {},
+        {"edit_class": "Normal"},
+    )
+
+    def verify(request: Request) -> str:
+        return "?" if "square 3" in str(request) else verified(True, "Make it red.")
+
+    run(folder, tmp_path / "run", both(verify, parsed([CAR], [CAR], [[1, 1]])))
+    (judged,) = judged_in(RunStore.read(tmp_path / "run"))
+    captions = {table.name: table.caption for table in tables_of(judged)}
+    for name in ("confusion", "alignment", "no-edit"):
+        assert "Pairs without people's class are not counted: 1." in captions[name]
+    # What people wrote is theirs, be it the instruction's own words; a No Edit pair is held against nothing.
+    assert "clamped below; 1 against what people wrote; tasks" in captions["alignment"]
+    held = {s.sample_id: (s.dims["reference"], s.value) for s in judged.scores if s.metric == "alignment_accuracy"}
+    assert held == {
+        "s00": (None, None), "s01": ("people", 1), "s02": ("instruction", 1), "s03": ("instruction", None),
+    }  # fmt: skip
+
+
 def test_replay_gives_the_same_scores(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
     def broken(request: Request) -> str:
         return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
