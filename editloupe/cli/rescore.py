@@ -68,7 +68,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
             if rows:
                 title = f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"
                 out().print(_table(rows, store, protocol, title))
-    if any(isinstance(one.before.answer, Number) and one.before.trace is not None for one in done):
+    if any(isinstance(one.before.answer, Number) and one.before.role != "measure" for one in done):
         say(
             "Numbers stay as the judge gave them: none is converted to another scale, and one outside it is off_menu. "
             "Penalties are words of the prompt, so that others change no recorded number; judge again for that."

@@ -518,6 +518,18 @@ def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: C
     }  # fmt: skip
 
 
+def test_two_verifiers_can_be_compared_and_scored_anew(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
+    folder = edits(3)
+    run(folder, tmp_path / "one", both(verified(True, "Paint the car blue."), ONE_EXTRA))
+    run(folder, tmp_path / "two", verified(False))
+    code, out, told = editloupe("compare", "one", "two", "--json")
+    assert code == 0, told
+    # Each role has a backend of its own: there is no one price.
+    assert [cost["cost_usd"] for cost in json.loads(out)["costs"]] == [None, None]
+    code, out, told = editloupe("rescore", "one", "--option", "w=1")
+    assert code == 0 and "Numbers stay" not in out, "measures are no answers of a judge"
+
+
 def test_replay_gives_the_same_scores(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
     def broken(request: Request) -> str:
         return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
