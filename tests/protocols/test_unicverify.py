@@ -518,6 +518,16 @@ def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: C
     }  # fmt: skip
 
 
+def test_a_second_verifier_is_refused_before_the_first_is_asked(editloupe: Cli, edits: Callable[..., Path]) -> None:
+    edits(1)
+    words = ("--backend", "scripted/a.jsonl", "--backend", "scripted/b.jsonl")
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(json.dumps(verified(False)) + "\n")
+    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify", *words, "--out", "run")
+    assert code == 2 and "has the roles verify, parse, and a run has one backend for each" in told
+    assert not Path("run").exists()
+
+
 def test_two_verifiers_can_be_compared_and_scored_anew(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
     folder = edits(3)
     run(folder, tmp_path / "one", both(verified(True, "Paint the car blue."), ONE_EXTRA))
