@@ -330,8 +330,7 @@ class Scale(_Spec):
         words = folded.split()
         if not words:
             raise ReplyError("unparsed", "the answer is empty")
-        if words == fold(CANNOT_JUDGE).split():
-            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+        _check_judged(folded)
         numbers = [Decimal(w) for w in words if _NUMBER.fullmatch(w)]
         if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == Decimal(self.high):
             words, numbers = words[:-2], numbers[:-1]
@@ -445,8 +444,7 @@ class FreeText(_Spec):
         said = " ".join((fenced[1] if fenced else SERVER_MARKS.sub(" ", text)).split())
         if not fold(said):
             raise ReplyError("unparsed", "the answer is empty; expected some words")
-        if fold(said) == fold(CANNOT_JUDGE):
-            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+        _check_judged(said)
         count = len(said.split())
         if self.max_words is not None and count > self.max_words:
             raise ReplyError("off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {said!r}")
@@ -471,7 +469,10 @@ class BoxList(_Spec):
         )
 
     def parse(self, text: str) -> Boxes:
-        """Return the boxes. Raises ReplyError for text that is no such list, and for a box that is empty or outside."""
+        """Return the boxes.
+
+        Raises ReplyError for text that is no such list, for a box that is empty or outside, and for "Cannot Judge".
+        """
         data = _json_in(text, self.ask)
         if not isinstance(data, list):
             raise ReplyError("off_menu", f"expected {self.ask}, found {type(data).__name__}")
@@ -522,8 +523,9 @@ class RecordOf(_Spec):
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
     def parse(self, text: str) -> Record:
-        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses.
+        """Return the object.
 
+        Raises ReplyError for text that is no JSON, for JSON that the schema refuses, and for "Cannot Judge".
         Raises ConfigError for a schema that names another one or itself without end.
         """
         import jsonschema
@@ -613,12 +615,19 @@ def _scored(text: str) -> tuple[str, str]:
     return str(found[0]["score"]), "\n".join(" ".join(one.split()) for one in texts)
 
 
+def _check_judged(text: str) -> None:
+    """Raise ReplyError if a judge says that it cannot judge, and nothing else."""
+    if fold(text) == fold(CANNOT_JUDGE):
+        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+
+
 def _json_in(text: str, expected: str) -> Json:
     """Return the JSON value that is the whole text, a Markdown fence around it aside. Raises ReplyError."""
     fenced = _FENCED.match(text)
     body = (fenced[1] if fenced else text).strip()
     if not body:
         raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
+    _check_judged(body)
     try:
         value: Json = parse_json(body, parse_constant=_not_finite, parse_float=_finite)
     except ValueError as error:

@@ -53,7 +53,9 @@ class Prices:
         return self.of_uri(backend.uri, usage) if backend.traits.is_lmm and backend.traits.live else 0.0
 
     def of_uri(self, text: str, usage: Usage) -> float | None:
-        """Return the same by a backend's URI alone, as a trace holds it."""
+        """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
+        if not text:
+            return None
         uri = parse_uri(text)
         if uri.provider in NOT_LMMS:
             return 0.0

@@ -75,7 +75,14 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
 
     runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
     those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
+    Raises ConfigError for several judges of a protocol that has no such role.
     """
+    roles = getattr(plugins.load("protocols", runs[0].protocol), "roles", {})
+    if len(runs) > 1 and roles and "judge" not in roles:
+        raise ConfigError(
+            f"protocol {runs[0].protocol!r} has the roles {', '.join(roles)}, and a run has one backend for each; name one "
+            f"backend, and another --out for {runs[1].judge.title}"
+        )
     tell_traces(runs[0].langsmith)
     budget, several = budget_of(runs[0]), len(runs) > 1
     entries = entries_of(runs) if several else []

@@ -35,7 +35,7 @@ VERIFICATION: Final = "verification"
 """The question whose answer is {"is_changed": bool, "instruction": str}."""
 
 EDIT_CLASS: Final = "edit_class"
-"""The score, and the extra column of a sample, that hold an edit's class."""
+"""The score that says an edit's class; its dimension `class` is people's where they gave one."""
 
 ALIGNMENT: Final = "alignment_accuracy"
 """The score that says how well a restated instruction matches the reference; 1 if it is right."""
@@ -307,6 +307,10 @@ def _judged_pairs(runs: Sequence[Answers], metric: str | None, funnel: Funnel) -
             if alone := abs(len(chosen) - len(rejected)):
                 funnel.left_out[_ALONE] += alone
             for (one, good, first), (other, bad, second) in zip(chosen, rejected, strict=False):
+                if good.answer == bad.answer:
+                    # People rated a score that rests on other answers, too.
+                    funnel.left_out["give the very answer that they would be paired with"] += 2
+                    continue
                 yield _Pair(
                     prompt=_prompt(first),
                     chosen=_last(first),
@@ -326,13 +330,18 @@ def _restated_pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[_Pair]:
                 f"(--agree-with FILE), a second judge (--agree-with-run RUN), or a run that asks {VERIFICATION!r}, as the "
                 "protocol unicverify does"
             )
-        classes, aligned = _classes(source), _aligned(source)
+        # People's class, else the judge's.
+        classes = {score.key: score.dims.get("class") for score in _scores(source, EDIT_CLASS)}
+        aligned = {score.key: score.value for score in _scores(source, ALIGNMENT)}
         for finding in _answered(source, VERIFICATION, funnel):
             sample, pair = source.sample(finding), (source, finding)
             reference = None if sample is None else sample.extra.get("reference_instruction")
             try:
                 chosen, rejected = _restated(finding, reference, classes.get(finding.about.key))
-                if finding.about.key in aligned:
+                accuracy = aligned.get(finding.about.key, 0.0)
+                if accuracy is None:
+                    raise _Unusable("have no alignment accuracy, so that they may be right")
+                if accuracy >= 1:
                     raise _Unusable(_RIGHT)
                 prompt = _prompt(_episode(source, finding))
             except _Unusable as error:
@@ -341,7 +350,7 @@ def _restated_pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[_Pair]:
             yield _Pair(prompt=prompt, chosen=chosen, rejected=rejected, chosen_by=pair, rejected_by=pair)
 
 
-def _restated(finding: Finding, reference: Json, class_: str | None) -> tuple[str, str]:
+def _restated(finding: Finding, reference: Json, class_: object) -> tuple[str, str]:
     """Return the final answers with the reference instruction and with the restated one. Raises _Unusable."""
     data = finding.answer.data if isinstance(finding.answer, Record) else None
     restated = data.get("instruction") if isinstance(data, Mapping) else None
@@ -353,7 +362,7 @@ def _restated(finding: Finding, reference: Json, class_: str | None) -> tuple[st
         raise _Unusable("are of a sample without extra.reference_instruction")
     if class_ is None:
         raise _Unusable("are of a sample without a class")
-    if fold(class_) != fold(HALLUCINATION):
+    if class_ != HALLUCINATION:
         raise _Unusable(f"are of the class {class_}")
     if fold(restated) == fold(reference):
         raise _Unusable(_RIGHT)
@@ -361,18 +370,6 @@ def _restated(finding: Finding, reference: Json, class_: str | None) -> tuple[st
     answers = ({"is_changed": True, "instruction": neutralise(text)} for text in (reference, restated))
     chosen, rejected = (f"<{FINAL_ANSWER}>{json.dumps(a, ensure_ascii=False)}</{FINAL_ANSWER}>" for a in answers)
     return chosen, rejected
-
-
-def _classes(source: Source) -> dict[str, str]:
-    """Return sample key → class of the edit: people's, else the one that the run found."""
-    people = {key: sample.extra.get(EDIT_CLASS) for key, sample in source.store.samples.items()}
-    found = {score.key: score.label for score in _scores(source, EDIT_CLASS)}
-    return {key: class_ for key in people if isinstance(class_ := people[key] or found.get(key), str)}
-
-
-def _aligned(source: Source) -> set[str]:
-    """Return the keys of samples whose restated instruction holds every task of the reference and no other (Eq. 6)."""
-    return {score.key for score in _scores(source, ALIGNMENT) if score.value is not None and score.value >= 1}
 
 
 def _scores(source: Source, metric: str) -> Iterator[Score]:

@@ -131,7 +131,7 @@ def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], p
         "seconds": sum(f.seconds for f in found) if found else None,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
-        "cost_usd": prices.of_uri(judged.backend, usage) if counted and judged.backend else None,
+        "cost_usd": prices.of_uri(judged.backend, usage) if counted else None,
     }
 
 

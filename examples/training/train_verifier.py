@@ -21,6 +21,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,10 @@ class BadRow(ValueError):
     """A row that cannot be trained on. The message names the file and the line."""
 
 
+class BadOption(ValueError):
+    """An option that cannot be taken. The message names it."""
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Train one stage and return the exit code: 0 trained and saved, 1 the loss is not finite, 2 wrong options or data."""
     parser = options()
@@ -47,8 +52,12 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     if not rows:
         parser.error(f"{args.data} has no rows; expected what editloupe export --to {args.stage} writes")
+    if args.out.exists() and not args.out.is_dir():
+        parser.error(f"--out {args.out} is a file; name a folder")
     try:
         return train(args, rows)
+    except BadOption as error:
+        parser.error(str(error))
     except ImportError as error:
         parser.error(f'{error}; install what training needs: pip install "editloupe[train]"')
 
@@ -64,17 +73,19 @@ def options() -> argparse.ArgumentParser:
         one.add_argument("--out", type=Path, required=True, help="folder of the trained model; checkpoints are inside")
         one.add_argument("--base", default=BASE, help="hub id or folder of a Qwen2.5-VL. Default: %(default)s, the paper's")
         one.add_argument(
-            "--rows", type=int, default=ROWS[stage], help="at most so many rows, drawn by the seed. Default: %(default)s"
+            "--rows", type=_count, default=ROWS[stage], help="at most so many rows, drawn by the seed. Default: %(default)s"
         )
-        one.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank and merge them at the end")
+        one.add_argument(
+            "--lora", type=_count, metavar="RANK", help="train adapters of this rank and merge them at the end"
+        )
         one.add_argument("--learning-rate", type=float, help=unknown)
         one.add_argument("--epochs", type=float, help=unknown)
         if stage == "dpo":
             one.add_argument("--beta", type=float, help=f"how far the policy may leave the reference. {unknown}")
-        one.add_argument("--batch-size", type=int, default=1, help="rows a device and step. Default: %(default)s")
-        one.add_argument("--accumulate", type=int, default=8, help="steps a weight update. Default: %(default)s")
-        one.add_argument("--max-steps", type=int, help="stop after so many weight updates")
-        one.add_argument("--max-pixels", type=int, help="shrink larger images to this area. Default: the model's own")
+        one.add_argument("--batch-size", type=_count, default=1, help="rows a device and step. Default: %(default)s")
+        one.add_argument("--accumulate", type=_count, default=8, help="steps a weight update. Default: %(default)s")
+        one.add_argument("--max-steps", type=_count, help="stop after so many weight updates")
+        one.add_argument("--max-pixels", type=_count, help="shrink larger images to this area. Default: the model's own")
         one.add_argument("--seed", type=int, default=0, help="Default: %(default)s")
         one.add_argument(
             "--set",
@@ -84,6 +95,13 @@ def options() -> argparse.ArgumentParser:
             help=f"any other option of trl's {stage.upper()}Config, its value as JSON; may be repeated",
         )
     return parser
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {word}")
+    return number
 
 
 def read_rows(file: Path, stage: str) -> Iterator[dict[str, Any]]:
@@ -150,26 +168,29 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
 
     config_type, trainer_type = (SFTConfig, SFTTrainer) if args.stage == "sft" else (DPOConfig, DPOTrainer)
     checkpoints = args.out / "checkpoints"
-    config = config_type(
-        output_dir=str(checkpoints),
-        per_device_train_batch_size=args.batch_size,
-        gradient_accumulation_steps=args.accumulate,
-        seed=args.seed,
+    usual = {
+        "output_dir": str(checkpoints),
+        "per_device_train_batch_size": args.batch_size,
+        "gradient_accumulation_steps": args.accumulate,
+        "seed": args.seed,
         # A length limit would cut image tokens away.
-        max_length=None,
-        report_to="none",
-        logging_nan_inf_filter=False,
-        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
-        **_named(args),
-    )
+        "max_length": None,
+        "report_to": "none",
+        "logging_nan_inf_filter": False,
+        "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+    }
+    config = config_type(**usual | _named(args, config_type))
     dataset = Dataset.from_list(rows).shuffle(seed=args.seed)
     dataset = dataset.select(range(min(args.rows, len(dataset)))).cast_column("images", List(Image()))
-    processor = open_processor(args.base)
-    if args.max_pixels is not None:
-        processor.image_processor.size["longest_edge"] = args.max_pixels
     # All weights in float32 when all are trained. Under adapters they only multiply, and half of the memory is enough.
     dtype = torch.float32 if args.lora is None else torch.bfloat16
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(args.base, dtype=dtype)
+    try:
+        processor = open_processor(args.base)
+        model = Qwen2_5_VLForConditionalGeneration.from_pretrained(args.base, dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise BadOption(f"--base {args.base} cannot be loaded as a Qwen2.5-VL: {error}") from error
+    if args.max_pixels is not None:
+        processor.image_processor.size["longest_edge"] = args.max_pixels
     trainer = trainer_type(
         model=model, args=config, train_dataset=dataset, processing_class=processor, peft_config=_adapters(args.lora)
     )
@@ -201,8 +222,8 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
     return 0
 
 
-def _named(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of trl's config that the command line names."""
+def _named(args: argparse.Namespace, config_type: Any) -> dict[str, Any]:
+    """The options of trl's config that the command line names. Raises BadOption for one that it does not have."""
     given = {
         "learning_rate": args.learning_rate,
         "num_train_epochs": args.epochs,
@@ -211,7 +232,9 @@ def _named(args: argparse.Namespace) -> dict[str, Any]:
     }
     more: dict[str, Any] = {}
     for word in args.set:
-        name, _, value = word.partition("=")
+        name, given_value, value = word.partition("=")
+        if not given_value or name not in {field.name for field in fields(config_type)}:
+            raise BadOption(f"--set {word}: expected NAME=VALUE with an option of trl's {config_type.__name__}")
         try:
             more[name] = json.loads(value)
         except ValueError:

@@ -176,6 +176,12 @@ def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
         (("shop", "--measures", "mse,mse"), "the measure 'mse' is named twice"),
         (("shop", "--mask", "some"), "'some' is not one of 'auto', 'apply', 'official', 'none'"),
         (("nowhere",), "nowhere: no such folder"),
+        # One of the edits has a mask.
+        (
+            ("shop", "--measures", "mse,differences"),
+            "the measure 'differences' cannot be taken of sample 'square': mask is 'apply': Input should be 'none'; it "
+            "measures whole images with --mask none",
+        ),
     ],
 )
 def test_bad_input_gets_one_message(editloupe: Run, edits: Path, words: tuple[str, ...], said: str) -> None:

@@ -232,7 +232,14 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     h: people say that something else was done, the verifier repeats what was asked.   r: so they do, and it is right, in
     other words.   n: as it was asked for.   z: it says that nothing changed.   w: without people's words.
     """
-    folder = tmp_path_factory.mktemp("verified")
+    return verify(tmp_path_factory.mktemp("verified"))
+
+
+def verify(folder: Path, *, alike: bool = True, parses: bool = True) -> Path:
+    """Write the run of `verified`.
+
+    alike: the parser finds out what says the same.   parses: it reads what it compares with people's words.
+    """
     data = edits(folder / "edits", count=6)
     rows = [json.loads(line) for line in (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines()][:5]
     for row, name in zip(rows, "hrnzw", strict=True):
@@ -247,13 +254,15 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
         3: "",
         4: "Whatever.",
     }
-    alike = {"Take square r away. Remove square r.", f"{restated[2]} {restated[2]}"}
+    pairs = {"Take square r away. Remove square r.", f"{restated[2]} {restated[2]}"} if alike else set()
     task = [{"object": "square", "action": "change"}]
 
     def script(request: Request) -> str:
         asked = request.messages[0].text
         if "atomic tasks" in asked:
-            same = any(all(text in asked for text in pair.split(". ")) for pair in alike)
+            if not parses and "Remove square" in asked:
+                return final("They are alike.")
+            same = any(all(text in asked for text in pair.split(". ")) for pair in pairs)
             return final(json.dumps({"reference": task, "restated": task, "pairs": [[1, 1]] if same else []}))
         number = next(i for i in range(5) if INSTRUCTION.format(i) in asked)
         return final(json.dumps({"is_changed": bool(restated[number]), "instruction": restated[number]}), "I compare.")
@@ -274,6 +283,21 @@ def test_a_wrong_restatement_of_an_edit_that_went_astray_is_rejected(editloupe: 
     assert "1 restate what the reference instruction says" in out, "Eq. 6 of r is 1, whatever its words"
     assert "1 are of the class Normal" in out and "1 say that nothing has changed" in out
     assert "1 are of a sample without extra.reference_instruction" in out
+
+
+def test_a_restatement_that_nobody_could_compare_is_not_rejected(editloupe: Cli, tmp_path: Path):
+    code, _, err = editloupe("export", verify(tmp_path, parses=False), "--to", "dpo", "--out", "o")
+    assert code == 2 and "2 have no alignment accuracy, so that they may be right" in err
+
+
+def test_an_answer_is_never_chosen_and_rejected(editloupe: Cli, verified: Path, tmp_path: Path):
+    """The same answers in both runs; people's class agrees with one run's, since its parser saw more."""
+    (tmp_path / "p.csv").write_text("item,editor,edit_class\nn,painter,Normal\n", encoding="utf-8")
+    runs = verified, verify(tmp_path, alike=False)
+    code, _, err = editloupe(
+        "export", *runs, "--to", "dpo", "--out", "o", "--agree-with", "p.csv", "--criterion", "verification"
+    )
+    assert code == 2 and "2 give the very answer that they would be paired with" in err
 
 
 def test_a_verifiers_dialogue_is_an_example(editloupe: Cli, verified: Path, tmp_path: Path):

@@ -89,6 +89,7 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
     ("reply", "status"),
     [
         (final("maybe"), "unparsed"),
+        (final("Cannot Judge"), "abstained"),
         (final('{"is_changed": "yes", "instruction": ""}'), "off_menu"),
         (final('{"is_changed": true}'), "off_menu"),
         (final('{"is_changed": true, "instruction": "x", "score": 7}'), "off_menu"),
@@ -140,7 +141,7 @@ def test_the_baseline_has_no_answer_of_this_kind(editloupe: Cli, edits: Callable
     code, out, _ = editloupe("judge", "edits", "--protocol", "unicverify", "--backend", "baseline", "--out", "run")
     assert code == 3
     scores = Run("run").frame().filter(metric="is_changed")
-    assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["unparsed"], out
+    assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["abstained"], out
 
 
 def texture(width: int, height: int, seed: int = 0) -> RGB:
@@ -489,6 +490,54 @@ def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edit
     assert {way for way, _ in ways} == {"differences", "ssim"}
     assert ways["differences", "agree"] == (50, 2, 2)
     assert "confusion" not in found
+
+
+def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    """Of s00 people say No Edit, of s01 Normal and the instruction's own words; of s02 nothing; s03 is not judged."""
+    folder = with_columns(
+        edits(4),
+        {"edit_class": "No Edit"},
+        {"edit_class": "normal", "reference_instruction": "Make square 1 red."},
+        {},
+        {"edit_class": "Normal"},
+    )
+
+    def verify(request: Request) -> str:
+        return "?" if "square 3" in str(request) else verified(True, "Make it red.")
+
+    run(folder, tmp_path / "run", both(verify, parsed([CAR], [CAR], [[1, 1]])))
+    (judged,) = judged_in(RunStore.read(tmp_path / "run"))
+    captions = {table.name: table.caption for table in tables_of(judged)}
+    for name in ("confusion", "alignment", "no-edit"):
+        assert "Pairs without people's class are not counted: 1." in captions[name]
+    # What people wrote is theirs, be it the instruction's own words; a No Edit pair is held against nothing.
+    assert "clamped below; 1 against what people wrote; tasks" in captions["alignment"]
+    held = {s.sample_id: (s.dims["reference"], s.value) for s in judged.scores if s.metric == "alignment_accuracy"}
+    assert held == {
+        "s00": (None, None), "s01": ("people", 1), "s02": ("instruction", 1), "s03": ("instruction", None),
+    }  # fmt: skip
+
+
+def test_a_second_verifier_is_refused_before_the_first_is_asked(editloupe: Cli, edits: Callable[..., Path]) -> None:
+    edits(1)
+    words = ("--backend", "scripted/a.jsonl", "--backend", "scripted/b.jsonl")
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(json.dumps(verified(False)) + "\n")
+    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify", *words, "--out", "run")
+    assert code == 2 and "has the roles verify, parse, and a run has one backend for each" in told
+    assert not Path("run").exists()
+
+
+def test_two_verifiers_can_be_compared_and_scored_anew(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
+    folder = edits(3)
+    run(folder, tmp_path / "one", both(verified(True, "Paint the car blue."), ONE_EXTRA))
+    run(folder, tmp_path / "two", verified(False))
+    code, out, told = editloupe("compare", "one", "two", "--json")
+    assert code == 0, told
+    # Each role has a backend of its own: there is no one price.
+    assert [cost["cost_usd"] for cost in json.loads(out)["costs"]] == [None, None]
+    code, out, told = editloupe("rescore", "one", "--option", "w=1")
+    assert code == 0 and "Numbers stay" not in out, "measures are no answers of a judge"
 
 
 def test_replay_gives_the_same_scores(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:

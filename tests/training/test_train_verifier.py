@@ -127,6 +127,30 @@ def test_the_papers_settings_are_the_defaults_and_the_unknown_ones_are_called_so
         assert "The paper's value is not known. Default: trl's." in text.partition(f"{option} ")[2].partition(" --")[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--rows", "0"), "--rows: expected 1 or more, found 0"),
+        (("--out", "sft.jsonl"), "--out sft.jsonl is a file; name a folder"),
+        pytest.param(("--set", "nonsense=1"), "--set nonsense=1: expected NAME=VALUE", marks=needs_train),
+        pytest.param(("--set", "bf16"), "--set bf16: expected NAME=VALUE", marks=needs_train),
+        # What the script sets itself may be set, too: the next message is another one.
+        pytest.param(("--set", "bf16=false", "--set", "use_cpu=true"), "--base nowhere/here cannot be", marks=needs_train),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_an_option_that_means_nothing_is_named(
+    written: Callable[..., Path], tmp_path: Path, words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    data = written("sft.jsonl", [sft_row(0)])
+    with pytest.raises(SystemExit) as ended:
+        main(["sft", str(data), "--out", "model", "--base", "nowhere/here", *words])
+    assert ended.value.code == 2 and told in capsys.readouterr().err
+
+
 def trained(stage: str, data: Path, *words: str) -> dict[str, Any]:
     """training.json of a stage in a process of its own, on the CPU and offline; its model is beside the data."""
     out = data.parent / f"{stage}-model"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from editloupe import plugins
 from editloupe.answers import Record
 from editloupe.config import Words
+from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.imaging.warp import How
 from editloupe.measures.base import open_measure
@@ -83,6 +84,28 @@ class Measures(BaseProtocol):
         rows = "edits" if self.options.mask == "auto" else "editor"
         self.tables = (TableSpec(title="Measures", rows=rows, overall=False),)
 
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raise ConfigError for a measure that does not take what it would be given, such as a mask."""
+        tried: set[tuple[str, MaskUse]] = set()
+        for sample in samples:
+            use = self._mask(sample)
+            for name in self.options.measures:
+                if (name, use) not in tried:
+                    tried.add((name, use))
+                    self._check(name, use, sample)
+
+    def _check(self, name: str, use: MaskUse, sample: Sample) -> None:
+        try:
+            open_measure(name).Args.model_validate(self._args(name, use))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            place = ".".join(map(str, problem["loc"]))
+            hint = "; it measures whole images with --mask none" if place == "mask" else ""
+            raise ConfigError(
+                f"the measure {name!r} cannot be taken of sample {sample.key!r}: {place} is {problem['input']!r}: "
+                f"{problem['msg']}{hint}"
+            ) from error
+
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the measures of each edit."""
         for sample in group:
@@ -116,8 +139,9 @@ class Measures(BaseProtocol):
             return given
         return "apply" if MASK in sample.masks else "none"
 
-    def _measure(self, sample: Sample, name: str) -> Measure:
-        options, use = self.options, self._mask(sample)
+    def _args(self, name: str, use: MaskUse) -> dict[str, Json]:
+        """Return those of the options that a measure has, but for what it does by default."""
+        options = self.options
         given: dict[str, Json] = {
             "mask": use,
             "dilate": options.dilate,
@@ -130,7 +154,10 @@ class Measures(BaseProtocol):
             "face_match": options.face_match,
         }
         known = open_measure(name).Args.model_fields
-        args = {key: value for key, value in given.items() if key in known and value not in (None, known[key].default)}
+        return {key: value for key, value in given.items() if key in known and value not in (None, known[key].default)}
+
+    def _measure(self, sample: Sample, name: str) -> Measure:
+        use = self._mask(sample)
         images = {"source": sample.source, "edited": sample.edited}
         if use != "none" and MASK in sample.masks:
             images["mask"] = sample.masks[MASK]
@@ -142,7 +169,7 @@ class Measures(BaseProtocol):
             metric=name,
             about=About.of(sample),
             measure=name,
-            args=args,
+            args=self._args(name, use),
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
             blocked=blocked,
         )

@@ -199,13 +199,14 @@ class UnicVerify(BaseProtocol):
     def _scores(self, sample: Sample, known: Known) -> Iterable[Score]:
         found = self._verified(sample, known)
         label = self._class(sample, found, known)
-        people = human_class(sample)
+        people, reference = human_class(sample), reference_of(sample)
+        written = "people" if reference == sample.extra.get(REFERENCE) else "instruction"
         dims = {
             "edit_type": sample.edit_type,
             "class": people or (label if isinstance(label, str) else None),
             "human_class": people,
             "settled_by": None if found is None else found.by,
-            "reference": "instruction" if reference_of(sample) == sample.instruction else "people",
+            "reference": None if reference is None else written,
         }
         score = partial(Score, sample_id=sample.id, editor=sample.editor, dims=dims)
         parsed = [known.finding(ATOMIC_TASKS, About.of(sample, part=part)) for part in ("", AS_ASKED)]

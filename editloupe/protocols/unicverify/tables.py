@@ -53,7 +53,8 @@ def confusion(frame: polars.DataFrame) -> Table | None:
 
     frame: one judge's scores.
     """
-    rows = [row for row in frame.to_dicts() if row["metric"] == "edit_class" and row.get("human_class") is not None]
+    every = [row for row in frame.to_dicts() if row["metric"] == "edit_class"]
+    rows = [row for row in every if row.get("human_class") is not None]
     if not rows:
         return None
     lost = list(dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None))
@@ -82,7 +83,7 @@ def confusion(frame: polars.DataFrame) -> Table | None:
         rows=tuple(made),
         fixed=2,
         at_once=7,
-        caption=f"Pairs. Right: percent of those with a class from the judge. {_INTERVALS}",
+        caption=f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}",
     )
 
 
@@ -96,8 +97,8 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
         return None
     people = any(row.get("human_class") is not None for row in rows)
     column = "human_class" if people else "class"
-    against = Counter(row["reference"] for row in rows)
-    held = " and ".join(f"{count} against {_AGAINST[name]}" for name, count in against.items() if name in _AGAINST)
+    against = Counter(row["reference"] for row in rows if row[column] is not None and row["value"] is not None)
+    held = " and ".join(f"{count} against {_AGAINST[name]}" for name, count in against.items()) or "none has a value"
     matched = {"lmm": "by the parser", "strict": "by equal texts"}[options.matching]
     return Table(
         name="alignment",
@@ -122,8 +123,8 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
         fixed=2,
         caption=(
             f"Mean of Eq. 6 with w = {options.w:g}, at most 1, not clamped below; {held}; tasks matched {matched}; classes "
-            f"{'as people say' if people else 'as judged'}. It is not defined where the reference has no task, as in No "
-            f"Edit. The paper's Table 5 runs to 10 and does not say how. {_INTERVALS}"
+            f"{'as people say' if people else 'as judged'}.{_unclassed(rows, column)} It is not defined where the "
+            f"reference has no task, as in No Edit. The paper's Table 5 runs to 10 and does not say how. {_INTERVALS}"
         ),
     )
 
@@ -141,6 +142,7 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
     ruled = sum(row["metric"] == "is_changed" and row.get("settled_by") == "rule" for row in found)
     unasked = f" {ruled} pairs were settled by the rule, and the LMM was not asked about them." if ruled else ""
     people = "people" in said
+    left = _unclassed([row for row in found if row["metric"] == "is_changed"]) if people else ""
     truth = said.get("people" if people else "lmm", {})
     shown = [name for name in methods if name in said and (people or name != "lmm")]
     known = [pair for pair, call in truth.items() if call is not None]
@@ -161,7 +163,7 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
             Column(title="Agree, %", keys={"figure": "agree"}),
         ),
         rows=tuple(rows),
-        caption=f"Against {'people' if people else 'the LMM, where it was asked'}.{unasked} {_INTERVALS}",
+        caption=f"Against {'people' if people else 'the LMM, where it was asked'}.{left}{unasked} {_INTERVALS}",
     )
 
 
@@ -208,6 +210,13 @@ def _mean(rows: _Rows, values: Sequence[float | None], *, digits: int) -> Cell:
     """Return the mean of values with its interval. rows: those that the values are of."""
     found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows]) if rows else None
     return estimated(found, digits=digits, interval_digits=1 if digits == 2 else digits)
+
+
+def _unclassed(rows: _Rows, column: str = "human_class") -> str:
+    """Return how many pairs are not in a table of classes, since they have none; "" if all are.   rows: one a pair."""
+    count = sum(row.get(column) is None for row in rows)
+    whose = "people's" if column == "human_class" else "a"
+    return f" Pairs without {whose} class are not counted: {count}." if count else ""
 
 
 def _by_editor(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
