@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from editloupe import Run
 from editloupe.traces import GALLERY
 
 ROOT = Path(__file__).parents[2]
+REAL = ROOT.parent / "shared" / "data" / "real-edits"
 
 
 def run(*command: str) -> str:
@@ -37,3 +39,21 @@ def test_the_benchmark_of_a_report_measures_one():
 @pytest.mark.slow
 def test_the_benchmark_of_the_rules_of_unicverify_counts_pairs_a_minute():
     assert "| edited | " in run("-m", "benchmarks.verify", "--pairs", "3")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real edits are not here (../shared/data/real-edits)")
+def test_the_study_of_the_tools_worth_counts_what_is_shown():
+    # Three pairs with four, two and one marked place.
+    told = run("-m", "benchmarks.looks", "--data", str(REAL), "--pairs", "3")
+    assert "| localize_differences | 3 of 3 | 0 of 3 | " in told
+    assert "| the pair alone | 3 of 3 | " in told
+
+
+def test_the_marked_places_lie_in_their_pictures():
+    places = json.loads((ROOT / "benchmarks" / "looks" / "places.json").read_text(encoding="utf-8"))
+    kinds = [place["kind"] for place in places.values()]
+    assert (kinds.count("places"), kinds.count("whole"), kinds.count("none")) == (59, 23, 1)
+    for place in places.values():
+        assert bool(place["boxes"]) == (place["kind"] == "places")
+        assert all(0 <= x0 < x1 <= 1000 and 0 <= y0 < y1 <= 1000 for x0, y0, x1, y1 in place["boxes"])
