@@ -283,14 +283,17 @@ class Scale(_Spec):
 
     @property
     def ask(self) -> str:
-        number = f"one {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
-        return f"one JSON object whose score is {number}" if self.reason else number
+        return f"one JSON object whose score is one {self._number_asked}" if self.reason else f"one {self._number_asked}"
+
+    @property
+    def _number_asked(self) -> str:
+        return f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
 
     def instructions(self) -> str:
         if not self.reason:
             return f"The answer is {self.ask}."
-        number = f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
-        return f'The answer is one JSON object of this form: {{"score": <{number}>, "reason": "<one or two sentences>"}}'
+        form = f'{{"score": <{self._number_asked}>, "reason": "<one or two sentences>"}}'
+        return f"The answer is one JSON object of this form: {form}"
 
     def parse(self, text: str) -> Number:
         """Return the number that the text says: alone, as "7/10" and "7 of 10", or before its reason. Raises ReplyError.

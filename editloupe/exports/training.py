@@ -20,11 +20,10 @@ from editloupe.data.images import EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ImageError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.references import Reference, Verdict
-from editloupe.exports.write import claim, json_bytes, whole
+from editloupe.exports.write import claim, json_bytes, lineage, whole
 from editloupe.findings import Finding
 from editloupe.parsing import fold
 from editloupe.reports.judged import judged_in
-from editloupe.scores import Score
 from editloupe.tags import FINAL_ANSWER, neutralise
 from editloupe.values import Json, digest
 
@@ -330,9 +329,10 @@ def _restated_pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[_Pair]:
                 f"(--agree-with FILE), a second judge (--agree-with-run RUN), or a run that asks {VERIFICATION!r}, as the "
                 "protocol unicverify does"
             )
+        scores = [score for judged in judged_in(source.store) for score in judged.scores]
         # People's class, else the judge's.
-        classes = {score.key: score.dims.get("class") for score in _scores(source, EDIT_CLASS)}
-        aligned = {score.key: score.value for score in _scores(source, ALIGNMENT)}
+        classes = {score.key: score.dims.get("class") for score in scores if score.metric == EDIT_CLASS}
+        aligned = {score.key: score.value for score in scores if score.metric == ALIGNMENT}
         for finding in _answered(source, VERIFICATION, funnel):
             sample, pair = source.sample(finding), (source, finding)
             reference = None if sample is None else sample.extra.get("reference_instruction")
@@ -372,20 +372,9 @@ def _restated(finding: Finding, reference: Json, class_: object) -> tuple[str, s
     return chosen, rejected
 
 
-def _scores(source: Source, metric: str) -> Iterator[Score]:
-    return (score for judged in judged_in(source.store) for score in judged.scores if score.metric == metric)
-
-
 def _text(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "content": [{"type": "text", "text": text}]}
 
 
 def _lineage(source: Source, finding: Finding) -> dict[str, Json]:
-    return {
-        "run": source.store.identity,
-        "task_id": finding.task_id,
-        "judge_id": finding.judge_id,
-        "sample": finding.sample_id,
-        "editor": finding.editor,
-        "repeat": finding.repeat,
-    }
+    return lineage(finding, source.store.identity, finding.sample_id, finding.editor)

@@ -20,7 +20,7 @@ from editloupe.answers import Record
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA, place_image
 from editloupe.errors import ConfigError, StorageError
-from editloupe.exports.write import json_bytes
+from editloupe.exports.write import json_bytes, lineage
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
@@ -223,18 +223,6 @@ def _subtask(sample: Sample) -> str | None:
 def _is_chinese(sample: Sample) -> bool:
     language = sample.extra.get("language", sample.extra.get("lang"))
     return isinstance(language, str) and language.casefold().startswith(_CHINESE)
-
-
-def lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
-    """Return where a row comes from: the run's identity, and of its findings which one."""
-    return {
-        "run": run,
-        "task_id": None if finding is None else finding.task_id,
-        "judge_id": None if finding is None else finding.judge_id,
-        "sample": sample_id,
-        "editor": editor,
-        "repeat": None if finding is None else finding.repeat,
-    }
 
 
 def columns(row: Triplet, run: str) -> dict[str, Json]:

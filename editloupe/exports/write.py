@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
+from editloupe.findings import Finding
 from editloupe.values import Json
 
 
@@ -38,6 +39,18 @@ def claim(folder: Path, marker: str, *, option: str) -> None:
         raise ConfigError(f"{folder} holds other files; name an empty or a new folder with {option}")
     with whole(folder / marker, below=folder) as file:
         file.write(b"editloupe wrote these files; it may write them again.\n")
+
+
+def lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
+    """Return where a row of a training set comes from: the run's identity, and of its findings which one."""
+    return {
+        "run": run,
+        "task_id": None if finding is None else finding.task_id,
+        "judge_id": None if finding is None else finding.judge_id,
+        "sample": sample_id,
+        "editor": editor,
+        "repeat": None if finding is None else finding.repeat,
+    }
 
 
 def without_none(**values: Any) -> dict[str, Any]:

@@ -36,6 +36,8 @@ the grain that one of the two shows for itself. Compression down to quality 50, 
 Without this test, a picture that changed throughout would be reported by its strongest places alone."""
 LEAST_AREA_PX: Final = 36.0
 """Least area of a region's changed pixels, in px² of image 1."""
+LEAST_BLUR: Final = 0.7
+"""Least blur that counts, a standard deviation in px of the compared copies; resampling alone leaves about half a px."""
 LEAST_COMPARED_PX: Final = float(MIN_SIDE**2)
 """px²; from less no noise can be told. The smallest image has as many."""
 LEAST_MEAN: Final = 3.0

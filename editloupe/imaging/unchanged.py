@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.imaging.differences import CLEAR, LEAST_COMPARED_PX, Differences, localize
+from editloupe.imaging.differences import CLEAR, LEAST_BLUR, LEAST_COMPARED_PX, Differences, localize
 from editloupe.values import Json
 
 CELL: Final = 8
@@ -24,8 +24,6 @@ TONE: Final = 2.0
 """Levels of 255 by which a tone of the whole picture may move a pixel on average. Recompression leaves at most 1.3."""
 MOTION_PX: Final = 1.0
 """px by which a corner may move."""
-BLUR: Final = 0.7
-"""Standard deviation in px by which one may be softer. Resampling alone leaves about half a px."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +79,7 @@ def _compared(found: Differences) -> Change:
             (found.regenerated, "the image seems regenerated or changed as a whole"),
             (moved >= MOTION_PX, f"the whole picture moved by {moved:.1f} px"),
             (tone >= TONE, f"the tone of the whole picture changed by {tone:.1f} of 255"),
-            (blur > BLUR, f"one is softer than the other, by a blur of {blur:.1f} px"),
+            (blur > LEAST_BLUR, f"one is softer than the other, by a blur of {blur:.1f} px"),
         )
         if says
     ]

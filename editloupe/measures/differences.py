@@ -14,19 +14,19 @@ from editloupe.measures.pair import PairArgs, pictures
 from editloupe.scores import Interval, Metric
 
 
-class DifferencesArgs(Args):
+class DifferenceShareArgs(Args):
     """The arguments."""
 
     mask: Literal["none"] = "none"
     """The whole image is compared."""
 
 
-class Differences:
+class DifferenceShare:
     """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
 
     name: ClassVar[str] = "differences"
     version: ClassVar[str] = "1"
-    Args: ClassVar[type[DifferencesArgs]] = DifferencesArgs
+    Args: ClassVar[type[DifferenceShareArgs]] = DifferenceShareArgs
     needs: ClassVar[tuple[str, ...]] = ()
     metric = Metric(
         id="differences",

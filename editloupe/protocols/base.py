@@ -27,7 +27,7 @@ from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.rubrics import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
-from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
+from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Status, Task
 from editloupe.values import Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
@@ -136,6 +136,11 @@ class EvalProtocol(Protocol):
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return a score for every sample and metric. A score without a value says why. Pure."""
+
+
+def missing_output(sample: Sample) -> tuple[Status, str] | None:
+    """Return what blocks a question about an edit that is not there; None where it is."""
+    return None if sample.edited is not None else ("missing_output", "there is no edited image for this sample")
 
 
 class BaseProtocol:

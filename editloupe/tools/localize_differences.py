@@ -19,7 +19,7 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, LEAST_BLUR, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
@@ -35,8 +35,6 @@ FAINT = 6.0
 """Levels of mean difference below which a place is called faint: encoding a picture again may leave so much."""
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
-LEAST_BLUR = 0.7
-"""Least blur that the text speaks of, in px of the compared copies; resampling alone leaves about half a px."""
 _LISTED = 10
 
 

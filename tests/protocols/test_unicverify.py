@@ -22,7 +22,7 @@ from editloupe.findings import Finding
 from editloupe.imaging.unchanged import change
 from editloupe.measures.base import open_measure, run_measure
 from editloupe.protocols.base import Known, make_protocol, planned
-from editloupe.protocols.unicverify.alignment import Alignment, PairsError, by_pairs, strictly
+from editloupe.protocols.unicverify.alignment import PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, UnicVerify
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
@@ -208,12 +208,12 @@ def test_the_measure_keeps_the_contract_and_knows_no_mask() -> None:
     ],
 )
 def test_equation_6(hits: int, reference: int, extra: int, accuracy: float | None) -> None:
-    found = Alignment(hits=hits, reference=reference, extra=extra).accuracy()
+    found = TaskMatch(hits=hits, reference=reference, extra=extra).accuracy()
     assert found == (None if accuracy is None else pytest.approx(accuracy))
 
 
 def test_the_weight_of_equation_6_is_an_option() -> None:
-    assert Alignment(hits=2, reference=3, extra=1).accuracy(w=1) == pytest.approx(1 / 3)  # 2/3 − 1/3
+    assert TaskMatch(hits=2, reference=3, extra=1).accuracy(w=1) == pytest.approx(1 / 3)  # 2/3 − 1/3
 
 
 CAR, SKY, DOG, CAT = "car: paint blue", "sky: make cloudy", "dog: remove", "cat: add"
@@ -221,10 +221,10 @@ CAR, SKY, DOG, CAT = "car: paint blue", "sky: make cloudy", "dog: remove", "cat:
 
 def test_pairs_are_places_from_1_and_a_list_is_a_set() -> None:
     found = by_pairs(tasks(CAR, SKY, DOG), tasks("the automobile: make it blue", SKY, CAT), [[1, 1], [2, 2]])
-    assert found == Alignment(hits=2, reference=3, extra=1)
+    assert found == TaskMatch(hits=2, reference=3, extra=1)
     # "Car: paint blue." is the same text after folding, so that the set has two tasks.
     twice = by_pairs(tasks(CAR, "Car: Paint blue.", SKY), tasks(CAR), [[2, 1]])
-    assert twice == Alignment(hits=1, reference=2, extra=0)
+    assert twice == TaskMatch(hits=1, reference=2, extra=0)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_pairs_that_match_nothing_are_refused(pairs: list[list[int]], said: str)
 
 def test_strict_matching_compares_folded_texts() -> None:
     found = strictly(tasks(CAR, SKY, DOG), tasks("Car: Paint  BLUE.", "sky: make it cloudy", CAT))
-    assert found == Alignment(hits=1, reference=3, extra=2)
+    assert found == TaskMatch(hits=1, reference=3, extra=2)
 
 
 @pytest.mark.parametrize(

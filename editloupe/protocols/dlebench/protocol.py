@@ -51,12 +51,12 @@ from editloupe.imaging.targets import (
 )
 from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import OwnTemplate, render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tags import one_line
-from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
 
 PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
@@ -211,10 +211,8 @@ class DLEBench(RubricProtocol):
         images = images_of(sample)
         if self.options.reference == "never" or (self.options.reference == "oracle" and self.mode != "oracle"):
             images.pop("reference", None)
-        blocked: tuple[Status, str] | None = None
-        if sample.edited is None:
-            blocked = ("missing_output", "there is no edited image for this sample")
-        elif self.mode == "oracle" and without_boxes([sample]):
+        blocked = missing_output(sample)
+        if blocked is None and self.mode == "oracle" and without_boxes([sample]):
             blocked = ("input_error", "the oracle mode needs a box around each target; this sample has none")
         shown = "whole"
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:

@@ -34,7 +34,7 @@ from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
 from editloupe.protocols.giebench.questions import Question, QuestionError, read_question, shown
 from editloupe.protocols.giebench.tables import edit_type_name, tables
 from editloupe.scores import Binary, Metric, Real, Score
@@ -172,7 +172,7 @@ class GIEBench(BaseProtocol):
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
             tools=self.tools,
             answer=answer,
-            blocked=_missing(sample),
+            blocked=missing_output(sample),
         )
 
     def _measure(self, sample: Sample, name: str) -> Measure:
@@ -202,7 +202,7 @@ class GIEBench(BaseProtocol):
             measure=name.removeprefix("unmasked_"),
             args=args,
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
-            blocked=_missing(sample) or (no_mask if masked and mask is None else None),
+            blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
         )
 
     def _accuracy(self, sample: Sample, known: Known) -> Score:
@@ -239,10 +239,6 @@ def _question(sample: Sample) -> Question | str:
         return read_question(sample.extra)
     except QuestionError as error:
         return str(error)
-
-
-def _missing(sample: Sample) -> _Blocked:
-    return None if sample.edited is not None else ("missing_output", "there is no edited image for this sample")
 
 
 def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:

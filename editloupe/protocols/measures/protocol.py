@@ -18,9 +18,9 @@ from editloupe.findings import Finding
 from editloupe.imaging.warp import How
 from editloupe.measures.base import open_measure
 from editloupe.measures.pair import MaskUse
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
-from editloupe.tasks import About, Budget, Measure, Recipe, Status, Task
+from editloupe.tasks import About, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample, is_empty
 
 MASK: Final = "edit"
@@ -141,18 +141,7 @@ class Measures(BaseProtocol):
 
     def _args(self, name: str, use: MaskUse) -> dict[str, Json]:
         """Return those of the options that a measure has, but for what it does by default."""
-        options = self.options
-        given: dict[str, Json] = {
-            "mask": use,
-            "dilate": options.dilate,
-            "align": options.align,
-            "ssim": options.ssim,
-            "side": options.side,
-            "pool": options.pool,
-            "face_score": options.face_score,
-            "face_side": options.face_side,
-            "face_match": options.face_match,
-        }
+        given: dict[str, Json] = {**self.options.model_dump(exclude={"measures"}), "mask": use}
         known = open_measure(name).Args.model_fields
         return {key: value for key, value in given.items() if key in known and value not in (None, known[key].default)}
 
@@ -161,9 +150,6 @@ class Measures(BaseProtocol):
         images = {"source": sample.source, "edited": sample.edited}
         if use != "none" and MASK in sample.masks:
             images["mask"] = sample.masks[MASK]
-        blocked: tuple[Status, str] | None = None
-        if sample.edited is None:
-            blocked = "missing_output", "there is no edited image for this sample"
         return Measure(
             protocol=self.name,
             metric=name,
@@ -171,7 +157,7 @@ class Measures(BaseProtocol):
             measure=name,
             args=self._args(name, use),
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
-            blocked=blocked,
+            blocked=missing_output(sample),
         )
 
 

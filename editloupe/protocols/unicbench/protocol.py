@@ -32,13 +32,13 @@ from editloupe.answers import Number
 from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.unicbench.tables import tables
 from editloupe.protocols.unicbench.terms import LANGUAGES, OVERALL, REASONING, REASONING_ACCURACY, points_in
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
 from editloupe.tags import one_line
-from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
 _HERE: Final = Path(__file__).parent
@@ -148,11 +148,9 @@ class UnicBench(RubricProtocol):
 
     def _task(self, sample: Sample, criterion: Criterion) -> Ask:
         images = {"Original Image": sample.source}
-        blocked: tuple[Status, str] | None = None
+        blocked = missing_output(sample)
         points = points_in(sample.extra.get("reasoning_points")) if criterion.id == REASONING_ACCURACY else ()
-        if sample.edited is None:
-            blocked = ("missing_output", "there is no edited image for this sample")
-        else:
+        if sample.edited is not None:
             images["Edited Image"] = sample.edited
             if criterion.id == REASONING_ACCURACY and not points:
                 blocked = ("input_error", f"a sample of {REASONING} needs reasoning_points, and this one has none")

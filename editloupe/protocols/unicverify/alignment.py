@@ -20,7 +20,7 @@ class PairsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alignment:
+class TaskMatch:
     """What two sets of atomic tasks have in common."""
 
     hits: int
@@ -33,7 +33,7 @@ class Alignment:
     @property
     def full(self) -> bool:
         """Whether both sets are the same and not empty."""
-        return self.hits == self.reference > 0 == self.extra
+        return 0 < self.reference == self.hits and self.extra == 0
 
     def accuracy(self, w: float = WEIGHT) -> float | None:
         """Return Eq. 6: hits ÷ reference − w · extra ÷ reference; at most 1, not clamped below.
@@ -43,7 +43,7 @@ class Alignment:
         return None if self.reference == 0 else (self.hits - w * self.extra) / self.reference
 
 
-def by_pairs(reference: Sequence[AtomicTask], restated: Sequence[AtomicTask], pairs: Sequence[Sequence[int]]) -> Alignment:
+def by_pairs(reference: Sequence[AtomicTask], restated: Sequence[AtomicTask], pairs: Sequence[Sequence[int]]) -> TaskMatch:
     """Return what two lists have in common by pairs of places, counted from 1: in `reference`, then in `restated`.
 
     A list is a set: a task that stands twice in it, after folding case and punctuation, counts once.
@@ -59,13 +59,13 @@ def by_pairs(reference: Sequence[AtomicTask], restated: Sequence[AtomicTask], pa
     hits = {(first[i - 1], second[j - 1]) for i, j in pairs}
     if len(hits) > min(len({i for i, _ in hits}), len({j for _, j in hits})):
         raise PairsError("a task that stands twice is paired with two different ones")
-    return Alignment(hits=len(hits), reference=len(set(first)), extra=len(set(second)) - len(hits))
+    return TaskMatch(hits=len(hits), reference=len(set(first)), extra=len(set(second)) - len(hits))
 
 
-def strictly(reference: Sequence[AtomicTask], restated: Sequence[AtomicTask]) -> Alignment:
+def strictly(reference: Sequence[AtomicTask], restated: Sequence[AtomicTask]) -> TaskMatch:
     """Return what two lists have in common by equal texts of object and action, after folding case and punctuation."""
     first, second = set(map(_folded, reference)), set(map(_folded, restated))
-    return Alignment(hits=len(first & second), reference=len(first), extra=len(second - first))
+    return TaskMatch(hits=len(first & second), reference=len(first), extra=len(second - first))
 
 
 def _folded(task: AtomicTask) -> tuple[str, str]:

@@ -36,12 +36,12 @@ from editloupe.findings import Finding
 from editloupe.measures.base import open_measure
 from editloupe.parsing import fold
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
-from editloupe.protocols.unicverify.alignment import WEIGHT, Alignment, PairsError, by_pairs, strictly
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
+from editloupe.protocols.unicverify.alignment import WEIGHT, PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.tables import CLASSES, HALLUCINATION, NO_EDIT, NORMAL, tables
 from editloupe.scores import Binary, Levels, Metric, Real, Score
 from editloupe.tags import one_line
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
@@ -281,7 +281,7 @@ class UnicVerify(BaseProtocol):
         accuracy = aligned.accuracy(self.options.w)
         return undefined if accuracy is None else accuracy
 
-    def _alignment(self, sample: Sample, part: str, found: Verified, known: Known) -> Alignment | Missing:
+    def _alignment(self, sample: Sample, part: str, found: Verified, known: Known) -> TaskMatch | Missing:
         """Return how the tasks of a reference and of the restated instruction match, or why nobody can say."""
         if not found.restated:
             return Missing("off_menu", "the verifier says that something changed, and restates no instruction")
@@ -384,8 +384,3 @@ def reference_of(sample: Sample) -> str | None:
         if text is not None and text.strip():
             return text
     return None
-
-
-def missing_output(sample: Sample) -> tuple[Status, str] | None:
-    """Return why an edit cannot be looked at; None where it can."""
-    return None if sample.edited is not None else ("missing_output", "there is no edited image for this sample")
