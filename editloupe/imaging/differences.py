@@ -25,10 +25,12 @@ from editloupe.values import Box
 
 CLEAR: Final = 25.0
 """Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""
-REGENERATED_SHARE: Final = 0.4
-"""Share of the image; where more is clearly different, the two differ as a whole."""
-REGENERATED_WANDER: Final = 0.0002
-"""Share of the diagonal (0.3 px at 1 MP); where places drifted against each other by more, the two differ as a whole."""
+LARGE_SHARE: Final = 0.4
+"""Share of the image; where more is clearly different, little of it may be left to measure noise on."""
+LEAST_REST: Final = 0.15
+"""Share of the image; where less lies outside the regions, nothing of it counts as left."""
+DRIFT: Final = 0.0002
+"""Share of the diagonal (0.3 px at 1 MP); where places moved against each other by more, they drifted."""
 RESTYLED_NOISE: Final = 3.0
 _OF_GRAIN = 0.5
 """A picture is restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px, plus half
@@ -46,6 +48,8 @@ _UNEXPLAINED = 0.6
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
 _STRONGEST_DECILE = 90.0
+_RIM = 9
+"""px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,8 @@ class Differences:
     alignment: Alignment
     noise: float = 0.0
     """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
+    rest: float | None = None
+    """Median difference in levels outside the regions; None where less than 15 % of what was compared lies there."""
     restyled: bool = False
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
     blurs: tuple[float, float] = (0.0, 0.0)
@@ -102,12 +108,19 @@ class Differences:
     def drifted(self) -> bool:
         """True if places moved against each other, as when a model draws a picture again."""
         diagonal = float(np.hypot(*self.alignment.size_1))
-        return self.alignment.wander > REGENERATED_WANDER * diagonal
+        return self.alignment.wander > DRIFT * diagonal
 
     @property
     def regenerated(self) -> bool:
-        """True if over 40 % of the image differs clearly, or all of it somewhat, or its places drifted apart."""
-        return self.changed_share > REGENERATED_SHARE or self.restyled or self.drifted
+        """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there."""
+        if self.rest is None:
+            return self.changed_share > LARGE_SHARE or self.restyled
+        return self.restyled and self.rest >= RESTYLED_NOISE
+
+    @property
+    def widespread(self) -> bool:
+        """True if single regions do not tell it all: the rest differs too, its places drifted, or over 40 % differ clearly."""
+        return self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
 
     @property
     def masked_share(self) -> float:
@@ -144,7 +157,7 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
     threshold = STRONG * weighed.noise
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
-    if changed_share > REGENERATED_SHARE or (restyled and not objects):
+    if restyled and (changed_share > LARGE_SHARE or not objects):
         # No unchanged majority is left to measure noise on: show the strongest tenth.
         smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
         threshold = float(np.percentile(smooth[left.shown], _STRONGEST_DECILE))
@@ -158,6 +171,8 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
     for o, _ in found:
         x0, y0, x1, y1 = o.box.ints()
         changed[y0:y1, x0:x1] |= o.changed
+    outside = left.shown & (cv2.dilate(changed, np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
+    enough = outside.sum() >= LEAST_REST * left.shown.sum()
     return Differences(
         regions=tuple(r for _, r in found),
         levels=np.asarray(cv2.resize(levels, (width, height), interpolation=cv2.INTER_LINEAR), dtype=np.float32),
@@ -168,6 +183,7 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
         identical=False,
         alignment=alignment,
         noise=max(weighed.noise, weighed.colour_noise),
+        rest=float(np.median(levels[outside])) if enough else None,
         restyled=restyled,
         blurs=left.blurs,
     )

@@ -43,6 +43,17 @@ _MOST_GRAIN = 3.0
 for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
 _MOST_SPREAD = 0.7
 """Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
+_CELLS = 24
+"""Rows and columns of cells in which a large edit is told from noise."""
+_LOW = 0.25
+_LOW_OF_NORMAL = 0.3186
+"""Share of the sizes below which a picture's noise is read off, and the size there of normal noise: an edit over three
+quarters of a kind of place leaves it as it is."""
+_STANDS_OUT = 4.0
+_MOST_OUT = 0.4
+"""Standard deviations from which a place stands out, and the share of such places from which a cell changed as a whole."""
+_LEAST_CALM = 0.15
+"""Least share of the cells that must be left to measure noise on."""
 _SLIP = 0.25
 """px of the half-size maps by which places may have slipped where nothing tells: half a px of the picture."""
 
@@ -71,8 +82,9 @@ class SignificanceMaps:
 
 def significance(residual: Residual) -> SignificanceMaps:
     """Return means of the residual at three scales, each divided by its typical size at places as active."""
-    of_light = _Calibration(residual.activity, residual.grain, residual.shown)
-    of_colour = _Calibration(residual.colour_activity, residual.colour_grain, residual.shown)
+    calm = unchanged(residual)
+    of_light = _Calibration(residual.activity, residual.grain, calm)
+    of_colour = _Calibration(residual.colour_activity, residual.colour_grain, calm)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
         (residual.blue, of_colour, _FLOOR_COLOUR),
@@ -91,6 +103,54 @@ def significance(residual: Residual) -> SignificanceMaps:
         noise=noise,
         colour_noise=colour_noise,
     )
+
+
+def unchanged(residual: Residual) -> NDArray[np.bool_]:
+    """Return h×w: the places that are shown, without the cells that changed as a whole. All that are shown where hardly any
+    place would be left.
+
+    A large edit is told from noise by its place: noise is mixed over a picture, an edit fills cells of it.
+    """
+    shown = residual.shown
+    height, width = shown.shape
+    step = max(1, int(np.sqrt(shown.size / _SAMPLES)))
+    places = _places(shown, step)
+    rows, columns = np.nonzero(places)
+    h, w = places.shape
+    cell = (rows * _CELLS // h) * _CELLS + columns * _CELLS // w
+    out = np.zeros(len(rows), dtype=bool)
+    counts = np.bincount(cell, minlength=_CELLS * _CELLS)
+    for plane, activity, floor in (
+        (residual.light, residual.activity, _FLOOR_LIGHT),
+        (residual.blue, residual.colour_activity, _FLOOR_COLOUR),
+        (residual.red, residual.colour_activity, _FLOOR_COLOUR),
+    ):
+        values = plane[::step, ::step][places]
+        values = np.abs(values - _mode(values))
+        level = activity[::step, ::step][places]
+        order = np.argsort(level, kind="stable")
+        noise = np.empty_like(values)
+        for group in np.array_split(order, 8):
+            noise[group] = max(floor, float(np.quantile(values[group], _LOW)) / _LOW_OF_NORMAL) if len(group) else floor
+        out |= values > _STANDS_OUT * np.maximum(noise, _OF_GRADIENT * level)
+    share = np.bincount(cell, weights=out, minlength=_CELLS * _CELLS) / np.maximum(counts, 1)
+    changed = (share > _MOST_OUT).reshape(_CELLS, _CELLS)
+    measured = counts.reshape(_CELLS, _CELLS) > 0
+    # With the cells around them, into which the rim of an edit reaches.
+    for leave_out in (cv2.dilate(changed.astype(np.uint8), np.ones((3, 3), dtype=np.uint8)) > 0, changed):
+        if leave_out[measured].mean() <= 1 - _LEAST_CALM:
+            ys, xs = np.arange(height) * _CELLS // height, np.arange(width) * _CELLS // width
+            calm = np.asarray(shown & ~leave_out[ys[:, None], xs[None, :]])
+            return calm if calm.any() else shown
+    return shown
+
+
+def _mode(values: NDArray[np.float32]) -> float:
+    """Return the middle of the shortest half: where most values lie, even if nearly half of them lie elsewhere."""
+    ordered = np.sort(values)
+    half = len(ordered) // 2
+    at = int(np.argmin(ordered[half:] - ordered[: len(ordered) - half]))
+    return float((ordered[at] + ordered[at + half]) / 2)
 
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
@@ -145,8 +205,10 @@ class _Calibration:
         self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
         # Where edits fill the places of one kind, or the whole picture, their size is not its noise.
         self._most = _MOST_NOISE + _MOST_SLIP * np.expm1(self._at / _STEPS_PER_E) + _MOST_GRAIN * grain
-        # Above the most active group the noise is taken to grow as the gradient does.
-        self._growth = np.maximum(1.0, self._activities / max(1e-3, float(np.expm1(self._at[-1] / _STEPS_PER_E))))
+        # Above the most active group the noise is taken to grow as the gradient does, and by no more than a slip of it.
+        last = float(np.expm1(self._at[-1] / _STEPS_PER_E))
+        self._growth = np.maximum(1.0, self._activities / max(1e-3, last))
+        self._slip = _SLIP * np.maximum(self._activities - last, 0.0)
 
     def _typical(self, sizes: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the typical size in each group.
@@ -172,7 +234,9 @@ class _Calibration:
         typical = np.minimum(self._typical(sizes), self._most if most is None else most)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
         typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
-        table = np.interp(np.arange(256), self._at, np.maximum(typical, floor)) * self._growth
+        table = np.interp(np.arange(256), self._at, np.maximum(typical, floor))
+        grown = table * self._growth
+        table = np.minimum(grown, table + self._slip) if of_gradient else grown
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
         return np.asarray(cv2.LUT(self._level, table.reshape(1, 256)), dtype=np.float32)
 

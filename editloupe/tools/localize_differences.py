@@ -19,7 +19,7 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, LEAST_BLUR, REGENERATED_SHARE, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
 from editloupe.imaging.geometry import expand
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
@@ -43,7 +43,7 @@ class LocalizeDifferences(CropTool):
 
     name: ClassVar[str] = "localize_differences"
     repeatable: ClassVar[bool] = True
-    revision: ClassVar[str] = "4"
+    revision: ClassVar[str] = "5"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
@@ -98,7 +98,7 @@ class LocalizeDifferences(CropTool):
             lines.append(_not_shown(found, len(crops), names))
         pictures = [context.crop_name(i + 1) for i in range(len(views) // 2)]
         text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
-        if found.regenerated:
+        if found.widespread:
             lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
             # White where the pictures have masks; the aligned copies are filled there.
             shown = np.where(found.alignment.masked[..., None], np.uint8(255), found.alignment.first)
@@ -197,10 +197,10 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
             f"The image seems drawn again as a whole: its places drifted against each other by about "
             f"{found.alignment.wander:.1f} px, which was undone before comparing."
         )
-    if found.changed_share > REGENERATED_SHARE or found.restyled:
+    if found.regenerated:
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
-        if found.restyled:
-            how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
+        if found.rest is not None:
+            how += f", and even the rest by about {found.rest:.0f}, more than saving a picture again leaves"
         lines.append(f"{how}: the image seems regenerated or globally changed.")
         if not found.regions or found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
             lines[-1] += " The crops are only the strongest places, not all that changed."
