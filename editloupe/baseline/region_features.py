@@ -110,7 +110,7 @@ class ImagePair:
     """
 
     def __init__(self, original: RGB, edited: RGB, masks_1: Sequence[Box] = (), masks_2: Sequence[Box] = ()) -> None:
-        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2)
+        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2, turns=False)
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
         # What stands under a mask was filled in each copy by itself, and is no difference.
