@@ -26,18 +26,20 @@ LEAST_SIDE: Final = 0.08
 """Least side of a region, as a share of the picture's shorter side."""
 _MOST_AREA = 0.6
 """Share of the picture; a larger box shows no more than the picture does."""
-_SIDE = 72
+_SIDE = 64
 """px; longest side of the copies on which subjects are sought."""
 _CUTS = 6
 """Thresholds for each plane."""
 _FULL_RANGE = 60.0
 _FULL_COLOUR_RANGE = 40.0
 """Levels; a plane whose values span less counts less, since its noise is cut into places too."""
+_MOST_ODD = 1.2
+"""Times the full range; what follows the picture's new style less counts no more."""
 _COLOUR = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
 _LEAST_AREA = 0.004
 """Share of the picture; smaller places are no subjects."""
-_CUTS_OF_PLACES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+_CUTS_OF_PLACES = (0.2, 0.35, 0.5, 0.65, 0.8)
 _OFF_CENTRE = 0.6
 _CENTRE_REACH = 0.35
 """Weight of what lies far from the centre, and the standard deviation of the centre's weight, as a share of each side."""
@@ -128,7 +130,7 @@ def _enclosed(plane: Map, full_range: float) -> Map:
 
 
 def _odd(first: Sequence[Map], second: Sequence[Map]) -> Map:
-    """Return h×w: how far each place's colour is from what the whole picture's colours became, 1 for 60 levels and more.
+    """Return h×w: how far each place's colour is from what the whole picture's colours became, 1 for 60 levels.
 
     first, second: Y, Cr, Cb of h×w. Another style moves equal colours equally; a local edit does not follow it.
     """
@@ -138,7 +140,7 @@ def _odd(first: Sequence[Map], second: Sequence[Map]) -> Map:
     solved, *_ = np.linalg.lstsq(basis, became, rcond=None)
     left = np.abs(became - basis @ solved) * (1, _COLOUR, _COLOUR)
     odd = cv2.GaussianBlur(left.max(axis=1).reshape(first[0].shape).astype(np.float32), (0, 0), 1.0)
-    return np.asarray(np.minimum(odd / _FULL_RANGE, 1), dtype=np.float32)
+    return np.asarray(np.minimum(odd / _FULL_RANGE, _MOST_ODD), dtype=np.float32)
 
 
 def _places(mask: _Mask, attention: Map, odd: Map, differs: Map, least_mean: float) -> list[_Place]:
