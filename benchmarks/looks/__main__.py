@@ -32,6 +32,8 @@ SMALL = 0.15
 AROUND = 30
 """Thousandths around a mark that are neither the mark nor the rest."""
 CALM = 3.0
+LEAST_FILLED = 1 / 30
+"""Of a picture, by the region that it is about."""
 MODEL = "qwen2.5-vl-7b"
 PEERS: Mapping[str, Callable[[RGB, RGB], Found]] = {"absolute difference": absolute_difference, "SSIM map": ssim_map}
 MOST_CROPS = 3
@@ -86,10 +88,13 @@ def by_tool(pair: Pair) -> Look:
     seen = tool(args, ToolContext(images=pair.store, views=views))
     seconds = time.process_time() - start
     crops = [
-        Crop(frame=view.region, region=Box(*view.params["box"]), scale=float(view.params["scale"]))  # type: ignore[misc]
+        Crop(frame=view.region, region=Box(*box), scale=float(view.params["scale"]))  # type: ignore[arg-type, misc]
         for view in seen.views
-        if view.op == "side_by_side" and view.params["pane"] == "left"
+        if view.params["pane"] == "left"
+        for box in view.params["boxes"]  # type: ignore[union-attr]
     ]
+    # A small region in the picture of the whole pair is pointed out there, and not shown.
+    crops = [crop for crop in crops if crop.region.area >= LEAST_FILLED * crop.frame.area]
     sizes = [(image.width, image.height) for image in seen.images]
     return Look(crops=crops, tokens=tokens(sizes), seconds=seconds, regenerated=bool(seen.data["regenerated"]))
 

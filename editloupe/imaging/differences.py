@@ -119,7 +119,7 @@ class Differences:
 
     @property
     def widespread(self) -> bool:
-        """True if single regions do not tell it all: the rest differs too, its places drifted, or over 40 % differ clearly."""
+        """True if single regions do not tell it all: the rest differs, places drifted, or over 40 % differ clearly."""
         return self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
 
     @property
