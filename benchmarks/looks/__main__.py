@@ -18,11 +18,11 @@ from benchmarks.localize.peers import Found, absolute_difference, ssim_map
 from benchmarks.pages import put
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.data.images import RGB, ImageStore
-from editloupe.imaging import render
 from editloupe.imaging.differences import localize
-from editloupe.imaging.geometry import expand
 from editloupe.tools.base import ToolContext
+from editloupe.tools.layout import Canvas, lay_out
 from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, View
 
 GRID = 500
@@ -100,17 +100,17 @@ def by_tool(pair: Pair) -> Look:
 
 
 def by_peer(find: Callable[[RGB, RGB], Found], pair: Pair) -> Look:
-    """Return a look at the strongest boxes, framed and enlarged as the tool does it."""
-    width, height = pair.refs[0].width, pair.refs[0].height
-    start = time.process_time()
+    """Return a look at the strongest boxes, framed and enlarged as the tool does it, within the same budget."""
+    (first, second), start = pair.refs, time.process_time()
     found = sorted(find(*pair.images), key=lambda box: -box[1])[:MOST_CROPS]
-    crops, sizes = [], []
-    for box, _ in found:
-        frame = expand(box, width=width, height=height)
-        scale = render.display_scale(frame.width, frame.height)
-        crops.append(Crop(frame=frame, region=box, scale=scale))
-        sizes.append((2 * round(scale * frame.width) + render.DIVIDER_PX, round(scale * frame.height)))
-    return Look(crops=crops, tokens=tokens(sizes), seconds=time.process_time() - start)
+    whole = Box.whole(width=first.width, height=first.height)
+    finer = max(1.0, second.width / first.width, second.height / first.height)
+    canvas = Canvas(image=whole, common=whole, finer=finer, tokens=lambda *size: tokens([size]))
+    budget = ToolSettings.picture_budget * tokens([(ref.width, ref.height) for ref in pair.refs])
+    looks = lay_out([box for box, _ in found], canvas, budget, strong=len(found)) if found else []
+    seconds = time.process_time() - start
+    crops = [Crop(frame=look.frame, region=found[i][0], scale=look.scale) for look in looks for i in look.regions]
+    return Look(crops=crops, tokens=tokens([look.picture for look in looks]), seconds=seconds)
 
 
 def mask(boxes: Sequence[Box], width: float, height: float, *, around: float = 0) -> np.ndarray:
