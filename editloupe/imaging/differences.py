@@ -115,7 +115,7 @@ class Differences:
         """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there."""
         if self.rest is None:
             return self.changed_share > LARGE_SHARE or self.restyled
-        return self.restyled and self.rest >= RESTYLED_NOISE
+        return self.restyled and self.rest > RESTYLED_NOISE
 
     @property
     def widespread(self) -> bool:
