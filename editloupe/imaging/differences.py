@@ -129,7 +129,7 @@ class Differences:
         """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there."""
         if self.rest is None:
             return self.changed_share > LARGE_SHARE or self.restyled
-        return self.restyled and self.rest >= RESTYLED_NOISE
+        return self.restyled and self.rest > RESTYLED_NOISE
 
     @property
     def widespread(self) -> bool:
@@ -181,9 +181,9 @@ def localize(
     objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
     found = _regions(objects, left, levels, alignment)
     rest = _rest(found, left, levels)
-    if much or (restyled and (not found or rest is None or rest >= RESTYLED_NOISE)):
+    if much or (restyled and (not found or rest is None or rest > RESTYLED_NOISE)):
         subjects = _regions(find_subjects(left, levels, least_mean=LEAST_MEAN), left, levels, alignment)
-        if restyled and (much or not found):
+        if not found or (restyled and much):
             # No unchanged majority is left to measure noise on.
             found, threshold = subjects, LEAST_MEAN
         else:
