@@ -16,14 +16,14 @@ WholeChange: TypeAlias = Literal["mirrored", "flipped", "turned", "unrelated", "
 """mirrored: left to right; flipped: top to bottom; turned: by 90°, 180° or 270°; unrelated: no structure in common; grey,
 coloured: colours gone or new; tinted: all colours moved one way, by more than the tone undid, or lie in one hue."""
 
-_SIDE = 128
+_SIDE = 64
 """px of the squares to which both pictures are squeezed."""
-_WINDOW = 12
+_WINDOW = 6
 _ALIKE = 0.6
 """px of the window of a place, and the correlation from which two places are alike."""
 _MOST_ALIKE = 0.2
-_MOST_EDGES_ALIKE = 0.2
-_MOST_PLACES_ALIKE = 0.12
+_MOST_EDGES_ALIKE = 0.22
+_MOST_PLACES_ALIKE = 0.15
 """Unrelated photographs correlate by less in light, in colour and in the strength of their edges, and fewer of their places
 are alike."""
 _GREY = 4.0
@@ -55,7 +55,8 @@ def find_whole_changes(alignment: Alignment) -> tuple[WholeChange, ...]:
 
     It is meant for two pictures much of which differs.
     """
-    first, second = (_lab(rgb) for rgb in (alignment.first, alignment.second))
+    small_1, small_2 = (resize(rgb, width=_SIDE, height=_SIDE) for rgb in (alignment.first, alignment.second))
+    first, second = _lab(small_1), _lab(small_2)
     if not alignment.moved and _unrelated(first, second):
         return ("unrelated",)
     chroma_1, chroma_2 = (float(np.percentile(np.hypot(lab[..., 1], lab[..., 2]), 95)) for lab in (first, second))
@@ -63,14 +64,14 @@ def find_whole_changes(alignment: Alignment) -> tuple[WholeChange, ...]:
         return ("grey",)
     if chroma_1 < _GREY and chroma_2 > _COLOURED:
         return ("coloured",)
-    toned = _lab(alignment.tone.rounded(alignment.first))
+    toned = _lab(alignment.tone.rounded(small_1))
     return ("tinted",) if _tinted(first, toned, second) else ()
 
 
 def _lab(rgb: RGB) -> Map:
-    """Return 128×128×3 float32 CIELAB of H×W×3 uint8 RGB, a little smoothed."""
-    small = resize(rgb, width=_SIDE, height=_SIDE).astype(np.float32) / 255
-    return np.asarray(cv2.cvtColor(cv2.GaussianBlur(small, (0, 0), 1.0), cv2.COLOR_RGB2LAB), dtype=np.float32)
+    """Return h×w×3 float32 CIELAB of h×w×3 uint8 RGB, a little smoothed."""
+    smooth = cv2.GaussianBlur(rgb.astype(np.float32) / 255, (0, 0), 0.7)
+    return np.asarray(cv2.cvtColor(smooth, cv2.COLOR_RGB2LAB), dtype=np.float32)
 
 
 def _structure(values: Map) -> Map:
