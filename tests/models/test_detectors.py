@@ -91,7 +91,7 @@ def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path])
     assert made.version.endswith(", box 0.30, text 0.25")
     owl = detector(folders["owlv2"], threshold=None)
     assert owl.version.endswith(", box 0.10")
-    assert Grounding(made).version == f"2; {made.version}; Lanczos"
+    assert Grounding(made).version == f"3; {made.version}; Lanczos"
 
 
 def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> None:
