@@ -202,6 +202,10 @@ class RunConfig(_Strict):
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of another package."""
     reader: str | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
+    picture_budget: Number | None = Field(default=None, gt=0)
+    """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
+    marks: Literal["on", "off"] | None = None
+    """Outline regions and label panes in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
     """Maximum turns with tool calls in one task."""

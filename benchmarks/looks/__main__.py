@@ -18,11 +18,11 @@ from benchmarks.localize.peers import Found, absolute_difference, ssim_map
 from benchmarks.pages import put
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.data.images import RGB, ImageStore
-from editloupe.imaging import render
 from editloupe.imaging.differences import localize
-from editloupe.imaging.geometry import expand
 from editloupe.tools.base import ToolContext
+from editloupe.tools.layout import Canvas, lay_out
 from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, View
 
 GRID = 500
@@ -32,6 +32,8 @@ SMALL = 0.15
 AROUND = 30
 """Thousandths around a mark that are neither the mark nor the rest."""
 CALM = 3.0
+LEAST_FILLED = 1 / 30
+"""Of a picture, by the region that it is about."""
 MODEL = "qwen2.5-vl-7b"
 PEERS: Mapping[str, Callable[[RGB, RGB], Found]] = {"absolute difference": absolute_difference, "SSIM map": ssim_map}
 MOST_CROPS = 3
@@ -86,26 +88,29 @@ def by_tool(pair: Pair) -> Look:
     seen = tool(args, ToolContext(images=pair.store, views=views))
     seconds = time.process_time() - start
     crops = [
-        Crop(frame=view.region, region=Box(*view.params["box"]), scale=float(view.params["scale"]))  # type: ignore[misc]
+        Crop(frame=view.region, region=Box(*box), scale=float(view.params["scale"]))  # type: ignore[arg-type, misc]
         for view in seen.views
-        if view.op == "side_by_side" and view.params["pane"] == "left"
+        if view.params["pane"] == "left"
+        for box in view.params["boxes"]  # type: ignore[union-attr]
     ]
+    # A small region in the picture of the whole pair is pointed out there, and not shown.
+    crops = [crop for crop in crops if crop.region.area >= LEAST_FILLED * crop.frame.area]
     sizes = [(image.width, image.height) for image in seen.images]
     return Look(crops=crops, tokens=tokens(sizes), seconds=seconds, regenerated=bool(seen.data["regenerated"]))
 
 
 def by_peer(find: Callable[[RGB, RGB], Found], pair: Pair) -> Look:
-    """Return a look at the strongest boxes, framed and enlarged as the tool does it."""
-    width, height = pair.refs[0].width, pair.refs[0].height
-    start = time.process_time()
+    """Return a look at the strongest boxes, framed and enlarged as the tool does it, within the same budget."""
+    (first, second), start = pair.refs, time.process_time()
     found = sorted(find(*pair.images), key=lambda box: -box[1])[:MOST_CROPS]
-    crops, sizes = [], []
-    for box, _ in found:
-        frame = expand(box, width=width, height=height)
-        scale = render.display_scale(frame.width, frame.height)
-        crops.append(Crop(frame=frame, region=box, scale=scale))
-        sizes.append((2 * round(scale * frame.width) + render.DIVIDER_PX, round(scale * frame.height)))
-    return Look(crops=crops, tokens=tokens(sizes), seconds=time.process_time() - start)
+    whole = Box.whole(width=first.width, height=first.height)
+    finer = max(1.0, second.width / first.width, second.height / first.height)
+    canvas = Canvas(image=whole, common=whole, finer=finer, tokens=lambda *size: tokens([size]))
+    budget = ToolSettings.picture_budget * tokens([(ref.width, ref.height) for ref in pair.refs])
+    looks = lay_out([box for box, _ in found], canvas, budget, strong=len(found)) if found else []
+    seconds = time.process_time() - start
+    crops = [Crop(frame=look.frame, region=found[i][0], scale=look.scale) for look in looks for i in look.regions]
+    return Look(crops=crops, tokens=tokens([look.picture for look in looks]), seconds=seconds)
 
 
 def mask(boxes: Sequence[Box], width: float, height: float, *, around: float = 0) -> np.ndarray:

@@ -15,6 +15,7 @@ from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
 from editloupe.answers import read_answer, reason_in
 from editloupe.backends.base import checked_reply
+from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
@@ -100,6 +101,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         panes={name: tuple(View.from_json(v) for v in panes) for name, panes in state["views"].items()},
         crops=state["crops"],
         past_calls=tuple(state["past_calls"]),
+        image_tokens=context.backend.traits.image_tokens or BY_AREA,
+        max_image_side=context.backend.traits.max_image_side,
     )
     crashes, errors, cached = 0, 0, 0
     answers: list[tuple[ToolCall, list[Part]]] = []

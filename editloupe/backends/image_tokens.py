@@ -108,3 +108,10 @@ def _squares(width: int, height: int, *, side: int, least: int, most: int) -> in
 def _cells(length: float, side: int) -> int:
     """Count how many of `side` cover a length, with a tolerance for lengths that went through a division."""
     return max(1, math.ceil(length / side - 1e-9))
+
+
+BY_AREA: Final = ImageTokens(
+    rule="1 for each 28 px square, since no formula is known",
+    count=partial(_squares, side=28, least=56**2, most=16384 * 28**2),
+)
+"""Stands in for a model's formula where only the ratio of sizes counts."""

@@ -88,6 +88,7 @@ class RecordedLMM:
             constrains_choices=self._in_list,
             constrains_schema=self._in_schema,
             image_tokens=image_tokens_of(recorded.model),
+            max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
         )
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ _BOXES = re.compile(r"^(Marked|Covered), as \[x0, y0, x1, y1\] in thousandths of
 _CALLED = re.compile(r'"name"\s*:\s*"(\w+)"')
 _NO_TOOLS = "Tools are no longer available"
 _BOX = r"\[\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*\]"
-_CROP = re.compile(rf"^(Crop \d+): bbox ({_BOX})")
+_CROP = re.compile(rf"^(Crop \d+): region \d+, bbox ({_BOX})")
 _NOT_SHOWN = re.compile(r"^Not shown: \d+ weaker")
 _NONE = re.compile(r"^No (region differs|difference)\b")
 

@@ -33,8 +33,8 @@ _CREDITS: Final = (
     "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
 )
 
-_with_weights = with_options("weights", ("device", "detector", "upscaler", "reader"))
-Weights = Mapping[str, str]
+_with_weights = with_options("weights", ("device", "detector", "upscaler", "reader", "picture_budget", "marks"))
+Weights = Mapping[str, Any]
 
 
 @_with_weights

@@ -115,11 +115,11 @@ class Differences:
         """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there."""
         if self.rest is None:
             return self.changed_share > LARGE_SHARE or self.restyled
-        return self.restyled and self.rest >= RESTYLED_NOISE
+        return self.restyled and self.rest > RESTYLED_NOISE
 
     @property
     def widespread(self) -> bool:
-        """True if single regions do not tell it all: the rest differs too, its places drifted, or over 40 % differ clearly."""
+        """True if single regions do not tell it all: the rest differs, places drifted, or over 40 % differ clearly."""
         return self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
 
     @property

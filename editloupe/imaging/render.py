@@ -1,14 +1,13 @@
-"""Makes pictures of pictures: crops, enlargements, two panes with a red line between them, boxes, a map of differences."""
+"""Makes pictures of pictures: crops, enlargements, two panes with a red line between them, boxes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.align import resize
@@ -20,6 +19,10 @@ LONG_SIDE: Final = 1024
 """px; longest side of a pane. A larger crop is reduced."""
 DIVIDER_PX: Final = 8
 DIVIDER_RGB: Final = (255, 0, 0)
+LABEL_PX: Final = 20
+"""px; height of the strip above two panes that says what they are."""
+_TITLE_SIZE = 0.42
+"""Of OpenCV's plain font: capitals of about 9 px, which is legible at the size sent."""
 
 # Apart from each other also for most who are colour-blind (Okabe and Ito's palette, without black and grey).
 _BOX_RGB = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
@@ -27,9 +30,6 @@ _BOX_RGB = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 12
 _MARK_RGB = (255, 0, 255)
 _MARK_GAP = 0.02
 """Of the picture's shorter side, between what a mark holds and its line, so that the line hides nothing of it."""
-
-_MAP_SIDE = 768
-_MAP_CELL = 16
 
 
 def crop(rgb: RGB, box: Box) -> RGB:
@@ -67,9 +67,10 @@ def scaled(rgb: RGB, factor: float) -> RGB:
     return resize(rgb, width=max(1, round(width * factor)), height=max(1, round(height * factor)))
 
 
-def side_by_side(left: RGB, right: RGB) -> tuple[RGB, Box, Box]:
+def side_by_side(left: RGB, right: RGB, *, titles: tuple[str, str] | None = None) -> tuple[RGB, Box, Box]:
     """Return two panes of one size as a picture, with a red line between them, and the panes' windows in its px.
 
+    titles: ASCII, written above the panes, outside of what they show; the end of a long one is left out. None for none.
     Raises ValueError where the sizes differ.
     """
     if left.shape != right.shape:
@@ -77,25 +78,46 @@ def side_by_side(left: RGB, right: RGB) -> tuple[RGB, Box, Box]:
     height, width = left.shape[:2]
     divider = np.full((height, DIVIDER_PX, 3), DIVIDER_RGB, dtype=np.uint8)
     picture: RGB = np.concatenate([left, divider, right], axis=1)
-    return picture, Box(0, 0, width, height), Box(width + DIVIDER_PX, 0, 2 * width + DIVIDER_PX, height)
+    top = 0 if titles is None else LABEL_PX
+    if titles is not None:
+        strips = [_title(title, width) for title in titles]
+        head = np.concatenate([strips[0], np.zeros((LABEL_PX, DIVIDER_PX, 3), dtype=np.uint8), strips[1]], axis=1)
+        picture = np.concatenate([head, picture], axis=0)
+    window = Box(0, top, width, top + height)
+    return picture, window, window.shifted(width + DIVIDER_PX, 0)
+
+
+def _title(text: str, width: int) -> RGB:
+    """Return white text on black, `LABEL_PX` high."""
+    strip = np.zeros((LABEL_PX, width, 3), dtype=np.uint8)
+    while text and cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _TITLE_SIZE, 1)[0][0] > width - 6:
+        text = text[:-1]
+    cv2.putText(strip, text, (4, LABEL_PX - 7), cv2.FONT_HERSHEY_SIMPLEX, _TITLE_SIZE, (255, 255, 255), 1, cv2.LINE_AA)
+    return strip
 
 
 def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
-    """Return a copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top.
+    """Return a copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top."""
+    picture = scaled(rgb, display_scale(rgb.shape[1], rgb.shape[0]))
+    factors = picture.shape[1] / rgb.shape[1], picture.shape[0] / rgb.shape[0]
+    return outlined(picture, {number: box.scaled(*factors) for number, box in enumerate(boxes, start=1)})
+
+
+def outlined(rgb: RGB, boxes: Mapping[int, Box], *, numbered: bool = True) -> RGB:
+    """Return a copy with a thin outline around each box (px), in the colour of its number; the first lies on top.
 
     A box is drawn just outside what it holds, black, coloured, black, so that it is seen on any ground.
     """
-    scale = display_scale(rgb.shape[1], rgb.shape[0])
-    picture = scaled(rgb, scale).copy()
-    height, width = picture.shape[:2]
-    line = max(1, round(max(width, height) / 400))
-    for number, box in reversed(list(enumerate(boxes, start=1))):
+    picture = rgb.copy()
+    line = max(1, round(max(picture.shape[:2]) / 400))
+    for number, box in reversed(list(boxes.items())):
         colour = _BOX_RGB[(number - 1) % len(_BOX_RGB)]
-        x0, y0, x1, y1 = box.scaled(width / rgb.shape[1], height / rgb.shape[0]).ints()
+        x0, y0, x1, y1 = box.ints()
         for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colour), (line, (0, 0, 0))):
             corners = (x0 - grow, y0 - grow), (x1 + grow - 1, y1 + grow - 1)
             cv2.rectangle(picture, *corners, shade, 1 if shade == (0, 0, 0) else line + 1)
-        _label(picture, str(number), (x0 - 2 * line, y0 - 2 * line), colour)
+        if numbered:
+            _label(picture, str(number), (x0 - 2 * line, y0 - 2 * line), colour)
     return picture
 
 
@@ -127,19 +149,3 @@ def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, 
     cv2.rectangle(picture, (x, y - text_h - base), (x + text_w + 4, y + 1), colour, cv2.FILLED)
     ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
     cv2.putText(picture, text, (x + 2, y - base // 2), cv2.FONT_HERSHEY_SIMPLEX, size, ink, thickness, cv2.LINE_AA)
-
-
-def heat_map(rgb: RGB, levels: NDArray[np.float32]) -> RGB:
-    """Return a coarse map of differences over a grey copy of the image, at most 768 px a side: dark blue little, red much.
-
-    rgb: h×w×3 uint8, the frame of `levels`.   levels: h×w float32, 0..255; averaged over 16×16 px of the map.
-    """
-    base = scaled(rgb, min(1.0, _MAP_SIDE / max(rgb.shape[:2])))
-    height, width = base.shape[:2]
-    cells = (max(1, width // _MAP_CELL), max(1, height // _MAP_CELL))
-    coarse = cv2.resize(levels, cells, interpolation=cv2.INTER_AREA)
-    smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
-    shade = np.clip(smooth * (255.0 / max(1.0, float(smooth.max()))), 0, 255).astype(np.uint8)
-    colours = cv2.cvtColor(cv2.applyColorMap(shade, cv2.COLORMAP_JET), cv2.COLOR_BGR2RGB)
-    grey = cv2.cvtColor(cv2.cvtColor(base, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
-    return np.asarray(cv2.addWeighted(grey, 0.5, colours, 0.5, 0.0), dtype=np.uint8)

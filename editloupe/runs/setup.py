@@ -184,7 +184,7 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
-    names = ("device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "reader")
+    names = ("device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "reader", "picture_budget", "marks")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)
 

@@ -114,7 +114,7 @@ def _with_sham(box: Toolbox) -> Toolbox:
     if not isinstance(tool, LocalizeDifferences):
         found = f"the tools are {', '.join(box.tools)}" if tool is None else f"{type(tool).__name__} is another tool"
         raise ConfigError(f"ablation 'sham-differences' needs the tool {LocalizeDifferences.name!r}; {found}")
-    sham = ShamDifferences(tool.upscaler)
+    sham = ShamDifferences(tool.upscaler, picture_budget=tool.picture_budget, marked=tool.marked)
     sham.reading = tool.reading
     return replace(box, tools={**box.tools, sham.name: cast(Tool, sham)})
 

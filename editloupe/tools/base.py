@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, cast, runt
 from pydantic import BaseModel, ValidationError
 
 from editloupe import models, plugins
+from editloupe.backends.image_tokens import BY_AREA, ImageTokens
 from editloupe.chat import ToolSpec
-from editloupe.data.images import ImageStore
+from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
 from editloupe.findings import Observation
 from editloupe.models.devices import check_device
@@ -46,6 +47,14 @@ class ToolContext:
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
     past_calls: frozenset[str] = field(default_factory=frozenset)
     """Canonical JSON of each (tool, arguments) that was called before in this conversation."""
+    image_tokens: ImageTokens = BY_AREA
+    """The formula by which the backend counts a picture."""
+    max_image_side: int | None = None
+    """Longest side in px of what the backend is sent; None for no limit."""
+
+    def tokens(self, width: int, height: int) -> int:
+        """Return what a picture of that size in px costs at the backend."""
+        return self.image_tokens.count(*ImagePolicy(max_side=self.max_image_side).size(width, height))
 
     def crop_name(self, number: int) -> str:
         """Return what the conversation will call the `number`-th picture (from 1) of the observation being made."""
@@ -114,8 +123,8 @@ class Tool(Protocol):
     """One visual tool. An instance keeps nothing of a conversation and may be called from several threads.
 
     A tool may set `repeatable = True`. It then promises that its observation depends only on its arguments, the images that
-    they name, and whether exactly this call was made before, and that it names its own pictures by `ToolContext.crop_name`
-    only. A run answers an equal call of such a tool from the first one.
+    they name, whether exactly this call was made before, and how the backend counts and reduces pictures, and that it names
+    its own pictures by `ToolContext.crop_name` only. A run answers an equal call of such a tool from the first one.
     """
 
     name: ClassVar[str]

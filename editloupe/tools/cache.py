@@ -1,7 +1,8 @@
 """Keeps what tools returned in a run: an equal call on equal images runs once.
 
 An answer is kept under the tool's name and version, its arguments, the images that they name (name and View, hence the
-pixels' digest), whether the conversation has made the call before, and the kind of device. Names count, since an
+pixels' digest), whether the conversation has made the call before, how the backend counts and reduces pictures, and the
+kind of device. Names count, since an
 observation speaks of "Crop 2": the same picture under another name is another call. The numbers of the pictures that a call
 itself makes do not count: they are filled in for the conversation that gets the answer.
 
@@ -15,7 +16,7 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import cast
 
@@ -65,9 +66,7 @@ class ToolCache:
             try:
                 kept = self._kept(key, context.images)
                 self._count(hit=kept is not None)
-                made = kept or tool(
-                    args, _Unnumbered(images=context.images, views=context.views, past_calls=context.past_calls)
-                )
+                made = kept or tool(args, _unnumbered(context))
                 if kept is None and not made.error:
                     self._keep(key, tool.name, made)
             finally:
@@ -95,6 +94,7 @@ class ToolCache:
                 "arguments": given,
                 "images": {name: context.views[name].to_json() for name in named},
                 "masks": {name: [list(box) for box in context.masks(name)] for name in named},
+                "pictures": [context.image_tokens.rule, context.max_image_side],
                 "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
             }
         )
@@ -129,6 +129,11 @@ class _Unnumbered(ToolContext):
 
     def crop_name(self, number: int) -> str:
         return f"\ue000{number}\ue001"
+
+
+def _unnumbered(context: ToolContext) -> _Unnumbered:
+    given = {field.name: getattr(context, field.name) for field in fields(context)}
+    return _Unnumbered(**given | {"crops": 0})
 
 
 def _named(made: Observation, context: ToolContext) -> Observation:

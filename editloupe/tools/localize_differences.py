@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import ClassVar
+from typing import ClassVar, Self
 
-import numpy as np
 from pydantic import Field
 
 from editloupe import models
@@ -20,13 +19,16 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
-from editloupe.imaging.geometry import expand
+from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
-from editloupe.tools.crops import CropTool, add_view, describe_enlargement, enlarge
+from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
+from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, beside, lay_out, overview
+from editloupe.tools.reading import NoReader, open_reader
+from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
-from editloupe.values import Box, ImageRef, Json, View
+from editloupe.values import Box, Json, View
 
 SHOWN = 3
 """Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
@@ -57,6 +59,32 @@ class LocalizeDifferences(CropTool):
             min_length=1, description='Name of the image to compare with, shown right: for example "Edited Image".'
         )
 
+    def __init__(
+        self,
+        upscaler: Upscaler | None = None,
+        reader: TextReader | NoReader | None = None,
+        *,
+        picture_budget: float = ToolSettings.picture_budget,
+        marked: bool = True,
+    ) -> None:
+        super().__init__(upscaler, reader)
+        self.picture_budget, self.marked = picture_budget, marked
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> Self:
+        """Return the tool as the settings have it. Raises ConfigError."""
+        return cls(
+            open_crop_upscaler(settings),
+            open_reader(settings),
+            picture_budget=settings.picture_budget,
+            marked=settings.marks == "on",
+        )
+
+    @property
+    def version(self) -> str:
+        own = "" if self.picture_budget == ToolSettings.picture_budget else f"; picture budget {self.picture_budget:g}"
+        return f"{super().version}{own}{'' if self.marked else '; no marks'}"
+
     @property
     def tolerance(self) -> Tolerance:
         return LEARNED if self.upscaler.learned else MEASURED
@@ -77,36 +105,44 @@ class LocalizeDifferences(CropTool):
         if found.identical:
             same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
             return Observation(text=same, data=_data(found, crops=[]))
-        views: list[View] = []
-        crops: list[str] = []
-        kept: list[View] = []
-        enlarged: dict[str, list[str]] = {}
-        strong = sum(r.strength >= 0.25 * found.regions[0].strength for r in found.regions)
-        for region in found.regions[: max(SHOWN, min(strong, SHOWN_AT_MOST))]:
-            pair = _panes(region, found.alignment, (first, second), context, self.upscaler)
-            # Two regions whose context is the whole image share one picture, hence one name.
-            if pair.shown[0].image not in [view.image for view in views]:
-                views.extend(pair.shown)
-                kept.extend(pair.kept)
-            crops.append(context.crop_name([view.image for view in views[::2]].index(pair.shown[0].image) + 1))
-            if pair.scale > 1:
-                enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
+        budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
+        whole, looks = _looks(found, canvas := _canvas(found.alignment, context), budget)
+        pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
+        crops = [context.crop_name(number) for number in range(1, len(pairs) + 1)]
+        # The whole pair comes last, so that the strongest region has the first crop.
+        shown_in = {
+            index: crop
+            for crop, look in reversed(list(zip(crops, (*looks, *whole), strict=True)))
+            for index in look.regions
+        }
+        shown = [shown_in[index] for index in range(len(shown_in))]
+        views = [view for pair in pairs for view in pair.shown]
+        kept = [view for pair in pairs for view in pair.kept]
         notes = _notes(found, names)
-        lines = [_header(found, len(crops), names) if found.regions else _nothing_found(found, names, allowed=bool(notes))]
-        lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
-        if len(found.regions) > len(crops):
-            lines.append(_not_shown(found, len(crops), names))
-        pictures = [context.crop_name(i + 1) for i in range(len(views) // 2)]
-        text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
+        lines = [
+            _header(found, len(shown), names, marked=self.marked)
+            if found.regions
+            else _nothing_found(found, names, allowed=bool(notes))
+        ]
+        lines += [
+            _crop_line(crop, number, region, found, names)
+            for number, (crop, region) in enumerate(zip(shown, found.regions, strict=False), start=1)
+        ]
+        if len(found.regions) > len(shown):
+            lines.append(_not_shown(found, len(shown), names))
+        text = self.reading.in_pairs(context.images, views, names=names, crops=crops)
         if found.widespread:
-            lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
-            # White where the pictures have masks; the aligned copies are filled there.
-            shown = np.where(found.alignment.masked[..., None], np.uint8(255), found.alignment.first)
-            heat_map = render.heat_map(shown, found.levels)
-            views.append(add_view(context, heat_map, first, View.whole(first).region, "difference_map"))
+            lines += _regenerated(found, names)
+        lines += [
+            f"{crop}: both images as a whole, with the regions numbered." for crop in crops[len(looks) :] if found.regions
+        ]
         lines += notes
+        enlarged: dict[str, list[str]] = {}
+        for crop, look, pair in zip(crops, looks, pairs, strict=False):
+            if look.scale > canvas.finer:
+                enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crop} ×{look.scale:.2g}")
         for how, which in enlarged.items():
-            lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
+            lines.append(f"Enlarged {how}: {', '.join(which)}.")
         lines += text.lines
         if found.regions:
             lines.append(
@@ -114,70 +150,112 @@ class LocalizeDifferences(CropTool):
                 f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may "
                 "include changes that no person would see; judge by what the pictures show."
             )
-        data = {**_data(found, crops=crops), **text.data, **(models.computed(self.upscaler) if kept else {})}
+        pictures: list[Json] = [
+            {"name": crop, "size": [image.width, image.height], "tokens": context.tokens(image.width, image.height)}
+            for crop, image in zip(crops, (pair.shown[0].image for pair in pairs), strict=True)
+        ]
+        data: dict[str, Json] = {
+            **_data(found, crops=shown),
+            "pictures": pictures,
+            "budget": {"tokens": math.floor(budget), "rule": context.image_tokens.rule},
+            **text.data,
+            **(models.computed(self.upscaler) if kept else {}),
+        }
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
+
+
+def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
+    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    finer = max(1.0, w2 / w1, h2 / h1)
+    return Canvas(
+        image=Box.whole(width=w1, height=h1),
+        common=alignment.common(),
+        # The finer of the two sets the scale, so that neither loses detail. Within 5 % the sizes count as one.
+        finer=1.0 if finer < 1.05 else finer,
+        tokens=context.tokens,
+        most_px=min(MOST_PX, context.max_image_side or MOST_PX),
+    )
+
+
+def _looks(found: Differences, canvas: Canvas, budget: float) -> tuple[list[Look], list[Look]]:
+    """Return the picture of the whole pair, where there is to be one, and those of the strongest regions."""
+    strong = sum(r.strength >= 0.25 * found.regions[0].strength for r in found.regions)
+    boxes = [region.box for region in found.regions[: max(SHOWN, min(strong, SHOWN_AT_MOST))]]
+    if not boxes:
+        return ([overview(0, canvas, budget)] if found.widespread else []), []
+    if not found.widespread:
+        return [], lay_out(boxes, canvas, budget, strong=strong)
+    boxes = boxes[:MOST_CROPS_BESIDE_IT]
+    whole = overview(len(boxes), canvas, budget)
+    return [whole], beside(whole, lay_out(boxes, canvas, budget - canvas.cost(whole), strong=strong))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """The picture of one region in two panes."""
+    """A picture of two panes."""
 
     shown: tuple[View, ...]
     kept: tuple[View, ...]
     """The same without a learned upscaler's work; () where none was used."""
-    scale: float
-    """Shown px for each px of image 1."""
     upscaler: Upscaler
 
 
 def _panes(
-    region: Region, alignment: Alignment, pair: tuple[ImageRef, ImageRef], context: ToolContext, upscaler: Upscaler
+    look: Look, found: Differences, names: tuple[str, str], context: ToolContext, upscaler: Upscaler, marked: bool
 ) -> _Pair:
-    first, second = pair
-    box_1 = expand(region.box, width=first.width, height=first.height)
-    shared = box_1.intersection(alignment.common())
-    box_1 = (shared or box_1).rounded_out()
-    box_2 = alignment.to_image_2(box_1) or Box.whole(width=second.width, height=second.height)
-    # The finer of the two sets the scale, so that neither loses detail; image 1 keeps its aspect ratio. Within 5 % the
-    # sizes count as one, since resampling for so little would only blur.
-    finer = max(1.0, box_2.width / box_1.width, box_2.height / box_1.height)
-    finer = 1.0 if finer < 1.05 else finer
-    enlargement = render.display_scale(finer * box_1.width, finer * box_1.height)
-    scale = finer * enlargement
-    width, height = max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height))
+    first, second = pair = (context.image(names[0]), context.image(names[1]))
+    box_1 = look.frame
+    box_2 = found.alignment.to_image_2(box_1) or Box.whole(width=second.width, height=second.height)
+    width, height = look.pane
     cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
-    by = upscaler if enlargement > 1 else Lanczos()
+    by = upscaler if all(cut.shape[0] < height for cut in cuts) else Lanczos()
+    sx, sy = width / box_1.width, height / box_1.height
+    boxes = {index + 1: found.regions[index].box.shifted(-box_1.x0, -box_1.y0).scaled(sx, sy) for index in look.regions}
+    titles = _titles(look, names) if marked else None
 
     def picture(by: Upscaler) -> tuple[View, ...]:
-        made, *windows = render.side_by_side(*(enlarge(by, cut, width=width, height=height) for cut in cuts))
+        panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
+        if marked:
+            panes = [render.outlined(pane, boxes, numbered=len(boxes) > 1) for pane in panes]
+        made, *windows = render.side_by_side(panes[0], panes[1], titles=titles)
         image = context.images.add_array(made)
-        params: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
+        params: dict[str, Json] = {
+            "boxes": [list(found.regions[index].box) for index in look.regions],
+            "scale": round(look.scale, 4),
+        }
         params |= {"upscaler": by.name} if by.learned else {}
         return tuple(
             View(image=image, origin=origin, region=box, window=window, op="side_by_side", params={**params, "pane": pane})
             for origin, box, window, pane in zip(pair, (box_1, box_2), windows, ("left", "right"), strict=True)
         )
 
-    return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), scale=scale, upscaler=by)
+    return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), upscaler=by)
 
 
-def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
+def _titles(look: Look, names: tuple[str, str]) -> tuple[str, str]:
+    """Return what is written above the panes: the numbers of the regions, and which image it is."""
+    numbers = ", ".join(str(index + 1) for index in look.regions)
+    left, right = (name if name.isascii() else f"Image {i}" for i, name in enumerate(names, start=1))
+    return (f"{numbers}: {left}", f"{numbers}: {right}") if numbers else (left, right)
+
+
+def _header(found: Differences, shown: int, names: tuple[str, str], *, marked: bool) -> str:
     total = len(found.regions)
     what = f"{total} {'region differs' if total == 1 else 'regions differ'}"
-    which = f"; the {shown} strongest are shown" if shown < total else ""
+    which = f"; the {shown} strongest {'is' if shown == 1 else 'are'} shown" if shown < total else ""
     return (
         f"{what}{which}. Each picture is side by side: left of the red line {names[0]!r}, "
-        f"right of it {names[1]!r}, same place, same scale."
+        f"right of it {names[1]!r}, same place, same scale.{' A thin outline, which is ours, marks a region.' * marked}"
     )
 
 
-def _crop_line(crop: str, region: Region, found: Differences, names: tuple[str, str]) -> str:
+def _crop_line(crop: str, number: int, region: Region, found: Differences, names: tuple[str, str]) -> str:
     (w1, h1), (w2, h2) = found.alignment.size_1, found.alignment.size_2
     box_1, box_2 = region.box, found.alignment.to_image_2(region.box)
     there = "outside" if box_2 is None else f"bbox {_thousandths(box_2, w2, h2)} in"
     return (
-        f"{crop}: bbox {_thousandths(box_1, w1, h1)} in {names[0]!r}, {there} {names[1]!r}; "
+        f"{crop}: region {number}, bbox {_thousandths(box_1, w1, h1)} in {names[0]!r}, {there} {names[1]!r}; "
         f"{box_1.width:.0f}×{box_1.height:.0f} px; {_percent(box_1.area / (w1 * h1))} of the image; "
         f"mean difference {region.mean:.0f} of 255{', so faint that a person may not see it' * (region.mean < FAINT)}."
     )
@@ -190,7 +268,7 @@ def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
     return f"Not shown: {len(rest)} weaker {'region' if len(rest) == 1 else 'regions'} at {boxes}{more} in {names[0]!r}."
 
 
-def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> list[str]:
+def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
     lines = []
     if found.drifted:
         lines.append(
@@ -204,10 +282,6 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         lines.append(f"{how}: the image seems regenerated or globally changed.")
         if not found.regions or found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
             lines[-1] += " The crops are only the strongest places, not all that changed."
-    lines.append(
-        f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
-        "differs, dark blue where least."
-    )
     return lines
 
 

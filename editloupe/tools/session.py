@@ -9,7 +9,7 @@ import io
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from editloupe.backends.image_tokens import BY_AREA, ImageTokens
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Observation
@@ -41,6 +42,10 @@ class Conversation:
     """Number of pictures that tools have shown so far."""
     past_calls: tuple[str, ...] = ()
     """Canonical JSON of each call that was made."""
+    image_tokens: ImageTokens = BY_AREA
+    """The formula by which the backend counts a picture."""
+    max_image_side: int | None = None
+    """Longest side in px of what the backend is sent; None for no limit."""
 
     def tool_context(self, images: ImageStore) -> ToolContext:
         """Return the context of the next call."""
@@ -49,6 +54,8 @@ class Conversation:
             views={name: panes[0] for name, panes in self.panes.items()},
             crops=self.crops,
             past_calls=frozenset(self.past_calls),
+            image_tokens=self.image_tokens,
+            max_image_side=self.max_image_side,
         )
 
     def after(
@@ -66,7 +73,7 @@ class Conversation:
             call = [canonical_json({"name": tool, "arguments": spelt})]
         except ValueError:
             call = []  # the arguments hold NaN, with which no call succeeds
-        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
+        return replace(self, panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
 
 @dataclass(frozen=True, kw_only=True)

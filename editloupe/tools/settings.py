@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
+
+from editloupe.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +35,29 @@ class ToolSettings:
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of a package; None is none."""
     reader: str = "auto"
     """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
+    picture_budget: float = 0.5
+    """Image tokens of one observation of localize_differences, as a share of what the two compared images cost."""
+    marks: str = "on"
+    """"on": regions are outlined and panes labelled in the pictures of localize_differences; "off": neither."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.picture_budget < math.inf:
+            raise ConfigError(f"picture_budget: expected a number above 0, such as 0.5, found {self.picture_budget!r}")
+        if self.marks not in ("on", "off"):
+            raise ConfigError(f"marks: expected on or off, found {self.marks!r}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ToolSettings:
         """Return the settings that the environment names. An empty variable counts as not set.
 
-        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR and so on, by the names of the fields.
+        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR and so on, by the names of the fields. Raises ConfigError.
         """
         given = os.environ if environ is None else environ
         named = {field.name: given.get(f"EDITLOUPE_{field.name.upper()}", "").strip() for field in fields(cls)}
-        return cls(**{name: value for name, value in named.items() if value})
+        values: dict[str, Any] = {name: value for name, value in named.items() if value}
+        if budget := values.get("picture_budget"):
+            try:
+                values["picture_budget"] = float(budget)
+            except ValueError:
+                raise ConfigError(f"EDITLOUPE_PICTURE_BUDGET: expected a number such as 0.5, found {budget!r}") from None
+        return cls(**values)

@@ -48,15 +48,15 @@ def test_small_pictures_are_enlarged_by_whole_numbers_and_long_ones_reduced(
     assert render.display_scale(width, height) == expected
 
 
-def test_the_map_is_red_where_most_differs_and_blue_where_least() -> None:
-    levels = np.zeros((200, 300), dtype=np.float32)
-    levels[:100, :100] = 200
-    picture = render.heat_map(np.full((200, 300, 3), 120, dtype=np.uint8), levels)
-    assert picture.shape == (200, 300, 3)
-    red, _, blue = picture[50, 50].astype(int)
-    assert red > blue
-    red, _, blue = picture[150, 250].astype(int)
-    assert blue > red
+def test_titles_stand_above_the_panes_and_are_cut_where_they_do_not_fit() -> None:
+    left, right = np.full((20, 60, 3), 10, dtype=np.uint8), np.full((20, 60, 3), 200, dtype=np.uint8)
+    picture, window_1, window_2 = render.side_by_side(left, right, titles=("1: A", "1: a name that is much too long"))
+    assert picture.shape == (20 + render.LABEL_PX, 128, 3)
+    assert np.array_equal(render.crop(picture, window_1), left) and np.array_equal(render.crop(picture, window_2), right)
+    head = picture[: render.LABEL_PX]
+    assert (head[:, :60] == 255).any() and (head[:, 68:] == 255).any()
+    # Nothing is written over a pane's side.
+    assert (head[:, 57:68] == 0).all() and (head[:, 125:] == 0).all()
 
 
 def test_a_marked_picture_is_itself_again_without_its_marks() -> None:

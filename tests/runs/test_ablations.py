@@ -165,7 +165,7 @@ def test_an_ablated_judge_is_another_judge_and_its_run_another_run(tmp_path: Pat
         identities.append(json.dumps(dict(setup.spec.identity), sort_keys=True))
     assert len(set(ids)) == len(set(identities)) == 4
     setup = open_with(ablate=("sham-differences",))
-    assert setup.toolbox.tools["localize_differences"].version.startswith("4+sham")
+    assert setup.toolbox.tools["localize_differences"].version.startswith("5+sham")
     assert "ablations" not in open_with().spec.identity
     judged(tmp_path / "run", limit=1)
     with pytest.raises(RunMismatch):

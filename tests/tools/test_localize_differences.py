@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 
+from editloupe.backends.image_tokens import ImageTokens
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
-from editloupe.imaging.geometry import expand
+from editloupe.imaging import render
 from editloupe.testing import check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
@@ -19,7 +21,8 @@ from editloupe.values import Box, View
 from tests.imaging.drawn import textured, with_square
 
 CROP = re.compile(
-    r"^(Crop \d+): bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)', bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)'; "
+    r"^(Crop \d+): region \d+, bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)', "
+    r"bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)'; "
     r"(\d+)×(\d+) px; ([\d.]+) % of the image; mean difference (\d+) of 255\.$",
     re.MULTILINE,
 )
@@ -78,30 +81,85 @@ def test_data_holds_the_same_facts_in_px() -> None:
     assert data["aligned"]["shift"] == [0, 0]  # type: ignore[index, call-overload]
 
 
-def test_crops_are_padded_by_equation_1_and_both_panes_map_back_to_their_image() -> None:
+def test_a_small_region_is_enlarged_and_both_panes_map_back_to_their_image() -> None:
     context = context_of(*squares(1))
-    left, right = compare(context).views
+    found = compare(context)
+    left, right = found.views
     assert left.image == right.image
     assert (left.origin, right.origin) == (context.image("Original Image"), context.image("Edited Image"))
-    box = Box(*left.params["box"])  # type: ignore[misc]
-    assert left.region == expand(box, width=1000, height=1000) == right.region
+    box = Box(*left.params["boxes"][0])  # type: ignore[misc, index, call-overload]
+    # 40 px are wanted at 256 px, more than six times: ×6. They fill a quarter of the pane or more, and two thirds at most.
+    assert left.params["scale"] == pytest.approx(6, abs=0.1)
+    assert left.region == right.region and 1 / 4 <= box.width / left.region.width <= 2 / 3
     # Of the squares' red only the right pane has any.
     picture = context.images.array(left.image)
     shown = right.from_origin(Box(60, 410, 80, 430)).ints()
     assert np.all(picture[shown[1] : shown[3], shown[0] : shown[2]] == (250, 20, 20))
     shown = left.from_origin(Box(60, 410, 80, 430)).ints()
     assert np.all(picture[shown[1] : shown[3], shown[0] : shown[2]] == 120)
-    line = picture[:, int(left.window.x1) : int(right.window.x0)]
+    line = picture[int(left.window.y0) :, int(left.window.x1) : int(right.window.x0)]
     assert line.shape[1] >= 8
     assert np.all(line == (255, 0, 0))
+    assert re.search(r"Enlarged by Lanczos, which adds no detail: Crop 1 ×6\.", found.text)
 
 
-def test_small_crops_are_enlarged_and_said_to_be() -> None:
-    # 12 px by λ = 6 gives 84..98 px, under 256.
-    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
-    found = compare(context_of(grey, with_square(grey, (200, 200, 212, 212))))
-    assert min(found.views[0].window.width, found.views[0].window.height) >= 256
-    assert re.search(r"Enlarged by Lanczos, which adds no detail: Crop 1 ×\d", found.text)
+def test_a_region_is_outlined_and_its_panes_are_labelled_unless_that_is_switched_off() -> None:
+    context = context_of(*squares(1))
+    left, right = compare(context).views
+    picture = context.images.array(left.image)
+    # White words on black, above the panes and outside of them.
+    assert left.window.y0 == right.window.y0 == 20
+    for window in (left.window, right.window):
+        strip = picture[:20, int(window.x0) : int(window.x1)]
+        assert (strip == 255).any() and (strip == 0).all(axis=2).mean() > 0.5
+    # The pane of one grey shows the outline alone, around the region and not on it.
+    pane = render.crop(picture, left.window)
+    drawn = (pane != 120).any(axis=2)
+    inside = left.from_origin(Box(50, 400, 90, 440)).shifted(0, -20).ints()
+    assert drawn.any() and not drawn[inside[1] : inside[3], inside[0] : inside[2]].any()
+
+    tool = LocalizeDifferences(marked=False)
+    plain = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
+    assert np.all(render.crop(context.images.array(plain.views[0].image), plain.views[0].window) == 120)
+    assert plain.views[0].window.y0 == 0 and "outline" not in plain.text and "outline" in compare(context).text
+    assert tool.version != LocalizeDifferences().version
+
+
+def test_names_that_cannot_be_drawn_are_numbered() -> None:
+    views = {
+        "原图": View.whole((store := ImageStore()).add_array(squares(1)[0])),
+        "b": View.whole(store.add_array(squares(1)[1])),
+    }
+    context = ToolContext(images=store, views=views)
+    named = compare(context_of(*squares(1)), "Original Image", "Edited Image").views[0]
+    numbered = compare(context, "原图", "b").views[0]
+    assert numbered.window == named.window
+    strip = store.array(numbered.image)[:20, :200]
+    assert (strip == 255).any()
+
+
+def test_pictures_keep_to_half_of_what_the_two_images_cost() -> None:
+    """1000×1000 px are 36 × 36 squares of 28 px and 2 more tokens: two images cost 2596, and half of that is 1298."""
+    for count in range(1, 7):
+        data = compare(context_of(*squares(count))).data
+        assert data["budget"]["tokens"] == 1298  # type: ignore[index, call-overload]
+        pictures = [(p["name"], p["tokens"]) for p in data["pictures"]]  # type: ignore[index, union-attr, call-overload]
+        assert [name for name, _ in pictures] == [f"Crop {i}" for i in range(1, len(pictures) + 1)]
+        assert 0 < sum(tokens for _, tokens in pictures) <= 1298
+
+
+def test_the_backend_says_what_a_picture_costs_and_how_large_it_may_be() -> None:
+    context = context_of(*squares(3))
+    flat = replace(context, image_tokens=ImageTokens(rule="1000 an image", count=lambda width, height: 1000))
+    assert len(compare(context).images) == 3
+    # Half of two images pays for one picture, and the others are named by their boxes.
+    seen = compare(flat)
+    assert len(seen.images) == 1 and "the 1 strongest is shown" in seen.text and "Not shown: 2 weaker regions" in seen.text
+    small = compare(replace(context, max_image_side=400))
+    assert all(max(image.width, image.height) <= 400 for image in small.images)
+    tool = LocalizeDifferences(picture_budget=2.0)
+    generous = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), flat)
+    assert len(generous.images) == 3 and "picture budget 2" in tool.version
 
 
 def test_weaker_regions_beyond_the_crops_are_listed() -> None:
@@ -128,12 +186,15 @@ def test_crops_are_numbered_after_those_of_earlier_calls() -> None:
     assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 5", "Crop 6"]
 
 
-def test_regions_that_share_one_picture_share_its_name() -> None:
-    # 100 px by λ = 4.27 of 110 px wide: both crops are the whole image.
-    grey = np.full((110, 240, 3), 120, dtype=np.uint8)
-    found = compare(context_of(grey, with_square(with_square(grey, (60, 20, 110, 90)), (130, 20, 180, 90))))
+def test_regions_that_share_one_picture_share_its_name_and_are_numbered_in_it() -> None:
+    grey = np.full((1000, 1000, 3), 120, dtype=np.uint8)
+    context = context_of(grey, with_square(with_square(grey, (400, 400, 520, 520)), (560, 420, 636, 496)))
+    tool = LocalizeDifferences(picture_budget=2.0)
+    found = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
     assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 1", "Crop 1"]
+    assert "Crop 1: region 1, bbox" in found.text and "Crop 1: region 2, bbox" in found.text
     assert len(found.images) == 1
+    assert [r["crop"] for r in found.data["regions"]] == ["Crop 1", "Crop 1"]  # type: ignore[index, union-attr, call-overload]
 
 
 def test_identical_images_are_said_to_be_pixel_identical() -> None:
@@ -154,16 +215,17 @@ def test_nothing_above_the_threshold_gives_no_crop_and_names_the_threshold() -> 
     assert found.views == ()
 
 
-def test_a_regenerated_image_is_said_to_be_so_and_a_map_follows_the_crops() -> None:
+def test_a_regenerated_image_is_said_to_be_so_and_shown_as_a_whole_behind_the_crops() -> None:
     context = context_of(textured(640, 480, seed=1), textured(640, 480, seed=2))
     found = compare(context)
     assert "seems regenerated or globally changed" in found.text
     assert found.data["regenerated"] is True
-    assert len(CROP.findall(found.text)) >= 3
-    last = found.views[-1]
-    assert last.op == "difference_map"
-    assert last.region == Box(0, 0, 640, 480)
-    assert f"Crop {len(found.images)}: coarse map" in found.text
+    left, right = found.views[-2:]
+    assert left.image == right.image and left.region == right.region == Box(0, 0, 640, 480)
+    assert max(left.window.width, left.window.height) <= 448
+    assert f"Crop {len(found.images)}: both images as a whole, with the regions numbered." in found.text
+    pictures = found.data["pictures"]
+    assert sum(p["tokens"] for p in pictures) <= found.data["budget"]["tokens"]  # type: ignore[index, union-attr, call-overload, operator, misc]
 
 
 def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image() -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
+from editloupe.backends.image_tokens import ImageTokens
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
@@ -70,10 +71,13 @@ def test_pictures_get_the_numbers_of_the_conversation_that_asks(cache: ToolCache
     ask(cache, box, talk, images, "zoom_in", ZOOM)
     both = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
     seen, _, after = ask(cache, box, talk, images, "localize_differences", both)
-    assert after.crops == 2
+    assert after.crops == 1
     seen, cached, _ = ask(cache, box, after, images, "zoom_in", ZOOM)
-    assert (cached, seen.data["crop"]) == (True, "Crop 3")
-    assert seen.text.startswith("Crop 3: ")
+    assert (cached, seen.data["crop"]) == (True, "Crop 2")
+    assert seen.text.startswith("Crop 2: ")
+    # A backend that counts or reduces pictures in another way gets others.
+    for other in ({"max_image_side": 300}, {"image_tokens": ImageTokens(rule="7 an image", count=lambda w, h: 7)}):
+        assert not ask(cache, box, replace(after, **other), images, "localize_differences", both)[1]
 
 
 def test_a_name_is_part_of_the_call(cache: ToolCache, talk: Conversation, images: ImageStore):
