@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.imaging.colour import Tone, estimate_tone
+from editloupe.imaging.colour import LostProfile, Tone, estimate_tone, undo_lost_profile
 from editloupe.imaging.drift import Drift, estimate_drift
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Box
@@ -62,6 +62,8 @@ class Alignment:
     """Displacement that is added to that place by place, in px of the copies; None where there is none."""
     valid: Box
     """The part of the copies that both images cover; integer corners."""
+    lost_profile: LostProfile | None = None
+    """The ICC profile that one image lost, and with which it was read; None where none was."""
     masked: NDArray[np.bool_]
     """h×w: what lies under a mask of either image, or within 4 px of one. The copies are filled there from around."""
 
@@ -158,6 +160,7 @@ def align(
     *,
     masks_1: Sequence[Box] = (),
     masks_2: Sequence[Box] = (),
+    profiles: tuple[bytes | None, bytes | None] = (None, None),
     max_pixels: int = WORKING_PIXELS,
 ) -> Alignment:
     """Return copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
@@ -167,7 +170,10 @@ def align(
 
     masks_1, masks_2: boxes that were painted over, in px of each image. Their edges do not move with a picture, so they are
     filled from around before anything is estimated.
+    profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
+    other image lost one, it is read with it.
     """
+    image_1, image_2, lost_profile = undo_lost_profile(image_1, image_2, profiles)
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
     # The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
     # one at every edge, and resampling only one of them, since each resampling leaves a beat of sharper and softer edges.
@@ -202,6 +208,7 @@ def align(
         matrix=matrix,
         drift=drift,
         valid=_valid(matrix, drifted=drift is not None, width=width, height=height),
+        lost_profile=lost_profile,
         masked=_grown(np.maximum(masked_1, masked_2)) > 0,
     )
 

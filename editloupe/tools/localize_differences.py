@@ -97,14 +97,16 @@ class LocalizeDifferences(CropTool):
             )
         first, second = (context.images.array(context.image(name)) for name in names)
         masks_1, masks_2 = (context.masks(name) for name in names)
-        return self.observed(localize(first, second, masks_1=masks_1, masks_2=masks_2), names, context)
+        # Of what each was cut from, since a picture that a tool or a question made has none.
+        profile_1, profile_2 = (context.images.profile(context.view(name).origin) for name in names)
+        found = localize(first, second, masks_1=masks_1, masks_2=masks_2, profiles=(profile_1, profile_2))
+        return self.observed(found, names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
         """Return the observation of the differences between the two named images."""
         first, second = (context.image(name) for name in names)
         if found.identical:
-            same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
-            return Observation(text=same, data=_data(found, crops=[]))
+            return _identical(found, names, context)
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
         whole, looks = _looks(found, canvas := _canvas(found.alignment, context), budget)
         pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
@@ -240,6 +242,22 @@ def _titles(look: Look, names: tuple[str, str]) -> tuple[str, str]:
     return (f"{numbers}: {left}", f"{numbers}: {right}") if numbers else (left, right)
 
 
+def _identical(found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
+    """Return the observation of two images whose decoded pixels are the same. Those of their files may differ."""
+    first, second = (context.image(name) for name in names)
+    data, both, size = _data(found, crops=[]), f"{names[0]!r} and {names[1]!r}", f"{first.width}×{first.height} px"
+    if context.images.differ_where_transparent(first, second):
+        text = (
+            f"No difference: {both} look the same ({size}). They differ only where they are transparent, which shows white."
+        )
+        return Observation(text=text, data={**data, "identical": False, "differ_where_transparent": True})
+    # What decoding left out may differ: the low bits of 16, further frames.
+    done = [] if first.sha256 == second.sha256 else [n for ref in (first, second) for n in context.images.notes(ref)]
+    as_compared = " as they are compared" if done else ""
+    text = f"No difference: {both} are pixel-identical{as_compared} ({'; '.join(dict.fromkeys([size, *done]))})."
+    return Observation(text=text, data=data)
+
+
 def _header(found: Differences, shown: int, names: tuple[str, str], *, marked: bool) -> str:
     total = len(found.regions)
     what = f"{total} {'region differs' if total == 1 else 'regions differ'}"
@@ -300,6 +318,12 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     """Return what was done to compare the images at all: sizes, shift, tone."""
     alignment, lines = found.alignment, []
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    if lost := alignment.lost_profile:
+        bare, tagged = names if lost.image == 1 else names[::-1]
+        lines.append(
+            f"{bare!r} seems to have lost the colour profile {lost.name!r} of {tagged!r}, which changes its colours. "
+            "It was read with that profile before comparing; the pictures show it as it is."
+        )
     if alignment.resized:
         lines.append(
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
@@ -386,6 +410,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
             "tone_most": round(found.tone_most, 2),
             "blurs": list(found.blurs),
+            **({"lost_profile": {"name": lost.name, "image": lost.image}} if (lost := alignment.lost_profile) else {}),
         },
     }
 
