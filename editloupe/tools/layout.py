@@ -28,8 +28,10 @@ MOST_PX: Final = 1568
 OVERVIEW_SHARE: Final = 1 / 3
 """Of the budget, for the picture of the whole pair."""
 MOST_CROPS_BESIDE_IT: Final = 3
-_PANES: Final = tuple(range(768, 191, -32))
+_PANES: Final = tuple(range(768, 127, -32))
 """px; sides of a square pane that are tried, the largest first."""
+_WEAK_PANE: Final = 192
+"""px; side of a square pane that shows a weak region."""
 _SHARED_SCALE: Final = 0.6
 """A region that another picture shows needs none of its own if it is enlarged there at least so much as by itself."""
 _SHOWN_ALREADY: Final = 0.8
@@ -104,7 +106,7 @@ def lay_out(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: in
     """Return pictures of as many of the regions as the budget pays for, the first regions first; at least of one.
 
     regions: in px of the first image, the most important first.   budget: tokens.
-    strong: how many of them share what the smallest pictures of the others leave.
+    strong: how many of them share what the small pictures of the others leave.
     """
     for count in range(len(regions), 0, -1):
         for side in _PANES:
@@ -132,7 +134,7 @@ def beside(whole: Look, looks: Sequence[Look]) -> list[Look]:
 def _looks(regions: Sequence[Box], canvas: Canvas, side: int, strong: int) -> list[Look]:
     made: list[Look] = []
     for index, region in enumerate(regions):
-        own = canvas.look_at(region, side if index < strong else _PANES[-1], index)
+        own = canvas.look_at(region, side if index < strong else min(side, _WEAK_PANE), index)
         for i, other in enumerate(made):
             if other.frame.intersection(region) == region and other.scale >= _SHARED_SCALE * own.scale:
                 made[i] = Look(frame=other.frame, scale=other.scale, regions=(*other.regions, index))

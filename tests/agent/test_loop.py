@@ -29,7 +29,7 @@ def judged(lmm: LMM, sample: Sample, store: ImageStore, criterion: str = "if", *
     return Worker(setup=setup, images=store).run_task(task)
 
 
-def test_the_papers_dialogue_of_table_8_runs_thought_call_three_crops_label(sample: Sample, store: ImageStore):
+def test_the_papers_dialogue_of_table_8_runs_thought_call_crops_label(sample: Sample, store: ImageStore):
     lmm = ScriptedLMM(
         [
             "<Start Thinking>The target is small; I look closer.</Start Thinking>" + LOOK,
@@ -43,8 +43,9 @@ def test_the_papers_dialogue_of_table_8_runs_thought_call_three_crops_label(samp
     assert [p.alias for p in first.messages[0].images] == ["Original Image", "Edited Image"]
     observation = second.messages[2]
     assert observation.role == "user"
-    assert [p.alias for p in observation.images] == ["Crop 1", "Crop 2", "Crop 3"]
-    assert "3 regions differ" in observation.text
+    assert [p.alias for p in observation.images] == ["Crop 1", "Crop 2"]
+    # Half of what 320×240 px cost twice pays for two of the three.
+    assert "3 regions differ; the 2 strongest are shown" in observation.text
     # The verdict rests on Crop 1: the strongest square, seen in both images.
     assert {e.image for e in finding.evidence} == {"Original Image", "Edited Image"}
 

@@ -46,7 +46,7 @@ def test_calls_are_answered_one_tool_message_each_and_the_label_stays_text(sampl
     assert [m.role for m in second.messages] == ["user", "assistant", "tool", "tool", "user"]
     assert [c.id for c in second.messages[1].tool_calls] == [m.tool_call_id for m in second.messages[2:4]] == ["a", "b"]
     assert "3 regions differ" in second.messages[2].text
-    assert [p.alias for p in second.messages[3].images] == ["Crop 4"]
+    assert [p.alias for p in second.messages[3].images] == ["Crop 3"]
     assert {e.image for e in finding.evidence} == {"Original Image", "Edited Image"}
 
 

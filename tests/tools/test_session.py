@@ -40,9 +40,9 @@ def test_pictures_are_named_in_order_and_can_be_looked_into():
     both = session.call(
         "localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
     )
-    assert [p.name for p in both.pictures] == ["Crop 3"]
+    assert [p.name for p in both.pictures] == ["Crop 3", "Crop 4"]
     assert both.pictures[0].origins == ("Original Image", "Edited Image")
-    assert list(session.images) == ["Original Image", "Edited Image", "Crop 1", "Crop 2", "Crop 3"]
+    assert list(session.images) == ["Original Image", "Edited Image", "Crop 1", "Crop 2", "Crop 3", "Crop 4"]
     again = session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX})
     assert "You made exactly this call before" in again.observation.text
 

@@ -71,10 +71,10 @@ def test_pictures_get_the_numbers_of_the_conversation_that_asks(cache: ToolCache
     ask(cache, box, talk, images, "zoom_in", ZOOM)
     both = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
     seen, _, after = ask(cache, box, talk, images, "localize_differences", both)
-    assert after.crops == 1
+    assert after.crops == 2
     seen, cached, _ = ask(cache, box, after, images, "zoom_in", ZOOM)
-    assert (cached, seen.data["crop"]) == (True, "Crop 2")
-    assert seen.text.startswith("Crop 2: ")
+    assert (cached, seen.data["crop"]) == (True, "Crop 3")
+    assert seen.text.startswith("Crop 3: ")
     # A backend that counts or reduces pictures in another way gets others.
     for other in ({"max_image_side": 300}, {"image_tokens": ImageTokens(rule="7 an image", count=lambda w, h: 7)}):
         assert not ask(cache, box, replace(after, **other), images, "localize_differences", both)[1]
