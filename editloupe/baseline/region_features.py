@@ -118,7 +118,9 @@ class ImagePair:
         masks_2: Sequence[Box] = (),
         profiles: tuple[bytes | None, bytes | None] = (None, None),
     ) -> None:
-        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles)
+        self.found: Differences = localize(
+            original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=False
+        )
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
         # What stands under a mask was filled in each copy by itself, and is no difference.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import cv2
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import RGB
 from editloupe.imaging.colour import LostProfile, Tone, estimate_tone, undo_lost_profile
 from editloupe.imaging.drift import Drift, estimate_drift
+from editloupe.imaging.orientation import UPRIGHT, Orientation, find_orientation
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Box
 
@@ -53,7 +54,9 @@ class Alignment:
     size_1: tuple[int, int]
     """(width, height) of image 1 in px."""
     size_2: tuple[int, int]
-    """(width, height) of image 2 in px."""
+    """(width, height) of image 2 in px, as it lies."""
+    orientation: Orientation = UPRIGHT
+    """How image 2 was mirrored or turned, which was undone before anything else."""
     tone: Tone
     """What the whole picture's levels became."""
     matrix: Floats
@@ -75,13 +78,13 @@ class Alignment:
 
     @property
     def resized(self) -> bool:
-        """True if the two images differ in size."""
-        return self.size_1 != self.size_2
+        """True if the two images differ in size, once a turn is undone."""
+        return self.size_1 != self._laid_2
 
     @property
     def stretched(self) -> bool:
         """True if the aspect ratios differ by more than 2 %: places then correspond only if the editor stretched too."""
-        (w1, h1), (w2, h2) = self.size_1, self.size_2
+        (w1, h1), (w2, h2) = self.size_1, self._laid_2
         return abs(math.log((w1 / h1) / (w2 / h2))) > _ASPECT_TOLERANCE
 
     @property
@@ -132,7 +135,7 @@ class Alignment:
 
     def to_image_2(self, box: Box) -> Box | None:
         """Return the box in whole px of image 2 around the place of a box in px of image 1; None where it lies outside."""
-        (w2, h2), (sx, sy) = self.size_2, self.scale
+        (w2, h2), (sx, sy) = self._laid_2, self.scale
         height, width = self.first.shape[:2]
         here = box.scaled(sx, sy)
         corners = np.array([[x, y] for x in (here.x0, here.x1) for y in (here.y0, here.y1)]) - 0.5
@@ -145,7 +148,13 @@ class Alignment:
             (round(float(x * w2 / width), 1), round(float(y * h2 / height), 1)) for x, y in (there.min(0), there.max(0))
         )
         found = Box(left, top, max(right, left + 1), max(bottom, top + 1)).rounded_out()
-        return found.intersection(Box.whole(width=w2, height=h2))
+        inside = found.intersection(Box.whole(width=w2, height=h2))
+        return None if inside is None else self.orientation.box_applied(inside, (w2, h2))
+
+    @property
+    def _laid_2(self) -> tuple[int, int]:
+        """(width, height) of image 2 in px, once a turn is undone."""
+        return self.orientation.laid(self.size_2)
 
     def common(self) -> Box:
         """Return the part of image 1, in its px, that image 2 shows as well."""
@@ -162,6 +171,7 @@ def align(
     masks_2: Sequence[Box] = (),
     profiles: tuple[bytes | None, bytes | None] = (None, None),
     max_pixels: int = WORKING_PIXELS,
+    turns: bool = True,
 ) -> Alignment:
     """Return copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
 
@@ -172,6 +182,7 @@ def align(
     filled from around before anything is estimated.
     profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
     other image lost one, it is read with it.
+    turns: False takes image 2 as it lies, mirrored or turned as it may be.
     """
     image_1, image_2, lost_profile = undo_lost_profile(image_1, image_2, profiles)
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
@@ -188,6 +199,13 @@ def align(
     first, second = _filled(first, masked_1), _filled(second, masked_2)
     matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
+        orientation = find_orientation(_grey(first), _grey(second)) if turns else UPRIGHT
+        if orientation != UPRIGHT:
+            undone = [orientation.box_undone(box, (w2, h2)) for box in masks_2]
+            upright = align(
+                image_1, orientation.undone(image_2), masks_1=masks_1, masks_2=undone, max_pixels=max_pixels, turns=False
+            )
+            return replace(upright, size_2=(w2, h2), orientation=orientation)
         matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
             flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP

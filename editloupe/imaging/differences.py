@@ -6,10 +6,11 @@ edits under known nuisances (benchmarks/localize makes such pairs); they are no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import cv2
 import numpy as np
@@ -20,7 +21,9 @@ from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.regions import STRONG, Object, find_objects, joined
 from editloupe.imaging.residual import Map, Planes, Residual, planes, residual, unexplained
-from editloupe.imaging.significance import SCALES, EvidenceMap, significance
+from editloupe.imaging.significance import significance
+from editloupe.imaging.subjects import LEAST_SIDE, MOST, find_subjects
+from editloupe.imaging.whole_changes import WholeChange, find_whole_changes, turns_of
 from editloupe.values import Box
 
 CLEAR: Final = 25.0
@@ -47,9 +50,17 @@ LEAST_MEAN: Final = 3.0
 _UNEXPLAINED = 0.6
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
-_STRONGEST_DECILE = 90.0
+_HOLDS_TOO_MUCH = 0.5
+"""Share of the picture; a larger box is no place in it."""
+_ALWAYS = 2
+"""Edits that count, however small, where the rest of the picture differs too."""
+_OF_STRONGEST = 0.5
+"""Share of the strongest edit's mean difference from which a subject beside it counts."""
 _RIM = 9
 """px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
+
+
+_Found: TypeAlias = "tuple[Object, Region]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +74,8 @@ class Region:
     mean: float
     """Mean difference of those pixels, in levels 0..255."""
     strength: float
-    """Evidence in units of noise, summed over the changed pixels. Regions are ranked by it."""
+    """Regions are ranked by it: evidence in units of noise, summed over the changed pixels. A subject's says how much it
+    stands out, from 0 to about 1, times that of the weakest edit beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +83,9 @@ class Differences:
     """What `localize` found."""
 
     regions: tuple[Region, ...] = ()
-    """The places that differ, strongest first."""
+    """The places that differ, strongest first; where much changed, at most five: strong local edits, then subjects."""
+    whole_changes: tuple[WholeChange, ...] = ()
+    """What happened to the whole picture, as far as it has a name."""
     levels: Map
     """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
     changed: NDArray[np.bool_]
@@ -119,8 +133,11 @@ class Differences:
 
     @property
     def widespread(self) -> bool:
-        """True if single regions do not tell it all: the rest differs, places drifted, or over 40 % differ clearly."""
-        return self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
+        """True if single regions do not tell it all.
+
+        The rest differs too, its places drifted, over 40 % differ clearly, or what happened to the whole has a name.
+        """
+        return bool(self.whole_changes) or self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
 
     @property
     def masked_share(self) -> float:
@@ -140,6 +157,7 @@ def localize(
     masks_1: Sequence[Box] = (),
     masks_2: Sequence[Box] = (),
     profiles: tuple[bytes | None, bytes | None] = (None, None),
+    turns: bool = True,
 ) -> Differences:
     """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result.
 
@@ -147,8 +165,9 @@ def localize(
     the rim of a mask, are no differences, wherever the masks end.
     profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
     other image lost one, it is read with it.
+    turns: True undoes that image 2 was mirrored or turned by quarter turns before comparing.
     """
-    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, profiles=profiles)
+    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=turns)
     height, width = alignment.first.shape[:2]
     shown = _shown(alignment)
     compared_px = float(shown.mean()) * width * height
@@ -164,38 +183,79 @@ def localize(
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
-    threshold = STRONG * weighed.noise
+    much, threshold = changed_share > LARGE_SHARE, STRONG * weighed.noise
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
-    if restyled and (changed_share > LARGE_SHARE or not objects):
-        # No unchanged majority is left to measure noise on: show the strongest tenth.
-        smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
-        threshold = float(np.percentile(smooth[left.shown], _STRONGEST_DECILE))
-        strongest = np.where(smooth >= threshold, smooth * np.float32(STRONG / threshold), 0).astype(np.float32)
-        objects = find_objects([EvidenceMap(values=strongest, reach=SCALES[1])])
-    else:
-        objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
-    found = [(o, _region(o, left, levels, alignment)) for o in objects]
-    found = [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX and r.mean >= LEAST_MEAN]
-    changed = np.zeros(levels.shape, dtype=np.uint8)
-    for o, _ in found:
-        x0, y0, x1, y1 = o.box.ints()
-        changed[y0:y1, x0:x1] |= o.changed
-    outside = left.shown & (cv2.dilate(changed, np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
-    enough = outside.sum() >= LEAST_REST * left.shown.sum()
+    objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
+    found = _regions(objects, left, levels, alignment)
+    rest = _rest(found, left, levels)
+    if much or (restyled and (not found or rest is None or rest > RESTYLED_NOISE)):
+        subjects = _regions(find_subjects(left, levels, least_mean=LEAST_MEAN), left, levels, alignment)
+        if not found or (restyled and much):
+            # No unchanged majority is left to measure noise on.
+            found, threshold = subjects, LEAST_MEAN
+        else:
+            found = _beside(found, subjects, alignment)
+        rest = _rest(found, left, levels)
+    named = find_whole_changes(alignment) if much or restyled else ()
     return Differences(
         regions=tuple(r for _, r in found),
+        whole_changes=(*turns_of(alignment.orientation), *named),
         levels=np.asarray(cv2.resize(levels, (width, height), interpolation=cv2.INTER_LINEAR), dtype=np.float32),
-        changed=cv2.resize(changed, (width, height), interpolation=cv2.INTER_NEAREST).astype(bool),
+        changed=cv2.resize(_drawn(found, levels), (width, height), interpolation=cv2.INTER_NEAREST).astype(bool),
         threshold=threshold,
         changed_share=changed_share,
         compared_px=compared_px,
         identical=False,
         alignment=alignment,
         noise=max(weighed.noise, weighed.colour_noise),
-        rest=float(np.median(levels[outside])) if enough else None,
+        rest=rest,
         restyled=restyled,
         blurs=left.blurs,
     )
+
+
+def _regions(objects: Sequence[Object], left: Residual, levels: Map, alignment: Alignment) -> list[_Found]:
+    """Return each object with its region of image 1, without those that are too small or too faint."""
+    found = [(o, _region(o, left, levels, alignment)) for o in objects]
+    return [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX and r.mean >= LEAST_MEAN]
+
+
+def _beside(edits: Sequence[_Found], subjects: Sequence[_Found], alignment: Alignment) -> list[_Found]:
+    """Return at most five of what changed in a picture whose rest changed too, strongest first: edits and subjects.
+
+    Of small edits only the two strongest count. An edit over most of the picture is no place: its subjects stand for it.
+    Beside other edits a subject is a further thing, and differs about as much.
+    """
+    (width, height), most = alignment.size_1, _HOLDS_TOO_MUCH * math.prod(alignment.size_1)
+    least = LEAST_SIDE * min(width, height)
+    large = [r.strength for _, r in edits if r.box.area > most] if subjects else []
+    kept = [(o, r) for o, r in edits if not large or r.box.area <= most]
+    kept = [*kept[:_ALWAYS], *((o, r) for o, r in kept[_ALWAYS:] if min(r.box.width, r.box.height) >= least)]
+    clear = 0.0 if large else _OF_STRONGEST * kept[0][1].mean
+    others = [(o, r) for o, r in subjects if r.mean >= clear and _covered(r.box, kept) <= _HOLDS_TOO_MUCH]
+    whole = large[0] if large else kept[-1][1].strength
+    kept += [(o, replace(r, strength=whole * min(1.0, r.strength))) for o, r in others]
+    return sorted(kept, key=lambda e: -e[1].strength)[:MOST]
+
+
+def _covered(box: Box, others: Sequence[_Found]) -> float:
+    """Return the largest share of a box that one of the others covers."""
+    return max((c.area / box.area for _, r in others if (c := r.box.intersection(box)) is not None), default=0.0)
+
+
+def _drawn(found: Sequence[_Found], levels: Map) -> NDArray[np.uint8]:
+    """Return h×w of the levels: 1 at the regions' pixels."""
+    changed = np.zeros(levels.shape, dtype=np.uint8)
+    for o, _ in found:
+        x0, y0, x1, y1 = o.box.ints()
+        changed[y0:y1, x0:x1] |= o.changed
+    return changed
+
+
+def _rest(found: Sequence[_Found], left: Residual, levels: Map) -> float | None:
+    """Return the median difference outside the regions in levels; None where hardly anything lies there."""
+    outside = left.shown & (cv2.dilate(_drawn(found, levels), np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
+    return float(np.median(levels[outside])) if outside.sum() >= LEAST_REST * left.shown.sum() else None
 
 
 def _shown(alignment: Alignment) -> NDArray[np.bool_]:

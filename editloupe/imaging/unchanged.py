@@ -1,7 +1,7 @@
 """Says whether two images show the same, but for what saving a picture again leaves: a rule without a model.
 
-It is stricter than `differences.localize`, which undoes a motion and a tone of the whole picture before it compares: here
-they are changes. What is faint or tiny passes: places under 36 px², and what recompression leaves too.
+It is stricter than `differences.localize`, which undoes a turn, a motion and a tone of the whole picture before comparing:
+here they are changes. What is faint or tiny passes: places under 36 px², and what recompression leaves too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def change(source: RGB, edited: RGB) -> Change | None:
         return Change(
             share=clear, how=f"{100 * clear:.2g} % of the image differs clearly at a coarse look", data={"step": "coarse"}
         )
-    found = localize(source, edited)
+    found = localize(source, edited, turns=False)
     if found.compared_px < LEAST_COMPARED_PX:
         return None
     return _compared(found)

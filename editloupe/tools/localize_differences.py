@@ -315,8 +315,8 @@ def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool)
 
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
-    """Return what was done to compare the images at all: sizes, shift, tone."""
-    alignment, lines = found.alignment, []
+    """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
+    alignment, lines = found.alignment, _whole(found, names)
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if lost := alignment.lost_profile:
         bare, tagged = names if lost.image == 1 else names[::-1]
@@ -359,6 +359,25 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     return lines
 
 
+def _whole(found: Differences, names: tuple[str, str]) -> list[str]:
+    """Return what happened to the whole picture, as far as it has a name."""
+    first, second = names
+    lines = []
+    if turn := found.alignment.orientation.in_words:
+        lines.append(
+            f"{second!r} shows {first!r} {turn}, which was undone before comparing. The boxes lie where things are in each "
+            "image."
+        )
+    said = {
+        "unrelated": f"{first!r} and {second!r} have hardly any structure in common: they are unrelated pictures, or "
+        "everything was drawn anew elsewhere. Places do not correspond.",
+        "grey": f"{second!r} is grey now: the colours of {first!r} are gone.",
+        "coloured": f"{second!r} is coloured now: {first!r} is grey.",
+        "tinted": f"{second!r} is tinted as a whole: all colours moved towards one, or lie in one hue.",
+    }
+    return lines + [said[change] for change in found.whole_changes if change in said]
+
+
 def _moved(alignment: Alignment) -> str:
     """Return the motion in words. Parts that it does not have are left out."""
     motion = alignment.motion
@@ -395,12 +414,15 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
         "changed_share": round(found.changed_share, 6),
         **({"masked_share": round(found.masked_share, 6)} if found.masked_share else {}),
         "regenerated": found.regenerated,
+        "whole_changes": list(found.whole_changes),
         "identical": found.identical,
         "largest": round(found.largest, 2),
         "noise": round(found.noise, 3),
         "aligned": {
             "resized": alignment.resized,
             "stretched": alignment.stretched,
+            "mirrored": alignment.orientation.mirrored,
+            "turned": 90 * alignment.orientation.quarters,
             "shift": [round(v, 3) for v in alignment.shift],
             "zoom": [round(v, 5) for v in motion.zoom],
             "degrees": round(motion.degrees, 3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -420,3 +420,47 @@ def test_what_decoding_left_out_is_named_beside_pixel_identical() -> None:
     deep = np.repeat(np.arange(240, dtype=np.uint16)[:, None] * 256, 320, axis=1)
     found = compare(files((Image.fromarray(deep), {}), (Image.fromarray(deep + 99), {})))
     assert "pixel-identical as they are compared (320×240 px; reduced to 8 bits)." in found.text
+
+
+def test_a_turned_image_is_said_to_be_so_and_boxes_lie_in_each_image() -> None:
+    picture = textured(640, 480)
+    turned = np.ascontiguousarray(np.rot90(with_square(picture, (100, 60, 160, 120)), -1))
+    found = compare(context_of(picture, turned))
+    assert "'Edited Image' shows 'Original Image' turned by 90° clockwise, which was undone before comparing." in found.text
+    assert found.data["whole_changes"] == ["turned"]
+    aligned, (region,) = found.data["aligned"], found.data["regions"]
+    assert isinstance(aligned, dict) and isinstance(region, dict)
+    assert (aligned["mirrored"], aligned["turned"], aligned["resized"]) == (False, 90, False)
+    # One quarter clockwise takes (x, y) to (480 − y, x).
+    assert region["box_1"] == pytest.approx([100, 60, 160, 120], abs=2)
+    assert region["box_2"] == pytest.approx([360, 100, 420, 160], abs=2)
+
+
+def test_a_mirrored_image_without_another_edit_is_no_image_without_a_difference() -> None:
+    picture = textured(640, 480)
+    found = compare(context_of(picture, np.ascontiguousarray(picture[:, ::-1])))
+    assert found.text.startswith("No region differs, once what is named below has been allowed for")
+    assert "'Edited Image' shows 'Original Image' mirrored left to right" in found.text
+    assert found.images
+
+
+@pytest.mark.parametrize(
+    ("edited", "said", "change"),
+    [
+        (lambda p: textured(640, 480, seed=7), "Places do not correspond.", "unrelated"),
+        (lambda p: p.mean(axis=2, keepdims=True).repeat(3, axis=2).astype(np.uint8), "is grey now", "grey"),
+        (lambda p: (p * np.array([1.0, 0.6, 0.2])).astype(np.uint8), "is tinted as a whole", "tinted"),
+    ],
+    ids=["unrelated", "grey", "tinted"],
+)
+def test_what_happened_to_the_whole_image_is_said(edited: Callable[[RGB], RGB], said: str, change: str) -> None:
+    picture = textured(640, 480)
+    found = compare(context_of(picture, edited(picture)))
+    assert said in found.text
+    assert found.data["whole_changes"] == [change]
+
+
+def test_of_a_usual_edit_nothing_is_said_of_the_whole() -> None:
+    picture = textured(640, 480)
+    found = compare(context_of(picture, with_square(picture, (100, 60, 160, 120))))
+    assert found.data["whole_changes"] == []
