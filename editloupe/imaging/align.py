@@ -79,12 +79,12 @@ class Alignment:
     @property
     def resized(self) -> bool:
         """True if the two images differ in size, once a turn is undone."""
-        return self.size_1 != self._laid_2
+        return self.size_1 != self.laid_2
 
     @property
     def stretched(self) -> bool:
         """True if the aspect ratios differ by more than 2 %: places then correspond only if the editor stretched too."""
-        (w1, h1), (w2, h2) = self.size_1, self._laid_2
+        (w1, h1), (w2, h2) = self.size_1, self.laid_2
         return abs(math.log((w1 / h1) / (w2 / h2))) > _ASPECT_TOLERANCE
 
     @property
@@ -135,7 +135,7 @@ class Alignment:
 
     def to_image_2(self, box: Box) -> Box | None:
         """Return the box in whole px of image 2 around the place of a box in px of image 1; None where it lies outside."""
-        (w2, h2), (sx, sy) = self._laid_2, self.scale
+        (w2, h2), (sx, sy) = self.laid_2, self.scale
         height, width = self.first.shape[:2]
         here = box.scaled(sx, sy)
         corners = np.array([[x, y] for x in (here.x0, here.x1) for y in (here.y0, here.y1)]) - 0.5
@@ -152,7 +152,7 @@ class Alignment:
         return None if inside is None else self.orientation.box_applied(inside, (w2, h2))
 
     @property
-    def _laid_2(self) -> tuple[int, int]:
+    def laid_2(self) -> tuple[int, int]:
         """(width, height) of image 2 in px, once a turn is undone."""
         return self.orientation.laid(self.size_2)
 

@@ -167,7 +167,7 @@ class LocalizeDifferences(CropTool):
 
 
 def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
-    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    (w1, h1), (w2, h2) = alignment.size_1, alignment.laid_2
     finer = max(1.0, w2 / w1, h2 / h1)
     return Canvas(
         image=Box.whole(width=w1, height=h1),
@@ -176,6 +176,7 @@ def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
         finer=1.0 if finer < 1.05 else finer,
         tokens=context.tokens,
         most_px=min(MOST_PX, context.max_image_side or MOST_PX),
+        turned=alignment.orientation.quarters % 2 == 1,
     )
 
 
@@ -211,15 +212,16 @@ def _panes(
     width, height = look.pane
     cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
-    by = upscaler if all(cut.shape[0] < height for cut in cuts) else Lanczos()
-    sx, sy = width / box_1.width, height / box_1.height
-    boxes = {index + 1: found.regions[index].box.shifted(-box_1.x0, -box_1.y0).scaled(sx, sy) for index in look.regions}
+    by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
+    sizes = ((width, height), (height, width) if look.turned else (width, height))
+    boxes = _boxes(look, found, (box_1, box_2), sizes)
     titles = _titles(look, names) if marked else None
 
     def picture(by: Upscaler) -> tuple[View, ...]:
-        panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
+        panes = [enlarge(by, cut, width=size[0], height=size[1]) for cut, size in zip(cuts, sizes, strict=True)]
         if marked:
-            panes = [render.outlined(pane, boxes, numbered=len(boxes) > 1) for pane in panes]
+            numbered = len(look.regions) > 1
+            panes = [render.outlined(pane, drawn, numbered=numbered) for pane, drawn in zip(panes, boxes, strict=True)]
         made, *windows = render.side_by_side(panes[0], panes[1], titles=titles)
         image = context.images.add_array(made)
         params: dict[str, Json] = {
@@ -233,6 +235,22 @@ def _panes(
         )
 
     return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), upscaler=by)
+
+
+def _boxes(
+    look: Look, found: Differences, frames: tuple[Box, Box], sizes: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[dict[int, Box], dict[int, Box]]:
+    """Return number → box of the regions in px of each pane, as far as they lie in both images."""
+    inside: tuple[dict[int, Box], dict[int, Box]] = ({}, {})
+    for index in look.regions:
+        region = found.regions[index].box
+        for drawn, box, frame, size in zip(
+            inside, (region, found.alignment.to_image_2(region)), frames, sizes, strict=True
+        ):
+            if box is not None:
+                moved = box.shifted(-frame.x0, -frame.y0)
+                drawn[index + 1] = moved.scaled(size[0] / frame.width, size[1] / frame.height)
+    return inside
 
 
 def _titles(look: Look, names: tuple[str, str]) -> tuple[str, str]:
@@ -365,8 +383,8 @@ def _whole(found: Differences, names: tuple[str, str]) -> list[str]:
     lines = []
     if turn := found.alignment.orientation.in_words:
         lines.append(
-            f"{second!r} shows {first!r} {turn}, which was undone before comparing. The boxes lie where things are in each "
-            "image."
+            f"{second!r} shows {first!r} {turn}, which was undone before comparing. Boxes and pictures have each image as "
+            "it lies."
         )
     said = {
         "unrelated": f"{first!r} and {second!r} have hardly any structure in common: they are unrelated pictures, or "

@@ -464,3 +464,27 @@ def test_of_a_usual_edit_nothing_is_said_of_the_whole() -> None:
     picture = textured(640, 480)
     found = compare(context_of(picture, with_square(picture, (100, 60, 160, 120))))
     assert found.data["whole_changes"] == []
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_pane_of_a_turned_image_shows_it_as_it_lies(quarters: int, mirrored: bool) -> None:
+    picture = textured(640, 480)
+    edited = with_square(picture, (100, 60, 160, 90))
+    turned = np.ascontiguousarray(np.rot90(edited[:, ::-1] if mirrored else edited, -quarters))
+    context = context_of(picture, turned)
+    found = compare(context)
+    # The whole pair follows.
+    left, right, *_ = found.views
+    upright = (left.window.width, left.window.height)
+    assert (right.window.width, right.window.height) == (upright[::-1] if quarters % 2 else upright)
+    shown = context.images.array(right.image)
+    (region,) = found.data["regions"]  # type: ignore[misc]
+    x0, y0, x1, y1 = right.from_origin(Box(*region["box_2"])).ints()  # type: ignore[index, misc, arg-type, call-overload]
+    # The square by its colour; where it begins, enlarging rings.
+    assert np.median(shown[y0:y1, x0:x1], axis=(0, 1)) == pytest.approx([250, 20, 20], abs=2)
+    for x in (x0 + 10, x1 - 11):
+        red, green, _ = np.median(shown[y0 + 12 : y1 - 12, x], axis=0)
+        assert red > 200 and green < 60
+    # The outline runs around the region of this pane, too.
+    assert (shown[y0 - 12 : y0, (x0 + x1) // 2] == (213, 94, 0)).all(axis=1).any()
