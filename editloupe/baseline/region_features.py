@@ -107,10 +107,20 @@ class ImagePair:
     """Two images side by side, brought to one size, place and tone.
 
     masks_1, masks_2: boxes painted over in the original and in the edited image, in px of each.
+    profiles: as `localize` takes them.
     """
 
-    def __init__(self, original: RGB, edited: RGB, masks_1: Sequence[Box] = (), masks_2: Sequence[Box] = ()) -> None:
-        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2, turns=False)
+    def __init__(
+        self,
+        original: RGB,
+        edited: RGB,
+        masks_1: Sequence[Box] = (),
+        masks_2: Sequence[Box] = (),
+        profiles: tuple[bytes | None, bytes | None] = (None, None),
+    ) -> None:
+        self.found: Differences = localize(
+            original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=False
+        )
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
         # What stands under a mask was filled in each copy by itself, and is no difference.

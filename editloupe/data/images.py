@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import cv2
 import numpy as np
@@ -58,6 +58,8 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_CONVERTED = "ICC profile converted to sRGB"
+_COMPOSITED = "alpha composited on white"
 _PNG_ORIENTATION = (b"eXIf", b"Raw profile type exif", b"tiff:Orientation")
 _SIDEWAYS = {5, 6, 7, 8}
 
@@ -220,6 +222,20 @@ class ImageStore:
             self.array(ref)
         return self._notes[ref.sha256]
 
+    def profile(self, ref: ImageRef) -> bytes | None:
+        """Return the embedded ICC profile by which decoding brought the colours to sRGB; None where it did not."""
+        if _CONVERTED not in self.notes(ref):
+            return None
+        with _opened(self.data(ref), ref.sha256[:12], self.max_pixels) as image:
+            return cast("bytes | None", image.info.get("icc_profile"))
+
+    def differ_where_transparent(self, one: ImageRef, other: ImageRef) -> bool:
+        """Return True if two images whose decoded pixels are the same differ in colour or alpha that white ground hides."""
+        if one.sha256 == other.sha256 or not any(_COMPOSITED in self.notes(ref) for ref in (one, other)):
+            return False
+        here, there = (_layers(self.data(ref), ref.sha256[:12], self.max_pixels) for ref in (one, other))
+        return not np.array_equal(here, there)
+
     def keep(self, ref: ImageRef) -> Path | None:
         """Make sure that the bytes lie in the folder; returns the path there, None where there is no folder."""
         if self.path(ref) is None and self.folder is not None and self.writes:
@@ -306,13 +322,38 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
             image.load()
             if frames > 1:
                 notes.append(f"first of {frames} frames")
-            turn = _UPRIGHT.get(_orientation(image, data) or 1)
+            turn = _turn(image, data)
             if turn is not None:
                 notes.append("EXIF rotation applied")
             flat = _flattened(image, notes, deep=_has_16_bits(image, data))
         except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
         return np.array(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
+
+
+def _layers(data: bytes, name: str, max_pixels: int) -> NDArray[np.uint8]:
+    """Return an image file's bytes, which `decode` takes, as H×W×4 uint8 RGBA: not composited, else as there."""
+    with _opened(data, name, max_pixels) as image:
+        image.seek(0)
+        image.load()
+        rgb, alpha = _coloured(image, [], deep=_has_16_bits(image, data))
+        if alpha is not None:
+            rgb.putalpha(alpha)
+        turn = _turn(image, data)
+        rgba = rgb.convert("RGBA")
+        return np.array(rgba if turn is None else rgba.transpose(turn), dtype=np.uint8)
+
+
+def read_with_profile(rgb: RGB, profile: bytes) -> RGB | None:
+    """Return H×W×3 uint8 RGB in sRGB, its levels read by an ICC profile; None where the profile is not for RGB."""
+    notes: list[str] = []
+    read = _to_srgb(Image.fromarray(rgb), profile, notes)
+    return np.array(read, dtype=np.uint8) if _CONVERTED in notes else None
+
+
+def profile_name(profile: bytes) -> str:
+    """Return what a readable ICC profile calls itself, such as "Display P3", at most 40 characters."""
+    return " ".join((ImageCms.getProfileDescription(io.BytesIO(profile)) or "").split())[:40].strip()
 
 
 def extension(data: bytes, *, name: str) -> str:
@@ -403,6 +444,11 @@ def _orientation(image: Image.Image, data: bytes) -> int | None:
     return value if isinstance(value, int) and 1 <= value <= 8 else None
 
 
+def _turn(image: Image.Image, data: bytes) -> Image.Transpose | None:
+    """Return what makes the image upright; None where it is."""
+    return _UPRIGHT.get(_orientation(image, data) or 1)
+
+
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
     """Return True if the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
     if image.mode.startswith("I") or image.mode == "F":
@@ -416,7 +462,16 @@ def _has_16_bits(image: Image.Image, data: bytes) -> bool:
 
 
 def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Image:
-    """Return any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
+    """Return any mode as RGB, as `_coloured` does, with alpha composited on white."""
+    rgb, alpha = _coloured(image, notes, deep=deep)
+    if alpha is None or alpha.getextrema() == (255, 255):
+        return rgb
+    notes.append(_COMPOSITED)
+    return Image.composite(rgb, Image.new("RGB", rgb.size, (255, 255, 255)), alpha)
+
+
+def _coloured(image: Image.Image, notes: list[str], *, deep: bool) -> tuple[Image.Image, Image.Image | None]:
+    """Return any mode as RGB and alpha, if any: 16 bits to 8, ICC colours to sRGB, palettes, grey and CMYK expanded."""
     profile = image.info.get("icc_profile")
     colour, alpha = _split(image, deep=deep)
     if deep:
@@ -425,11 +480,7 @@ def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Ima
         colour = _to_srgb(colour, profile, notes)
     if image.mode == "CMYK":
         notes.append("CMYK converted to RGB")
-    rgb = colour.convert("RGB")
-    if alpha is None or alpha.getextrema() == (255, 255):
-        return rgb
-    notes.append("alpha composited on white")
-    return Image.composite(rgb, Image.new("RGB", rgb.size, (255, 255, 255)), alpha)
+    return colour.convert("RGB"), alpha
 
 
 def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image | None]:
@@ -474,5 +525,5 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
         return colour
     if converted is None:
         return colour
-    notes.append("ICC profile converted to sRGB")
+    notes.append(_CONVERTED)
     return converted

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.imaging.colour import Tone, estimate_tone
+from editloupe.imaging.colour import LostProfile, Tone, estimate_tone, undo_lost_profile
 from editloupe.imaging.drift import Drift, estimate_drift
 from editloupe.imaging.orientation import UPRIGHT, Orientation, find_orientation
 from editloupe.imaging.register import STILL, Floats, register
@@ -65,6 +65,8 @@ class Alignment:
     """Displacement that is added to that place by place, in px of the copies; None where there is none."""
     valid: Box
     """The part of the copies that both images cover; integer corners."""
+    lost_profile: LostProfile | None = None
+    """The ICC profile that one image lost, and with which it was read; None where none was."""
     masked: NDArray[np.bool_]
     """h×w: what lies under a mask of either image, or within 4 px of one. The copies are filled there from around."""
 
@@ -77,12 +79,12 @@ class Alignment:
     @property
     def resized(self) -> bool:
         """True if the two images differ in size, once a turn is undone."""
-        return self.size_1 != self._laid_2
+        return self.size_1 != self.laid_2
 
     @property
     def stretched(self) -> bool:
         """True if the aspect ratios differ by more than 2 %: places then correspond only if the editor stretched too."""
-        (w1, h1), (w2, h2) = self.size_1, self._laid_2
+        (w1, h1), (w2, h2) = self.size_1, self.laid_2
         return abs(math.log((w1 / h1) / (w2 / h2))) > _ASPECT_TOLERANCE
 
     @property
@@ -133,7 +135,7 @@ class Alignment:
 
     def to_image_2(self, box: Box) -> Box | None:
         """Return the box in whole px of image 2 around the place of a box in px of image 1; None where it lies outside."""
-        (w2, h2), (sx, sy) = self._laid_2, self.scale
+        (w2, h2), (sx, sy) = self.laid_2, self.scale
         height, width = self.first.shape[:2]
         here = box.scaled(sx, sy)
         corners = np.array([[x, y] for x in (here.x0, here.x1) for y in (here.y0, here.y1)]) - 0.5
@@ -150,7 +152,7 @@ class Alignment:
         return None if inside is None else self.orientation.box_applied(inside, (w2, h2))
 
     @property
-    def _laid_2(self) -> tuple[int, int]:
+    def laid_2(self) -> tuple[int, int]:
         """(width, height) of image 2 in px, once a turn is undone."""
         return self.orientation.laid(self.size_2)
 
@@ -167,6 +169,7 @@ def align(
     *,
     masks_1: Sequence[Box] = (),
     masks_2: Sequence[Box] = (),
+    profiles: tuple[bytes | None, bytes | None] = (None, None),
     max_pixels: int = WORKING_PIXELS,
     turns: bool = True,
 ) -> Alignment:
@@ -177,9 +180,11 @@ def align(
 
     masks_1, masks_2: boxes that were painted over, in px of each image. Their edges do not move with a picture, so they are
     filled from around before anything is estimated.
-
+    profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
+    other image lost one, it is read with it.
     turns: False takes image 2 as it lies, mirrored or turned as it may be.
     """
+    image_1, image_2, lost_profile = undo_lost_profile(image_1, image_2, profiles)
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
     # The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
     # one at every edge, and resampling only one of them, since each resampling leaves a beat of sharper and softer edges.
@@ -221,6 +226,7 @@ def align(
         matrix=matrix,
         drift=drift,
         valid=_valid(matrix, drifted=drift is not None, width=width, height=height),
+        lost_profile=lost_profile,
         masked=_grown(np.maximum(masked_1, masked_2)) > 0,
     )
 

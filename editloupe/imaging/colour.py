@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.images import RGB
+from editloupe.data.images import RGB, profile_name, read_with_profile
 
 Curve: TypeAlias = tuple[float, float, float, float]
 
@@ -20,6 +20,11 @@ _ENOUGH_LEVELS = 16
 _MOST_BEND = 24.0
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
+_PROFILE_SIDE = 64
+"""px; longest side of the copies on which a lost profile is sought, so small that a shift and noise count for little."""
+_COLOURED = 3
+_LEAST_COLOURED = 0.01
+"""A profile is sought where it moves at least 1 % of the pixels, by at least 3 levels; grey ones it moves by none."""
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
@@ -76,6 +81,50 @@ class Tone:
             return rgb
         table = np.rint(self.table).astype(np.uint8).reshape(1, 256, 3)
         return np.asarray(cv2.LUT(rgb, table), dtype=np.uint8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostProfile:
+    """An ICC profile that one image of a pair has and the other seems to have lost."""
+
+    name: str
+    """What it calls itself, such as "Display P3"."""
+    image: Literal[1, 2]
+    """The one that lacks it."""
+
+
+def undo_lost_profile(
+    image_1: RGB, image_2: RGB, profiles: tuple[bytes | None, bytes | None]
+) -> tuple[RGB, RGB, LostProfile | None]:
+    """Return both images in sRGB, the one that lost the other's ICC profile read with it; and what was lost, if so.
+
+    image_1, image_2: H×W×3 uint8 RGB, any sizes.
+    profiles: by which each was brought to sRGB; None for an image that had none, or sRGB's own.
+    A profile is lost where only one image has it and the levels of the other, read with it, agree at least twice as well:
+    the median difference of the places that it moves falls to half or less.
+    """
+    if (profiles[0] is None) == (profiles[1] is None):
+        return image_1, image_2, None
+    profile = profiles[0] or profiles[1] or b""
+    bare, tagged = (image_2, image_1) if profiles[0] else (image_1, image_2)
+    factor = min(1.0, _PROFILE_SIDE / max(tagged.shape[:2]))
+    size = (max(1, round(tagged.shape[1] * factor)), max(1, round(tagged.shape[0] * factor)))
+    there, here = (
+        np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), dtype=np.uint8) for rgb in (tagged, bare)
+    )
+    read = read_with_profile(here, profile)
+    if read is None:
+        return image_1, image_2, None
+    moved = cv2.absdiff(read, here).max(axis=2) >= _COLOURED
+    before, after = (cv2.absdiff(rgb, there).max(axis=2)[moved] for rgb in (here, read))
+    if moved.mean() < _LEAST_COLOURED or np.median(after) > np.median(before) / 2:
+        return image_1, image_2, None
+    whole = read_with_profile(bare, profile)
+    assert whole is not None
+    name = profile_name(profile)
+    if profiles[0]:
+        return image_1, whole, LostProfile(name=name, image=2)
+    return whole, image_2, LostProfile(name=name, image=1)
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:

@@ -68,23 +68,22 @@ def scaled(rgb: RGB, factor: float) -> RGB:
 
 
 def side_by_side(left: RGB, right: RGB, *, titles: tuple[str, str] | None = None) -> tuple[RGB, Box, Box]:
-    """Return two panes of one size as a picture, with a red line between them, and the panes' windows in its px.
+    """Return two panes as a picture, with a red line between them, and the panes' windows in its px.
 
+    Below the lower of two panes the picture is black.
     titles: ASCII, written above the panes, outside of what they show; the end of a long one is left out. None for none.
-    Raises ValueError where the sizes differ.
     """
-    if left.shape != right.shape:
-        raise ValueError(f"panes must have one size, found {left.shape} and {right.shape}")
-    height, width = left.shape[:2]
-    divider = np.full((height, DIVIDER_PX, 3), DIVIDER_RGB, dtype=np.uint8)
-    picture: RGB = np.concatenate([left, divider, right], axis=1)
     top = 0 if titles is None else LABEL_PX
-    if titles is not None:
-        strips = [_title(title, width) for title in titles]
-        head = np.concatenate([strips[0], np.zeros((LABEL_PX, DIVIDER_PX, 3), dtype=np.uint8), strips[1]], axis=1)
-        picture = np.concatenate([head, picture], axis=0)
-    window = Box(0, top, width, top + height)
-    return picture, window, window.shifted(width + DIVIDER_PX, 0)
+    bottom, start = top + max(left.shape[0], right.shape[0]), left.shape[1] + DIVIDER_PX
+    windows = [Box.whole(width=p.shape[1], height=p.shape[0]).shifted(x, top) for p, x in ((left, 0), (right, start))]
+    picture = np.zeros((bottom, start + right.shape[1], 3), dtype=np.uint8)
+    picture[top:, left.shape[1] : start] = DIVIDER_RGB
+    for i, (pane, window) in enumerate(zip((left, right), windows, strict=True)):
+        x0, y0, x1, y1 = window.ints()
+        picture[y0:y1, x0:x1] = pane
+        if titles is not None:
+            picture[:top, x0:x1] = _title(titles[i], pane.shape[1])
+    return picture, windows[0], windows[1]
 
 
 def _title(text: str, width: int) -> RGB:

@@ -46,7 +46,7 @@ class DetectObject:
 
     @property
     def version(self) -> str:
-        return f"2; {self.detector.version}"
+        return f"3; {self.detector.version}"
 
     def prepare(self) -> None:
         """Load the detector now. Raises ConfigError."""

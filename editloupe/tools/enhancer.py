@@ -1,4 +1,4 @@
-"""`enhancer`: one place of an image, enlarged two or four times. The Enhancer tool of DLEBench (section 4.2).
+"""`enhancer`: one place of an image, enlarged two or four times or more. The Enhancer tool of DLEBench (section 4.2).
 
 The paper enhances every crop of its other tools, with Real-ESRGAN. That the model may call it by itself is ours; how crops
 of the other tools are enlarged here is in `crops.py`.
@@ -14,6 +14,7 @@ from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
+from editloupe.imaging.align import resize
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
 from editloupe.tools.crops import CropTool, add_view
@@ -30,14 +31,15 @@ class Enhancer(CropTool):
 
     name: ClassVar[str] = "enhancer"
     repeatable: ClassVar[bool] = True
+    revision: ClassVar[str] = "2"
     description: ClassVar[str] = (
-        "Enlarges a part of one image two or four times, for a place that is too small to judge. The result is at most "
-        f"{MAX_SIDE} px a side."
+        "Enlarges a part of one image two or four times, or more where it would be smaller than zoom_in shows it. The "
+        f"result is at most {MAX_SIDE} px a side."
     )
 
     class Args(ImageArgs):
         bbox: BBox
-        scale: Literal[2, 4] = Field(default=4, description="How many times to enlarge: 2 or 4.")
+        scale: Literal[2, 4] = Field(default=4, description="How many times to enlarge at least: 2 or 4.")
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
@@ -58,19 +60,25 @@ class Enhancer(CropTool):
                 f"{MAX_SIDE} px a side: {advice}"
             )
         plain = render.crop(context.images.array(image), box)
-        params: dict[str, Json] = {"upscaler": self.upscaler.name, "scale": args.scale}
-        view = add_view(context, self.upscaler(plain, args.scale), image, box, "enhance", params)
-        enhanced = view.image
-        caution = "Enlarging adds no detail"
+        # Never smaller than zoom_in shows it: its crop has a margin, hence no larger a factor.
+        scale = max(args.scale, int(render.display_scale(box.width, box.height, long_side=MAX_SIDE)))
+        width, height = scale * plain.shape[1], scale * plain.shape[0]
+        made = self.upscaler(plain, args.scale if self.upscaler.learned else scale)
+        made = resize(made, width=width, height=height)
+        by = self.upscaler.name
+        caution = "It adds no detail to what zoom_in shows"
         if self.upscaler.learned:
+            by += f" ×{args.scale}, then Lanczos" if scale > args.scale else ""
             caution = (
                 "It is a learned upscaler and may invent detail: do not rest a verdict on detail that the plain image lacks"
             )
+        more = f" (more than ×{args.scale}, since it is small)" if scale > args.scale else ""
+        params: dict[str, Json] = {"upscaler": self.upscaler.name, "scale": scale}
+        view = add_view(context, made, image, box, "enhance", params)
         read = self.reading.in_crop(context.images, view, name=name, crop=context.crop_name(1))
         lines = [
-            f"{context.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "
-            f"px), {box.width:.0f}×{box.height:.0f} px, enlarged ×{args.scale} to "
-            f"{enhanced.width}×{enhanced.height} px by {self.upscaler.name}. {caution}.",
+            f"{context.crop_name(1)}: {name!r}, bbox {args.bbox} (px {list(box.ints())} of "
+            f"{image.width}×{image.height}), enlarged ×{scale}{more} to {width}×{height} px by {by}. {caution}.",
             *read.lines,
         ]
         return Observation(
@@ -79,9 +87,11 @@ class Enhancer(CropTool):
             kept=(add_view(context, plain, image, box, "crop"),),
             data={
                 "crop": context.crop_name(1),
+                "bbox": list(args.bbox),
                 "box": list(box.ints()),
-                "scale": args.scale,
-                "size": [enhanced.width, enhanced.height],
+                "scale": scale,
+                "asked_scale": args.scale,
+                "size": [view.image.width, view.image.height],
                 "upscaler": self.upscaler.name,
                 "learned": self.upscaler.learned,
                 "weights": self.upscaler.version,

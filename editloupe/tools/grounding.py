@@ -40,7 +40,7 @@ class Grounding(CropTool):
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
         "not show that nothing is there."
     )
-    revision: ClassVar[str] = "2"
+    revision: ClassVar[str] = "3"
 
     class Args(ImageArgs):
         phrase: str = Field(
@@ -78,11 +78,11 @@ class Grounding(CropTool):
         picture = render.with_boxes(context.images.array(image), boxes)
         params: dict[str, Json] = {"boxes": [[round(v, 2) for v in box] for box in boxes]}
         drawn = add_view(context, picture, image, View.whole(image).region, "draw_boxes", params)
+        around = list(region.to_thousandths(width=image.width, height=image.height))
         text = self.reading.in_crop(context.images, crop.view, name=name, crop=context.crop_name(2))
         lines[-1:] = [
             f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
-            f"{context.crop_name(2)}: box 1 with its surroundings: px {list(region.ints())} of {name!r}, "
-            f"{region.width:.0f}×{region.height:.0f} px, {crop.how}.",
+            f"{context.crop_name(2)}: box 1 with its surroundings: bbox {around} (px {list(region.ints())}), {crop.how}.",
             *text.lines,
             lines[-1],
         ]

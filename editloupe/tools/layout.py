@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from editloupe.imaging.render import DIVIDER_PX, LABEL_PX
@@ -48,16 +48,20 @@ class Look:
     """Shown px for each px of the first image."""
     regions: tuple[int, ...]
     """Which of the regions it is about, from 0."""
+    turned: bool = False
+    """True where the second image lies on its side: its pane is as wide as the first's is high."""
 
     @property
     def pane(self) -> tuple[int, int]:
-        """Width and height of a pane in px."""
+        """Width and height of the first pane in px."""
         return max(1, round(self.scale * self.frame.width)), max(1, round(self.scale * self.frame.height))
 
     @property
     def picture(self) -> tuple[int, int]:
         """Width and height in px of both panes with their labels and the line between them."""
         width, height = self.pane
+        if self.turned:
+            return width + DIVIDER_PX + height, max(width, height) + LABEL_PX
         return 2 * width + DIVIDER_PX, height + LABEL_PX
 
 
@@ -75,6 +79,8 @@ class Canvas:
     """(width, height) of a picture in px → tokens."""
     most_px: int = MOST_PX
     """Longest side of a picture in px."""
+    turned: bool = False
+    """True where the second image lies on its side."""
 
     def cost(self, look: Look) -> int:
         """Return the tokens of a picture."""
@@ -95,11 +101,12 @@ class Canvas:
         """Return the picture of a frame, enlarged as wanted, as far as pane and picture may be large."""
         frame = (frame.intersection(self.common) or frame).rounded_out().intersection(self.image) or self.image
         longest = max(frame.width, frame.height)
-        across = (self.most_px - DIVIDER_PX) / 2
-        scale = min(wanted, side / math.sqrt(frame.area), across / frame.width, (self.most_px - LABEL_PX) / frame.height)
+        across, down = (frame.width + frame.height, longest) if self.turned else (2 * frame.width, frame.height)
+        most = min((self.most_px - DIVIDER_PX) / across, (self.most_px - LABEL_PX) / down)
+        scale = min(wanted, side / math.sqrt(frame.area), most)
         if frame.area >= LARGE * self.image.area:
             scale = min(scale, OVERVIEW_PX / longest)
-        return Look(frame=frame, scale=scale, regions=regions)
+        return Look(frame=frame, scale=scale, regions=regions, turned=self.turned)
 
 
 def lay_out(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: int) -> list[Look]:
@@ -137,7 +144,7 @@ def _looks(regions: Sequence[Box], canvas: Canvas, side: int, strong: int) -> li
         own = canvas.look_at(region, side if index < strong else min(side, _WEAK_PANE), index)
         for i, other in enumerate(made):
             if other.frame.intersection(region) == region and other.scale >= _SHARED_SCALE * own.scale:
-                made[i] = Look(frame=other.frame, scale=other.scale, regions=(*other.regions, index))
+                made[i] = replace(other, regions=(*other.regions, index))
                 break
         else:
             made.append(own)

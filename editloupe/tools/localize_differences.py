@@ -97,14 +97,16 @@ class LocalizeDifferences(CropTool):
             )
         first, second = (context.images.array(context.image(name)) for name in names)
         masks_1, masks_2 = (context.masks(name) for name in names)
-        return self.observed(localize(first, second, masks_1=masks_1, masks_2=masks_2), names, context)
+        # Of what each was cut from, since a picture that a tool or a question made has none.
+        profile_1, profile_2 = (context.images.profile(context.view(name).origin) for name in names)
+        found = localize(first, second, masks_1=masks_1, masks_2=masks_2, profiles=(profile_1, profile_2))
+        return self.observed(found, names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
         """Return the observation of the differences between the two named images."""
         first, second = (context.image(name) for name in names)
         if found.identical:
-            same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
-            return Observation(text=same, data=_data(found, crops=[]))
+            return _identical(found, names, context)
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
         whole, looks = _looks(found, canvas := _canvas(found.alignment, context), budget)
         pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
@@ -165,7 +167,7 @@ class LocalizeDifferences(CropTool):
 
 
 def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
-    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    (w1, h1), (w2, h2) = alignment.size_1, alignment.laid_2
     finer = max(1.0, w2 / w1, h2 / h1)
     return Canvas(
         image=Box.whole(width=w1, height=h1),
@@ -174,6 +176,7 @@ def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
         finer=1.0 if finer < 1.05 else finer,
         tokens=context.tokens,
         most_px=min(MOST_PX, context.max_image_side or MOST_PX),
+        turned=alignment.orientation.quarters % 2 == 1,
     )
 
 
@@ -209,15 +212,16 @@ def _panes(
     width, height = look.pane
     cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
-    by = upscaler if all(cut.shape[0] < height for cut in cuts) else Lanczos()
-    sx, sy = width / box_1.width, height / box_1.height
-    boxes = {index + 1: found.regions[index].box.shifted(-box_1.x0, -box_1.y0).scaled(sx, sy) for index in look.regions}
+    by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
+    sizes = ((width, height), (height, width) if look.turned else (width, height))
+    boxes = _boxes(look, found, (box_1, box_2), sizes)
     titles = _titles(look, names) if marked else None
 
     def picture(by: Upscaler) -> tuple[View, ...]:
-        panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
+        panes = [enlarge(by, cut, width=size[0], height=size[1]) for cut, size in zip(cuts, sizes, strict=True)]
         if marked:
-            panes = [render.outlined(pane, boxes, numbered=len(boxes) > 1) for pane in panes]
+            numbered = len(look.regions) > 1
+            panes = [render.outlined(pane, drawn, numbered=numbered) for pane, drawn in zip(panes, boxes, strict=True)]
         made, *windows = render.side_by_side(panes[0], panes[1], titles=titles)
         image = context.images.add_array(made)
         params: dict[str, Json] = {
@@ -233,11 +237,43 @@ def _panes(
     return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), upscaler=by)
 
 
+def _boxes(
+    look: Look, found: Differences, frames: tuple[Box, Box], sizes: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[dict[int, Box], dict[int, Box]]:
+    """Return number → box of the regions in px of each pane, as far as they lie in both images."""
+    inside: tuple[dict[int, Box], dict[int, Box]] = ({}, {})
+    for index in look.regions:
+        region = found.regions[index].box
+        for drawn, box, frame, size in zip(
+            inside, (region, found.alignment.to_image_2(region)), frames, sizes, strict=True
+        ):
+            if box is not None:
+                moved = box.shifted(-frame.x0, -frame.y0)
+                drawn[index + 1] = moved.scaled(size[0] / frame.width, size[1] / frame.height)
+    return inside
+
+
 def _titles(look: Look, names: tuple[str, str]) -> tuple[str, str]:
     """Return what is written above the panes: the numbers of the regions, and which image it is."""
     numbers = ", ".join(str(index + 1) for index in look.regions)
     left, right = (name if name.isascii() else f"Image {i}" for i, name in enumerate(names, start=1))
     return (f"{numbers}: {left}", f"{numbers}: {right}") if numbers else (left, right)
+
+
+def _identical(found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
+    """Return the observation of two images whose decoded pixels are the same. Those of their files may differ."""
+    first, second = (context.image(name) for name in names)
+    data, both, size = _data(found, crops=[]), f"{names[0]!r} and {names[1]!r}", f"{first.width}×{first.height} px"
+    if context.images.differ_where_transparent(first, second):
+        text = (
+            f"No difference: {both} look the same ({size}). They differ only where they are transparent, which shows white."
+        )
+        return Observation(text=text, data={**data, "identical": False, "differ_where_transparent": True})
+    # What decoding left out may differ: the low bits of 16, further frames.
+    done = [] if first.sha256 == second.sha256 else [n for ref in (first, second) for n in context.images.notes(ref)]
+    as_compared = " as they are compared" if done else ""
+    text = f"No difference: {both} are pixel-identical{as_compared} ({'; '.join(dict.fromkeys([size, *done]))})."
+    return Observation(text=text, data=data)
 
 
 def _header(found: Differences, shown: int, names: tuple[str, str], *, marked: bool) -> str:
@@ -300,6 +336,12 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
     alignment, lines = found.alignment, _whole(found, names)
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    if lost := alignment.lost_profile:
+        bare, tagged = names if lost.image == 1 else names[::-1]
+        lines.append(
+            f"{bare!r} seems to have lost the colour profile {lost.name!r} of {tagged!r}, which changes its colours. "
+            "It was read with that profile before comparing; the pictures show it as it is."
+        )
     if alignment.resized:
         lines.append(
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
@@ -341,8 +383,8 @@ def _whole(found: Differences, names: tuple[str, str]) -> list[str]:
     lines = []
     if turn := found.alignment.orientation.in_words:
         lines.append(
-            f"{second!r} shows {first!r} {turn}, which was undone before comparing. The boxes lie where things are in each "
-            "image."
+            f"{second!r} shows {first!r} {turn}, which was undone before comparing. Boxes and pictures have each image as "
+            "it lies."
         )
     said = {
         "unrelated": f"{first!r} and {second!r} have hardly any structure in common: they are unrelated pictures, or "
@@ -408,6 +450,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
             "tone_most": round(found.tone_most, 2),
             "blurs": list(found.blurs),
+            **({"lost_profile": {"name": lost.name, "image": lost.image}} if (lost := alignment.lost_profile) else {}),
         },
     }
 

@@ -21,6 +21,7 @@ class ZoomIn(CropTool):
 
     name: ClassVar[str] = "zoom_in"
     repeatable: ClassVar[bool] = True
+    revision: ClassVar[str] = "2"
     description: ClassVar[str] = (
         "Shows a part of one image at full resolution, with a small margin; small parts are enlarged. Move or shrink the "
         "bbox and call again until you see what you look for."
@@ -39,11 +40,11 @@ class ZoomIn(CropTool):
         region = region.clipped(width=image.width, height=image.height)
         shown = show_crop(context, image, region, self.upscaler, params={"box": list(box), "margin_px": margin})
         looked_for = f" Looking for: {args.label.strip()}." if args.label.strip() else ""
+        region_bbox = list(region.to_thousandths(width=image.width, height=image.height))
         lines = [
-            f"{context.crop_name(1)}: px {list(region.ints())} of {name!r} ({image.width}×{image.height} px), "
-            f"{region.width:.0f}×{region.height:.0f} px, {shown.how}. "
-            f"It is your bbox {args.bbox} = px {list(box.ints())}, {box.width:.0f}×{box.height:.0f} px, with a margin of "
-            f"{margin} px, less where the image ends.{looked_for}"
+            f"{context.crop_name(1)}: {name!r}, bbox {region_bbox} (px {list(region.ints())} of "
+            f"{image.width}×{image.height}), {shown.how}. It is your bbox {args.bbox} (px {list(box.ints())}) with "
+            f"{margin} px of margin, less where the image ends.{looked_for}"
         ]
         text = self.reading.in_crop(context.images, shown.view, name=name, crop=context.crop_name(1))
         lines += text.lines
@@ -58,7 +59,9 @@ class ZoomIn(CropTool):
             kept=shown.kept,
             data={
                 "crop": context.crop_name(1),
+                "bbox": list(args.bbox),
                 "box": list(box.ints()),
+                "region_bbox": region_bbox,
                 "region": list(region.ints()),
                 "scale": round(shown.scale, 4),
                 "size": [shown.view.image.width, shown.view.image.height],

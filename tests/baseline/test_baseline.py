@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from benchmarks.baseline import measure, tables
 from benchmarks.drawing import RGB, Thing, backdrop, render
@@ -31,6 +33,7 @@ from editloupe.protocols.dlebench.protocol import PROMPT
 from editloupe.rubrics import load_rubric
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
+from tests.data.profiles import DISPLAY_P3
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "edits"
 
@@ -70,9 +73,11 @@ def prompt(criterion: str, instruction: str, tools: Sequence[str], labels: Seque
 class Talk:
     """One conversation with the baseline; the tools are the real ones."""
 
-    def __init__(self, original: RGB, edited: RGB, text: str) -> None:
+    def __init__(self, original: RGB, edited: RGB, text: str, *, profile: bytes | None = None) -> None:
+        """profile: of the original image's file."""
         self.store = ImageStore()
-        refs = {"Original Image": self.store.add_array(original), "Edited Image": self.store.add_array(edited)}
+        Image.fromarray(original).save(file := io.BytesIO(), "PNG", icc_profile=profile)
+        refs = {"Original Image": self.store.add_bytes(file.getvalue()), "Edited Image": self.store.add_array(edited)}
         self.views = {name: View.whole(ref) for name, ref in refs.items()}
         images = tuple(ImagePart(image=ref, alias=name) for name, ref in refs.items())
         self.messages = [Message(role="user", parts=(TextPart(text=text), *images))]
@@ -115,6 +120,15 @@ def verdict(original: RGB, edited: RGB, instruction: str, criterion: str = IF, *
 
 
 BLUE = "Change the color of the red mug to blue."
+
+
+@pytest.mark.parametrize(("criterion", "label"), [(IF, "Flawless Execution"), (VC, "Perfect Consistency")])
+@pytest.mark.parametrize("tools", [(), ("localize_differences",)])
+def test_a_colour_profile_that_the_edited_file_lost_is_no_anomaly(
+    criterion: str, label: str, tools: tuple[str, ...]
+) -> None:
+    edited = changed(MUG, replace(MUG, colour="blue"))
+    assert Talk(picture(*ALL), edited, prompt(criterion, BLUE, tools), profile=DISPLAY_P3).to_the_end() == label
 
 
 @pytest.mark.parametrize(

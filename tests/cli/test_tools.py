@@ -49,15 +49,15 @@ def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarr
     code, said, _ = editloupe(*words, "--out", "looks", "--json", "--device", "cpu")
     assert code == 0
     done = json.loads(said)
-    assert done["tool"] == "enhancer" and done["version"] == "1; Lanczos"
+    assert done["tool"] == "enhancer" and done["version"] == "2; Lanczos"
     # Two images: the last one given is meant.
     assert done["arguments"] == {"bbox": [0, 0, 250, 250], "scale": 2, "target_image": "Edited Image"}
     assert done["device"] == "cpu" and done["works_with"] == ["Lanczos (nothing to load)"] and done["seconds"] >= 0
     shown, kept = done["images"]
-    # A quarter of 320×240 px is 80×60, twice that 160×120.
-    view = {"origin": "Edited Image", "box": [0.0, 0.0, 80.0, 60.0], "window": [0.0, 0.0, 160.0, 120.0], "op": "enhance"}
+    # A quarter of 320×240 px is 80×60. Five times that brings 60 px to 256 px at least.
+    view = {"origin": "Edited Image", "box": [0.0, 0.0, 80.0, 60.0], "window": [0.0, 0.0, 400.0, 300.0], "op": "enhance"}
     assert shown == {
-        "name": "Crop 1", "path": "looks/crop-1.png", "width": 160, "height": 120, "kept": False, "views": [view],
+        "name": "Crop 1", "path": "looks/crop-1.png", "width": 400, "height": 300, "kept": False, "views": [view],
     }  # fmt: skip
     assert (kept["name"], kept["path"], kept["kept"]) == (None, "looks/plain-1.png", True)
     with Image.open(kept["path"]) as picture:

@@ -18,6 +18,7 @@ from PIL import Image, ImageCms
 
 from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png
 from editloupe.errors import ImageError
+from tests.data.profiles import DISPLAY_P3
 
 
 def gradient(width: int = 40, height: int = 30) -> np.ndarray:
@@ -134,6 +135,33 @@ def test_colours_of_another_icc_profile_are_converted() -> None:
     rgb, notes = decode(saved(Image.fromarray(red), "PNG", icc_profile=other), name="a.png")
     assert np.abs(rgb.astype(int) - (0, 255, 0)).max() <= 2 and notes == ("ICC profile converted to sRGB",)
     assert decode(saved(Image.fromarray(red), "PNG", icc_profile=profile), name="a.png")[1] == ()
+
+
+def test_display_p3_is_converted_and_what_is_sent_is_what_is_compared() -> None:
+    store = ImageStore()
+    tagged = store.add_bytes(saved(Image.new("RGB", (40, 30), (200, 60, 60)), "PNG", icc_profile=DISPLAY_P3))
+    # By the matrix from linear Display P3 to linear sRGB: (217.5, 41.7, 52.3).
+    assert np.abs(store.array(tagged)[0, 0].astype(int) - (217, 42, 52)).max() <= 1
+    sent = store.encoded(tagged, ImagePolicy())
+    assert np.array_equal(decode(sent.data, name="sent")[0], store.array(tagged))
+    assert Image.open(io.BytesIO(sent.data)).info.get("icc_profile") is None
+    assert store.profile(tagged) == DISPLAY_P3
+    for plain in (b"nonsense", ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(), None):
+        ref = store.add_bytes(saved(Image.fromarray(gradient()), "PNG", icc_profile=plain))
+        assert store.profile(ref) is None
+
+
+def test_a_damaged_profile_never_stops_an_image() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        damaged = bytearray(DISPLAY_P3)
+        for _ in range(rng.randint(1, 30)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        cut_off = bytes(damaged[: rng.randrange(1, 2 * len(damaged))])
+        store = ImageStore()
+        ref = store.add_bytes(saved(Image.fromarray(gradient()), "PNG", icc_profile=cut_off))
+        assert len(store.notes(ref)) == 1
+        assert store.profile(ref) is None or store.notes(ref) == ("ICC profile converted to sRGB",)
 
 
 def test_a_broken_icc_profile_is_ignored_and_said_so() -> None:

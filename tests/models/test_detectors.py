@@ -85,13 +85,57 @@ def test_every_family_loads_and_keeps_the_tools_contract(family: str, folders: d
     assert not any("[" in d.label for d in result.detections)
 
 
+@pytest.mark.parametrize(
+    ("phrase", "pieces", "label"),
+    [
+        # The vocabulary has single letters, so that "rainbow" has seven pieces; "-", "'" and digits are unknown to it.
+        ("a rainbow", ["##b", "##o", "##w"], "rainbow"),
+        ("red rainbow", ["red", "##w"], "red rainbow"),
+        ("a rainbow mug", ["r", "mug"], "rainbow mug"),
+        ("red mug, a cat", ["red", ","], "red"),
+        ("red t-shirt", ["t", "[UNK]", "##t"], "t-shirt"),
+        ("red t-shirt", ["[UNK]"], "t-shirt"),
+        ("men's hat", ["s"], "men's"),
+        ("red mug", [".", "[SEP]", "[CLS]"], ""),
+        ("3.5 kg mug", ["[UNK]", "##g"], "3.5 kg"),
+    ],
+)
+@pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino", "original"])
+def test_a_label_has_whole_words_of_the_phrase(
+    family: str, phrase: str, pieces: list[str], label: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = detector(folders[family])
+    made.prepare()
+    tokenizer, model = made._ready().processor.tokenizer, made._ready().model
+    forward = model.forward
+
+    def scored(**inputs: Any) -> Any:
+        # As if exactly these tokens of the first phrase had matched every box.
+        outputs = forward(**inputs)
+        tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+        outputs.logits[:] = -9.0
+        for at, token in enumerate(tokens):
+            if token in pieces:
+                outputs.logits[:, :, at] = 2.0
+        return outputs
+
+    monkeypatch.setattr(model, "forward", scored)
+    (result,) = made([noise(96, 64)], phrase)
+    assert result.detections and {d.label for d in result.detections} == {label}
+
+
+def test_where_no_box_is_sure_enough_there_is_none(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        assert detector(folder, threshold=1.0)([noise(96, 64)], "red mug")[0].detections == ()
+
+
 def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path]) -> None:
     made = detector(folders["grounding-dino"], threshold=None)
     assert made.version.startswith("grounding-dino gd sha256:")
     assert made.version.endswith(", box 0.30, text 0.25")
     owl = detector(folders["owlv2"], threshold=None)
     assert owl.version.endswith(", box 0.10")
-    assert Grounding(made).version == f"2; {made.version}; Lanczos"
+    assert Grounding(made).version == f"3; {made.version}; Lanczos"
 
 
 def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> None:

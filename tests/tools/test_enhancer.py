@@ -11,7 +11,8 @@ from editloupe.findings import Observation
 from editloupe.models.upscale.base import Lanczos
 from editloupe.testing import check_tool
 from editloupe.tools.base import Toolbox, ToolContext
-from editloupe.tools.enhancer import Enhancer
+from editloupe.tools.enhancer import MAX_SIDE, Enhancer
+from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, Json, View
 from tests.imaging.drawn import textured
 
@@ -51,11 +52,33 @@ def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> N
     plain = context.images.array(context.image("Edited Image"))[100:200, 100:200]
     assert np.array_equal(context.images.array(kept.image), plain)
     assert view.params == {"upscaler": "Lanczos", "scale": 4}
-    assert "100×100 px, enlarged ×4 to 400×400 px by Lanczos. Enlarging adds no detail." in found.text
+    assert found.text.startswith(
+        "Crop 1: 'Edited Image', bbox [250, 500, 500, 1000] (px [100, 100, 200, 200] of 400×200), enlarged ×4 to 400×400 "
+        "px by Lanczos. It adds no detail to what zoom_in shows."
+    )
+    assert found.data["bbox"] == [250, 500, 500, 1000] and found.data["box"] == [100, 100, 200, 200]
+
+
+@pytest.mark.parametrize("bbox", [[100, 100, 175, 250], [100, 100, 110, 900], [100, 100, 900, 120], [100, 100, 110, 120]])
+@pytest.mark.parametrize("scale", [2, 4])
+@pytest.mark.parametrize("tool", [Enhancer(), Enhancer(Blocks())], ids=["Lanczos", "learned"])
+def test_a_small_box_is_never_shown_smaller_than_zoom_in_shows_it(bbox: list[int], scale: int, tool: Enhancer) -> None:
+    context = context_of(400, 200)
+    zoomed = Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", {"target_image": "Edited Image", "bbox": bbox}, context)
+    found = enhance(context, bbox, tool, scale=scale)
+    (view,) = found.views
+    shown = view.image.width / view.region.width
+    assert shown >= max(scale, zoomed.views[0].image.width / zoomed.views[0].region.width)
+    assert max(view.image.width, view.image.height) <= MAX_SIDE
+    assert found.data["scale"] == view.params["scale"] == shown and found.data["asked_scale"] == scale
+    assert f"enlarged ×{shown:.0f}" in found.text
+    if shown > scale:
+        assert f"(more than ×{scale}, since it is small)" in found.text
+        assert f"by Blocks ×{scale}, then Lanczos" in found.text or not tool.upscaler.learned
 
 
 def test_the_scale_can_be_two_and_nothing_else() -> None:
-    assert enhance(context_of(400, 200), [0, 0, 500, 500], scale=2).data["size"] == [400, 200]
+    assert enhance(context_of(1200, 600), [0, 0, 500, 500], scale=2).data["size"] == [1200, 600]
     with pytest.raises(ToolError, match="3 is not one of"):
         enhance(context_of(400, 200), [0, 0, 500, 500], scale=3)
 

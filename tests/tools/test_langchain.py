@@ -86,7 +86,7 @@ def test_a_picture_can_be_named_in_a_later_call_and_a_checkpointer_keeps_what_ca
     (message,) = answered(tools, call("zoom_in", target_image="Crop 1", bbox=BOX), keep=True)
     assert message.artifact["names"] == ["Crop 2"]
     assert json.loads(json.dumps(message.artifact)) == message.artifact
-    assert (message.artifact["tool"], message.artifact["version"]) == ("zoom_in", "1; Lanczos")
+    assert (message.artifact["tool"], message.artifact["version"]) == ("zoom_in", "2; Lanczos")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from editloupe.backends.image_tokens import ImageTokens
 from editloupe.data.images import RGB, ImageStore
@@ -19,6 +22,7 @@ from editloupe.testing import check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import Box, View
+from tests.data.profiles import DISPLAY_P3
 from tests.imaging.drawn import textured, with_square
 
 CROP = re.compile(
@@ -304,6 +308,120 @@ def test_a_picture_less_sharp_as_a_whole_is_said_to_be_so() -> None:
     )
 
 
+def files(original: tuple[Image.Image, Mapping[str, Any]], edited: tuple[Image.Image, Mapping[str, Any]]) -> ToolContext:
+    """Two PNG files: the picture, and what it is saved with."""
+    store, views = ImageStore(), {}
+    for name, (image, options) in {"Original Image": original, "Edited Image": edited}.items():
+        image.save(buffer := io.BytesIO(), "PNG", **options)
+        views[name] = View.whole(store.add_bytes(buffer.getvalue()))
+    return ToolContext(images=store, views=views)
+
+
+P3 = {"icc_profile": DISPLAY_P3}
+
+
+@pytest.mark.parametrize("size", [(320, 240), (300, 226)], ids=["one size", "two sizes"])
+def test_a_lost_colour_profile_is_told_and_undone(size: tuple[int, int]) -> None:
+    picture = textured(320, 240)
+    edited = Image.fromarray(with_square(picture, (100, 60, 140, 90))).resize(size, Image.Resampling.LANCZOS)
+    found = compare(files((Image.fromarray(picture), P3), (edited, {})))
+    assert found.data["total"] == 1 and not found.data["regenerated"]
+    assert Box(*found.data["regions"][0]["box_1"]).iou(Box(100, 60, 140, 90)) > 0.8  # type: ignore[index, misc, arg-type]
+    assert (
+        "'Edited Image' seems to have lost the colour profile 'Display P3' of 'Original Image', which changes its colours. "
+        "It was read with that profile before comparing; the pictures show it as it is." in found.text
+    )
+    assert found.data["aligned"]["lost_profile"] == {"name": "Display P3", "image": 2}  # type: ignore[index, call-overload]
+    assert found.data["aligned"]["tone_most"] < 2  # type: ignore[index, call-overload, operator]
+
+
+def test_the_profile_may_be_lost_on_either_side_and_alone() -> None:
+    picture = Image.fromarray(textured(320, 240))
+    found = compare(files((picture, {}), (picture, P3)))
+    assert found.text.startswith("No region differs, once what is named below has been allowed for")
+    assert "'Original Image' seems to have lost the colour profile 'Display P3' of 'Edited Image'" in found.text
+    assert found.data["identical"] is False and found.data["aligned"]["lost_profile"]["image"] == 1  # type: ignore[index, call-overload]
+
+
+def test_a_masked_picture_has_the_profile_of_what_was_masked() -> None:
+    picture = textured(320, 240)
+    context = files((Image.fromarray(picture), P3), (Image.fromarray(picture), {}))
+    mask = Box(20, 20, 80, 60)
+    views = {}
+    for name, view in context.views.items():
+        covered = context.images.add_array(render.masked(context.images.array(view.image), [mask]))
+        views[name] = replace(view, image=covered, op="mask", params={"boxes": [list(mask)]})
+    found = compare(replace(context, views=views))
+    assert found.data["total"] == 0 and "lost the colour profile 'Display P3'" in found.text
+
+
+@pytest.mark.parametrize(
+    ("original", "edited"),
+    [
+        # Converted on the way, as it should be.
+        (P3, "converted"),
+        (P3, P3),
+        ({}, {}),
+        ({"icc_profile": b"nonsense"}, {}),
+    ],
+)
+def test_no_profile_is_called_lost_where_none_is(original: Mapping[str, Any], edited: Mapping[str, Any] | str) -> None:
+    picture = textured(320, 240)
+    context = files((Image.fromarray(picture), original), (Image.fromarray(picture), {}))
+    changed = with_square(picture, (100, 60, 140, 90))
+    if isinstance(edited, str):
+        changed = with_square(context.images.array(context.image("Original Image")), (100, 60, 140, 90))
+    context = files(
+        (Image.fromarray(picture), original), (Image.fromarray(changed), {} if isinstance(edited, str) else edited)
+    )
+    found = compare(context)
+    assert "profile" not in found.text and "lost_profile" not in found.data["aligned"]  # type: ignore[operator]
+    assert found.data["total"] == 1
+
+
+def rgba(colour: RGB, alpha: int | RGB) -> Image.Image:
+    return Image.fromarray(np.dstack([colour, np.broadcast_to(np.asarray(alpha, dtype=np.uint8), colour.shape[:2])]))
+
+
+def test_what_differs_under_alpha_alone_is_not_called_pixel_identical() -> None:
+    picture = textured(320, 240)
+    alpha = np.full((240, 320), 255, dtype=np.uint8)
+    alpha[:, :160] = 0
+    other = with_square(picture, (20, 20, 80, 80))
+    found = compare(files((rgba(picture, alpha), {}), (rgba(other, alpha), {})))
+    assert found.text == (
+        "No difference: 'Original Image' and 'Edited Image' look the same (320×240 px). They differ only where they are "
+        "transparent, which shows white."
+    )
+    assert found.data["identical"] is False and found.data["differ_where_transparent"] is True
+    # The same pixels in another file.
+    same = compare(files((rgba(picture, alpha), {}), (rgba(picture, alpha), {"compress_level": 1})))
+    assert "pixel-identical as they are compared (320×240 px; alpha composited on white)." in same.text
+    assert same.data["identical"] is True
+
+
+def test_alpha_that_hides_nothing_but_white_is_no_pixel_identity_either() -> None:
+    white = np.full((240, 320, 3), 255, dtype=np.uint8)
+    found = compare(files((rgba(white, 255), {}), (rgba(white, 0), {})))
+    assert "look the same" in found.text and "pixel-identical" not in found.text
+
+
+def test_a_difference_of_alpha_that_shows_on_white_is_found() -> None:
+    picture, alpha = textured(320, 240), np.full((240, 320), 255, dtype=np.uint8)
+    holed = alpha.copy()
+    holed[60:90, 100:140] = 0
+    found = compare(files((rgba(picture, alpha), {}), (rgba(picture, holed), {})))
+    assert found.data["total"] == 1
+    assert Box(*found.data["regions"][0]["box_1"]).iou(Box(100, 60, 140, 90)) > 0.8  # type: ignore[index, misc, arg-type]
+
+
+def test_what_decoding_left_out_is_named_beside_pixel_identical() -> None:
+    # 16 bits whose high bytes are the same.
+    deep = np.repeat(np.arange(240, dtype=np.uint16)[:, None] * 256, 320, axis=1)
+    found = compare(files((Image.fromarray(deep), {}), (Image.fromarray(deep + 99), {})))
+    assert "pixel-identical as they are compared (320×240 px; reduced to 8 bits)." in found.text
+
+
 def test_a_turned_image_is_said_to_be_so_and_boxes_lie_in_each_image() -> None:
     picture = textured(640, 480)
     turned = np.ascontiguousarray(np.rot90(with_square(picture, (100, 60, 160, 120)), -1))
@@ -346,3 +464,27 @@ def test_of_a_usual_edit_nothing_is_said_of_the_whole() -> None:
     picture = textured(640, 480)
     found = compare(context_of(picture, with_square(picture, (100, 60, 160, 120))))
     assert found.data["whole_changes"] == []
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_pane_of_a_turned_image_shows_it_as_it_lies(quarters: int, mirrored: bool) -> None:
+    picture = textured(640, 480)
+    edited = with_square(picture, (100, 60, 160, 90))
+    turned = np.ascontiguousarray(np.rot90(edited[:, ::-1] if mirrored else edited, -quarters))
+    context = context_of(picture, turned)
+    found = compare(context)
+    # The whole pair follows.
+    left, right, *_ = found.views
+    upright = (left.window.width, left.window.height)
+    assert (right.window.width, right.window.height) == (upright[::-1] if quarters % 2 else upright)
+    shown = context.images.array(right.image)
+    (region,) = found.data["regions"]  # type: ignore[misc]
+    x0, y0, x1, y1 = right.from_origin(Box(*region["box_2"])).ints()  # type: ignore[index, misc, arg-type, call-overload]
+    # The square by its colour; where it begins, enlarging rings.
+    assert np.median(shown[y0:y1, x0:x1], axis=(0, 1)) == pytest.approx([250, 20, 20], abs=2)
+    for x in (x0 + 10, x1 - 11):
+        red, green, _ = np.median(shown[y0 + 12 : y1 - 12, x], axis=0)
+        assert red > 200 and green < 60
+    # The outline runs around the region of this pane, too.
+    assert (shown[y0 - 12 : y0, (x0 + x1) // 2] == (213, 94, 0)).all(axis=1).any()

@@ -76,7 +76,7 @@ def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best()
     assert drawn.op == "draw_boxes" and drawn.region == Box(0, 0, 400, 200)
     # Half as much again about the centre (120, 70): 60×60 px.
     assert crop.region == Box(90, 40, 150, 100)
-    assert "Crop 2: box 1 with its surroundings: px [90, 40, 150, 100]" in found.text
+    assert "Crop 2: box 1 with its surroundings: bbox [225, 200, 375, 500] (px [90, 40, 150, 100]), enlarged" in found.text
     assert "enlarged ×5 to 300×300 px by Lanczos, which adds no detail" in found.text
     # The crop shows the place without the lines drawn over it.
     assert not (context.images.array(crop.image)[150, 150] != (255, 0, 0)).any()

@@ -51,7 +51,7 @@ def test_the_picture_is_the_place_that_its_view_names():
     images = pair()
     shown = open_session(images).call("enhancer", {"target_image": "Edited Image", "bbox": BOX, "scale": 2})
     assert np.array_equal(_decoded(shown.kept[0].png), images["Edited Image"][:120, :160])
-    assert _decoded(shown.pictures[0].png).shape == (240, 320, 3)
+    assert _decoded(shown.pictures[0].png).shape == (360, 480, 3)
     assert shown.kept[0].name == "" and shown.kept[0].origins == ("Edited Image",)
 
 
@@ -182,4 +182,4 @@ def test_a_call_is_known_again_in_other_letters_and_names_are_spelt_as_they_are(
     second = session.call("zoom_in", {"target_image": " edited image", "bbox": BOX})
     assert "You made exactly this call before" not in first.observation.text
     assert "You made exactly this call before" in second.observation.text
-    assert "of 'Edited Image' (" in second.observation.text
+    assert ": 'Edited Image', bbox" in second.observation.text

@@ -39,9 +39,21 @@ def test_the_crop_has_a_margin_and_maps_back() -> None:
     # 240 px < 256: ×2.
     assert view.window == Box(0, 0, 480, 480)
     assert view.to_origin(Box(0, 0, 2, 2)) == Box(380, 380, 381, 381)
-    assert "px [380, 380, 620, 620] of 'Edited Image' (1000×800 px), 240×240 px" in found.text
     assert "enlarged ×2 to 480×480 px by Lanczos, which adds no detail" in found.text
-    assert "bbox [400, 500, 600, 750] = px [400, 400, 600, 600], 200×200 px" in found.text
+
+
+def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> None:
+    context = context_of(1000, 800)
+    found = zoom(context, [400, 500, 600, 750])
+    # px 380..620 are thousandths 380..620 of 1000 px, and 475..775 of 800 px.
+    assert found.text.startswith(
+        "Crop 1: 'Edited Image', bbox [380, 475, 620, 775] (px [380, 380, 620, 620] of 1000×800), enlarged "
+    )
+    assert "It is your bbox [400, 500, 600, 750] (px [400, 400, 600, 600]) with 20 px of margin" in found.text
+    assert found.data["bbox"] == [400, 500, 600, 750] and found.data["box"] == [400, 400, 600, 600]
+    assert found.data["region_bbox"] == [380, 475, 620, 775] and found.data["region"] == [380, 380, 620, 620]
+    again = zoom(context, found.data["region_bbox"])  # type: ignore[arg-type]
+    assert again.data["box"] == found.data["region"]
 
 
 def test_large_parts_are_shown_at_native_resolution_pixel_by_pixel() -> None:

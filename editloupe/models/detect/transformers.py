@@ -24,6 +24,9 @@ OWL_THRESHOLD: Final = 0.10
 MAX_BATCH: Final = 8
 """Images in a batch on a GPU."""
 
+# "t-shirt", "men's" and "3.5" are one word each; what ends a sentence belongs to none.
+_WORD = re.compile(r"""[^\s,;.:!?"()]+(?:[.:][^\s,;.:!?"()]+)*""")
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Detector(LoadedModel):
@@ -117,7 +120,10 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
     def _run(self, items: list[_Item]) -> list[DetectionResult]:
         torch, loaded = import_torch(), self._ready()
         padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
-        texts = loaded.processor.tokenizer([item.phrase for item in items], return_tensors="pt", **padding)
+        texts = loaded.processor.tokenizer(
+            [item.phrase for item in items], return_tensors="pt", return_offsets_mapping=True, **padding
+        )
+        offsets = texts.pop("offset_mapping").tolist()
         inputs = {**texts, "pixel_values": torch.stack([item.pixels for item in items])}
         if items[0].mask is not None:
             inputs["pixel_mask"] = torch.stack([item.mask for item in items])
@@ -129,24 +135,29 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
                 outputs = loaded.model(**placed)
             # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
             outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
-            return self._results(loaded, outputs, texts["input_ids"], items)
+            return self._results(loaded, outputs, texts["input_ids"], offsets, items)
 
         return fitting(forward)
 
-    def _results(self, loaded: _Detector, outputs: Any, tokens: Any, items: list[_Item]) -> list[DetectionResult]:
+    def _results(
+        self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_Item]
+    ) -> list[DetectionResult]:
         process = loaded.processor.post_process_grounded_object_detection
         options: dict[str, Any] = {"threshold": self.threshold, "target_sizes": [(i.height, i.width) for i in items]}
         if self._owl:
             found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
         else:
-            found = process(outputs, tokens, text_threshold=self.text_threshold, **options)
+            found = process(outputs, tokens, **options)
+            for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
+                # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
+                matched = (scores[scores.amax(-1) > self.threshold] > self.text_threshold).tolist()
+                one["text_labels"] = [_words(item.phrase, spans, row) for row in matched]
         return [self._result(one, item) for one, item in zip(found, items, strict=True)]
 
     def _result(self, found: Any, item: _Item) -> DetectionResult:
-        # Not strict: for no box at all, transformers gives one empty label.
-        rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=False)
+        rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True)
         detections = [
-            Detection(box=box, score=score, label=_words(label))
+            Detection(box=box, score=score, label=label)
             for corners, score, label in rows
             if (box := clean_box(corners, width=item.width, height=item.height)) is not None
         ]
@@ -173,9 +184,16 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         return _Detector(model=model, device=device, processor=processor, max_tokens=most)
 
 
-def _words(label: str) -> str:
-    """Return the matched words without BERT's markers: "red. [SEP]" is "red"."""
-    return " ".join(re.sub(r"\[[A-Z]+\]", " ", label).replace(".", " ").split())
+def _words(phrase: str, spans: Sequence[Sequence[int]], matched: Sequence[bool]) -> str:
+    """Return the words of a phrase of which any token matched, as they are written in it.
+
+    spans: (start, end) of each token's letters in the phrase; (0, 0) for a marker.
+    matched: for each token; longer than `spans` where the network's text is padded.
+    """
+    # Not strict, for the padding.
+    places = [(start, end) for (start, end), is_matched in zip(spans, matched, strict=False) if is_matched]
+    words = [w for w in _WORD.finditer(phrase) if any(start < w.end() and end > w.start() for start, end in places)]
+    return " ".join(word[0] for word in words)
 
 
 def _from_folder(weights: Weights) -> tuple[Any, Any]:
