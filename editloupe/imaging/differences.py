@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import MIN_SIDE, RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
-from editloupe.imaging.regions import STRONG, Object, find_objects, joined
+from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
 from editloupe.imaging.residual import Map, Planes, Residual, planes, residual, unexplained
 from editloupe.imaging.significance import significance
 from editloupe.imaging.subjects import LEAST_SIDE, MOST, find_subjects
@@ -28,6 +28,8 @@ from editloupe.values import Box
 
 CLEAR: Final = 25.0
 """Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""
+FAINT: Final = 6.0
+"""Levels of mean difference below which a region is faint: encoding a picture again may leave so much."""
 LARGE_SHARE: Final = 0.4
 """Share of the image; where more is clearly different, little of it may be left to measure noise on."""
 LEAST_REST: Final = 0.15
@@ -74,8 +76,12 @@ class Region:
     mean: float
     """Mean difference of those pixels, in levels 0..255."""
     strength: float
-    """Regions are ranked by it: evidence in units of noise, summed over the changed pixels. A subject's says how much it
-    stands out, from 0 to about 1, times that of the weakest edit beside it."""
+    """Regions are ordered by it: what the changed pixels' levels exceed FAINT by, squared and summed, in px² of image 1.
+
+    So a weak shadow over much of a picture counts for less than a small object that is gone. A region with a mean under
+    FAINT has at most the strength of the weakest other one. A subject's strength says how much it stands out, from 0 to
+    about 1, times that of the weakest edit beside it.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,11 +191,15 @@ def localize(
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
     much, threshold = changed_share > LARGE_SHARE, STRONG * weighed.noise
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
-    objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
-    found = _regions(objects, left, levels, alignment)
+    most_gap = _JOINED_GAP * min(levels.shape)
+    objects = joined(objects, most_gap=most_gap)
+    if not (much or restyled):
+        objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
+    found = _ordered(_regions(objects, left, levels, alignment))
     rest = _rest(found, left, levels)
     if much or (restyled and (not found or rest is None or rest > RESTYLED_NOISE)):
         subjects = _regions(find_subjects(left, levels, least_mean=LEAST_MEAN), left, levels, alignment)
+        subjects = [(o, replace(r, strength=o.significance)) for o, r in subjects]
         if not found or (restyled and much):
             # No unchanged majority is left to measure noise on.
             found, threshold = subjects, LEAST_MEAN
@@ -218,6 +228,13 @@ def _regions(objects: Sequence[Object], left: Residual, levels: Map, alignment: 
     """Return each object with its region of image 1, without those that are too small or too faint."""
     found = [(o, _region(o, left, levels, alignment)) for o in objects]
     return [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX and r.mean >= LEAST_MEAN]
+
+
+def _ordered(found: Sequence[_Found]) -> list[_Found]:
+    """Return the regions in order of their strength. No faint one is stronger than another."""
+    weakest = min((r.strength for _, r in found if r.mean >= FAINT), default=np.inf)
+    weighed = [(o, r if r.mean >= FAINT else replace(r, strength=min(r.strength, weakest))) for o, r in found]
+    return sorted(weighed, key=lambda f: (f[1].mean < FAINT, -f[1].strength))
 
 
 def _beside(edits: Sequence[_Found], subjects: Sequence[_Found], alignment: Alignment) -> list[_Found]:
@@ -285,10 +302,11 @@ def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) ->
     sx, sy = alignment.scale
     kx, ky = width / half_width, height / half_height
     x0, y0, x1, y1 = found.box.ints()
-    area = float(found.changed.sum())
+    own = levels[y0:y1, x0:x1][found.changed]
+    px = kx * ky / (sx * sy)
     return Region(
         box=alignment.to_image_1(found.box.scaled(kx, ky)),
-        changed_px=area * kx * ky / (sx * sy),
-        mean=float(levels[y0:y1, x0:x1][found.changed].mean()),
-        strength=found.significance,
+        changed_px=len(own) * px,
+        mean=float(own.mean()),
+        strength=float((np.maximum(own - FAINT, 0) ** 2).sum(dtype=np.float64)) * px,
     )

@@ -28,6 +28,18 @@ _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
 _GAP_FOR_SIZE = 0.5
 """Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
+_SMOOTH = 0.15
+"""Of the gradient that an object's rim has: light and soft shadows have less, rims and texture more."""
+_RIM = 9
+"""px about a rim over which its gradient reaches."""
+_FADED = 0.7
+"""Of the level at the rim, about half of the object's own: what is stronger is the object, however smooth."""
+_TIGHTER = 0.7
+"""Of a box's area: the objects' boxes together have at most so much of it where light around them is told apart."""
+_MOSTLY = 0.9
+"""Of what lies outside the objects' boxes: so much of it is smooth and weak, or an edit with texture would be torn."""
+_CRUMB = 0.02
+"""Of the strongest object: a weaker place in its light is no object of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,6 +121,55 @@ def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:
         # The grown box may now reach fragments that were far from each of its parts.
         waiting.append(reduce(_union, near, one))
     return sorted(done, key=_order)
+
+
+def apart(found: Object, levels: Map, *, most_gap: float) -> list[Object]:
+    """Return the parts of an object: one or several objects, and last of all the light or soft shadow that surrounds them.
+
+    An object's rim is sharp in a map of differences; bounce light and soft shadows are weaker, and fade. The object itself
+    is returned where it has no such surroundings, and where the boxes would hardly become tighter.
+
+    levels: h×w, how much each place differs, in the px of the object's box.   most_gap: see `joined`.
+    """
+    x0, y0, x1, y1 = found.box.ints()
+    own = levels[y0:y1, x0:x1]
+    px = _RIM // 2
+    padded = cv2.copyMakeBorder(own, px, px, px, px, cv2.BORDER_REPLICATE)
+    dx, dy = cv2.Sobel(padded, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(padded, cv2.CV_32F, 0, 1, scale=1 / 8)
+    slope = cv2.magnitude(dx, dy)[px:-px, px:-px]
+    # Weighted by the slope's square, rims alone count, however small the object is in its light.
+    weight = np.where(found.changed, slope * slope, np.float32(0))
+    total = float(weight.sum())
+    if total == 0:
+        return [found]
+    at_rim, sharp = float((weight * own).sum()) / total, float((weight * slope).sum()) / total
+    kernel = np.ones((_RIM, _RIM), dtype=np.uint8)
+    weak = found.changed & (own < _FADED * at_rim)
+    smooth = weak & (cv2.dilate((slope > _SMOOTH * sharp).astype(np.uint8), kernel) == 0)
+    # A rim's gradient reaches outward, into what surrounds it.
+    light = weak & (cv2.dilate(smooth.astype(np.uint8), kernel) > 0)
+    labels = cv2.connectedComponents((found.changed & ~light).astype(np.uint8), connectivity=8)[1]
+    sums = np.bincount(labels.ravel(), weights=own.ravel())
+    strong = [index for index in np.unique(labels[own > at_rim]) if index > 0]
+    least = _CRUMB * max((sums[index] for index in strong), default=0.0)
+    objects = joined([_part(found, labels == index, own) for index in strong if sums[index] >= least], most_gap=most_gap)
+    rest = found.changed.copy()
+    for o in objects:
+        ox0, oy0, ox1, oy1 = o.box.shifted(-x0, -y0).ints()
+        rest[oy0:oy1, ox0:ox1] = False
+    tighter = sum(o.box.area for o in objects) <= _TIGHTER * found.box.area
+    if not (tighter and rest.any() and light[rest].mean() >= _MOSTLY):
+        return [found]
+    return [*objects, _part(found, rest, own)]
+
+
+def _part(whole: Object, mask: NDArray[np.bool_], levels: Map) -> Object:
+    """Return what lies in h×w `mask` of an object's box. Its evidence is shared out by the levels."""
+    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    changed = mask[ys[0] : ys[-1] + 1, xs[0] : xs[-1] + 1]
+    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1).shifted(whole.box.x0, whole.box.y0)
+    share = float(levels[mask].sum()) / float(levels[whole.changed].sum())
+    return Object(box=box, changed=_closed(changed), significance=share * whole.significance)
 
 
 def _belong(a: Box, b: Box, *, most_gap: float) -> bool:

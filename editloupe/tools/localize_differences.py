@@ -18,7 +18,7 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
@@ -33,8 +33,6 @@ from editloupe.values import Box, Json, View
 SHOWN = 3
 """Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
 SHOWN_AT_MOST = 5
-FAINT = 6.0
-"""Levels of mean difference below which a place is called faint: encoding a picture again may leave so much."""
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
 _LISTED = 10

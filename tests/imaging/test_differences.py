@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.localize.renderings import KINDS, draw
 from editloupe.data.images import RGB
 from editloupe.imaging.control_regions import find_control_regions
-from editloupe.imaging.differences import localize
+from editloupe.imaging.differences import FAINT, localize
 from editloupe.values import Box
 from tests.imaging.drawn import jpeg, textured, with_square
 
@@ -36,17 +37,62 @@ def test_one_changed_object_gives_one_tight_box() -> None:
     assert found.regions[0].changed_px == pytest.approx(1200, rel=0.15)
 
 
-def test_regions_are_ranked_by_area_times_strength() -> None:
+def test_regions_are_ranked_by_what_their_pixels_exceed_six_levels_by_squared() -> None:
     grey = np.full((240, 320, 3), 120, dtype=np.uint8)
-    # 40×40 px by 40 levels: 64 000; 30×30 px by 120 levels: 108 000, stronger though smaller.
-    both = with_square(with_square(grey, (20, 20, 60, 60), (160, 120, 120)), (200, 150, 230, 180), (120, 240, 120))
-    found = localize(grey, both)
-    assert [
-        close_to(r.box, e, px=2) for r, e in zip(found.regions, [(200, 150, 230, 180), (20, 20, 60, 60)], strict=True)
-    ] == [
-        True,
-        True,
-    ]
+    # Light weighs red 0.299 and green 0.587. 40×40 px: red by 40 levels, 12 of light, but (0.713 · 28) · 1.5 = 30 of Cr:
+    # 1600 · 24² = 0.9 million. 20×20 px: green by 120, 70 of light and more of Cb and Cr: 400 · 64² = 1.6 million and more.
+    both = with_square(with_square(grey, (20, 20, 60, 60), (160, 120, 120)), (200, 150, 220, 170), (120, 240, 120))
+    first, second = localize(grey, both).regions
+    assert close_to(first.box, (200, 150, 220, 170), px=2)
+    assert close_to(second.box, (20, 20, 60, 60), px=2)
+    assert second.strength == pytest.approx(900_000, rel=0.2)
+
+
+@pytest.mark.parametrize("levels", [4, 8])
+def test_a_weak_change_of_a_third_of_the_picture_comes_after_a_small_object(levels: int) -> None:
+    picture = textured(640, 480)
+    shaded = picture.copy()
+    shaded[100:400, 20:340] -= np.uint8(levels)
+    edited = with_square(shaded, (500, 200, 520, 220), (200, 90, 90))
+    found = localize(picture, edited).regions
+    assert close_to(found[0].box, (500, 200, 520, 220), px=2)
+    # A weak rim is found by wide averages, hence only about so well.
+    assert close_to(found[1].box, (20, 100, 340, 400), px=8)
+
+
+def test_no_faint_region_is_stronger_than_a_clear_one() -> None:
+    grey = np.full((480, 640, 3), 120, dtype=np.uint8)
+    # 7 × 7 px by 12 levels, and a place whose pixels differ by 3 levels, but for a tenth of them by 25: 5.2 in the mean.
+    uneven = np.full((200, 200), 3, dtype=np.uint8)
+    uneven[:20] = 25
+    edited = grey.copy()
+    edited[100:300, 100:300] += uneven[..., None]
+    edited[400:407, 500:507] += np.uint8(12)
+    found = localize(grey, edited).regions
+    assert [r.mean < FAINT for r in found] == [False, True]
+    assert found[0].strength >= found[1].strength
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 9))])
+def test_bounce_light_and_a_soft_shadow_are_told_apart_from_the_object(kind: str, seed: int) -> None:
+    scene = draw(seed, kind)
+    found = localize(scene.before, scene.after).regions
+    # Some shadows are nearly as dark as the object, and sharp: they stay with it.
+    if (kind, seed) != ("removed, shadow", 3):
+        assert found[0].box.iou(scene.box) >= 0.5
+    assert all(r.box.intersection(scene.lit) == r.box or r.box.iou(scene.lit) > 0.5 for r in found[1:])
+
+
+def test_an_object_with_smooth_shading_inside_is_not_torn() -> None:
+    grey = np.full((480, 640, 3), 120, dtype=np.uint8)
+    y, x = np.mgrid[-1:1:200j, -1:1:300j]
+    # A recoloured body: 90 levels at its left end, 9 at its right one, and a highlight where nothing changed.
+    shading = (50 - 41 * x) * (1 - np.exp(-((x + 0.3) ** 2 + (y + 0.3) ** 2) / 0.05)) * (x * x + y * y < 1)
+    edited = grey.copy()
+    edited[100:300, 200:500, 0] += shading.astype(np.uint8)
+    (found,) = localize(grey, edited).regions
+    assert close_to(found.box, (200, 100, 500, 300), px=3)
 
 
 def test_fragments_that_nearly_touch_are_one_object() -> None:
