@@ -1,6 +1,11 @@
 """How well text in crops is read: words drawn on pictures, by height; one letter changed; nothing changed.
 
     python -m benchmarks.reading
+    python -m benchmarks.reading --calls FOLDER
+
+The second looks at what reading adds to a call of `localize_differences`, over the pairs of a folder with metadata.jsonl
+(source_file_name, edited_file_name): CPU seconds without reading, with it, and with every crop read; and what is then read
+that is missed otherwise.
 
 Every truth is known by construction. Fonts: DejaVu's faces as far as this machine has them (DEJAVU names another
 folder), and OpenCV's Hershey; pictures: scikit-image's where it is installed, else this repository's examples.
@@ -9,14 +14,17 @@ folder), and OpenCV's Hershey; pictures: scikit-image's where it is installed, e
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import string
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -24,7 +32,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.imaging.align import resize
-from editloupe.models.read_text import TextReader
+from editloupe.models.read_text import RapidReader, Reading, TextReader
+from editloupe.tools.base import ToolContext
+from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.tools.reading import NoReader, TextReading, open_reader, read, working_scale
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, View
@@ -193,9 +203,9 @@ def pairs(reader: TextReader, count: int) -> list[str]:
                     spoil(drawn(how, word)[0], rng),
                 )
                 line = _line(reading, before, changed)
-                told[name][0] += "only in" in line
+                told[name][0] += _differs(line)
                 told[name][1] += _names(line, other)
-                told[name][2] += "only in" in _line(reading, before, same)
+                told[name][2] += _differs(_line(reading, before, same))
         cells = " | ".join(f"{a / count:.2f} / {b / count:.2f} / {c / count:.2f}" for a, b, c in told.values())
         rows.append(f"| {height} | {cells} |")
     return rows
@@ -208,9 +218,14 @@ def _line(reading: TextReading, before: RGB, after: RGB) -> str:
     return said.lines[0] if said.lines else ""
 
 
+def _differs(line: str) -> bool:
+    return "only in" in line or "reads differently" in line
+
+
 def _names(line: str, word: str) -> bool:
-    """Whether the changed word itself is told, in the edited image alone."""
-    edited = line.partition(f"only in {_NAMES[1]!r}: ")[2].partition("; in both")[0]
+    """Whether the changed word itself is told as the edited image's."""
+    only, differs = line.partition(f"only in {_NAMES[1]!r}: ")[2], line.partition(" but ")[2]
+    edited = f"{only.partition('; ')[0]} {differs.partition('; ')[0]}"
     return word.replace(" ", "") in edited.replace(" ", "").replace("','", "")
 
 
@@ -232,7 +247,58 @@ def false_readings(reader: TextReader, count: int) -> str:
     return f"{count} crops without text: {any_} with a reading, {said} with one that is said"
 
 
+class Unskimmed:
+    """The reader, called with every crop."""
+
+    def __init__(self, reader: TextReader) -> None:
+        self.name, self.version, self._reader = reader.name, reader.version, reader
+
+    def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
+        return self._reader(rgb)
+
+
+def calls(data: Path) -> None:
+    readers = {"without": NoReader("not asked for"), "with": _loaded(), "every crop read": Unskimmed(_loaded())}
+    seconds: dict[str, list[float]] = {how: [] for how in readers}
+    skipped = []
+    for line in (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        said = {}
+        for how, reader in readers.items():
+            tool, store = LocalizeDifferences(reader=reader), ImageStore()
+            files = (row["source_file_name"], row["edited_file_name"])
+            views = {name: View.whole(store.add_file(data / file)) for name, file in zip(_NAMES, files, strict=True)}
+            for view in views.values():
+                store.array(view.image)
+            start = time.thread_time()
+            args = tool.Args(comparison_image_1=_NAMES[0], comparison_image_2=_NAMES[1])
+            said[how] = tool(args, ToolContext(images=store, views=views))
+            seconds[how].append(time.thread_time() - start)
+        told = {how: [t for t in seen.text.splitlines() if t.startswith("Text read")] for how, seen in said.items()}
+        notes: Any = said["with"].data["text_reading"]
+        skipped.append(len(notes.get("skipped", {}).get("crops", ())) == len(notes["crops"]))
+        print(row["id"], *(f"{seconds[how][-1]:.2f}" for how in readers), "skipped" if skipped[-1] else "")
+        for how in ("with", *(["every crop read"] * (told["with"] != told["every crop read"]))):
+            print("".join(f"  {how}: {line}\n" for line in told[how]), end="")
+    plain = np.median(seconds["without"])
+    for how, values in seconds.items():
+        print(f"{how}: median {np.median(values):.3f} s, {np.median(values) / plain:.2f} x; mean {np.mean(values):.3f} s")
+    print(f"no crop is read in {np.mean(skipped):.0%} of {len(skipped)} calls")
+
+
+def _loaded() -> RapidReader:
+    """A reader of its own, which has read nothing."""
+    spec = find_spec("rapidocr")
+    assert spec is not None and spec.origin is not None
+    reader = RapidReader(Path(spec.origin).parent / "models")
+    reader.prepare()
+    return reader
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--calls"]:
+        calls(Path(sys.argv[2]))
+        return
     reader = open_reader(ToolSettings(reader="rapidocr"))
     assert not isinstance(reader, NoReader)
     count = int(os.environ.get("COUNT", "64"))

@@ -5,10 +5,11 @@ Text from an image comes from outside, as an instruction does: it cannot forge a
 
 from __future__ import annotations
 
+import difflib
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from editloupe import models
@@ -16,12 +17,12 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ModelAbsent, ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
-from editloupe.models.read_text import TextReader
+from editloupe.models.read_text import SkimmingReader, TextReader
 from editloupe.tags import neutralise
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 
-REVISION: Final = "1"
+REVISION: Final = "2"
 """Of what is done around a reader. It changes with anything that changes what an observation says about text."""
 LEAST_CONFIDENCE: Final = 0.85
 """Least confidence of a text that is reported. Words drawn on photographs are nearly always read at 0.95 and more. Most of
@@ -30,8 +31,15 @@ LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
 """The same for one or two characters: a reader easily takes a knob, a wheel or gravel for them."""
 MAX_CHARACTERS: Final = 80
 """Longest text in an observation. The rest is left out, which an ellipsis shows. The whole text is compared."""
+SKIPPED: Final = "no place that may hold letters"
+"""Why a crop was not read."""
 LISTED: Final = 6
 """Readings of one kind that are written out; the rest are counted."""
+
+ALIKE: Final = 0.6
+"""Least share of letters, in order, that two readings of one place have in common to be readings of one text."""
+CONTAINED: Final = 4
+"""Letters from which a text counts as seen where it is part of a longer line."""
 
 # Small crops are enlarged by a whole number up to so many px², large ones reduced to so many: more costs time and reads
 # no better, see benchmarks/reading.py. A crop under LEAST_SIDE_PX holds nothing legible.
@@ -164,18 +172,29 @@ class TextReading:
             return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
         lines: list[str] = []
         data: dict[str, Json] = {}
+        skipped: list[Json] = []
+        looks: dict[str, Json] = {}
         found = False
         for crop, panes in pictures.items():
             try:
+                if not any(may_hold_text(self._reader, images, pane.origin, pane.region) for pane in panes):
+                    skipped.append(crop)
+                    data[crop] = []
+                    continue
                 texts = [read(self._reader, images, pane.origin, pane.region) for pane in panes]
+                if len(panes) == 1:
+                    texts = [tuple(t for t in texts[0] if t.sure)]
+                    said = _listed(texts[0])
+                else:
+                    comparison = _Comparison(self._reader, images, panes, names, texts)
+                    said = comparison.in_words()
+                    if comparison.looks:
+                        looks[crop] = comparison.looks
             except ToolError as error:
                 lines.append(f"Text in {crop} could not be read: {error}.")
                 data[crop] = str(error)
                 continue
-            if len(panes) == 1:
-                texts = [tuple(t for t in texts[0] if t.sure)]
             data[crop] = [t.to_json(name) for name, of_pane in zip(names, texts, strict=True) for t in of_pane]
-            said = _listed(texts[0]) if len(panes) == 1 else _compared(texts[0], texts[1], panes, names)
             if said:
                 found = True
                 lines.append(f"Text read in {crop}: {said}.")
@@ -184,7 +203,25 @@ class TextReading:
                 f"Text is read by {self._reader.name}, with its confidence from 0 to 1: it may be misread or missed, so "
                 "check it in the picture."
             )
-        return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": data}})
+        said_of: dict[str, Json] = {"reader": self._reader.version, "crops": data}
+        said_of |= {"skipped": {"crops": skipped, "reason": SKIPPED}} if skipped else {}
+        said_of |= {"second_looks": looks} if looks else {}
+        return TextNotes(lines=tuple(lines), data={"text_reading": said_of})
+
+
+def may_hold_text(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> bool:
+    """Return False where a reader that can skim sees no place for text in `region` of an image.
+
+    The region is seen as it is, or as far reduced as it would be to be read. Raises ToolError as the reader does.
+    """
+    if not isinstance(reader, SkimmingReader):
+        return True
+    plain = render.crop(images.array(image), region)
+    height, width = plain.shape[:2]
+    if min(width, height) < LEAST_SIDE_PX:
+        return False
+    scale = min(1.0, working_scale(width, height))
+    return reader.skim(resize(plain, width=max(1, round(scale * width)), height=max(1, round(scale * height))))
 
 
 def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[TextLine, ...]:
@@ -238,42 +275,127 @@ def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple
     return tuple(side for side, reached in ends if reached)
 
 
-def _compared(first: Sequence[TextLine], second: Sequence[TextLine], panes: Sequence[View], names: Sequence[str]) -> str:
-    """Return in words what is read in one of two images only, and what in both; "" where there is no text to speak of.
+class _Comparison:
+    """What is read in one of two images only, in both, and otherwise in each.
 
-    Spaces and line breaks make no difference. An unsure reading counts where it agrees with a sure one, or is in its place:
-    otherwise a line that is read at 0.86 in one image and at 0.84 in the other would seem to be gone.
+    Spaces and line breaks make no difference. An unsure reading counts where it agrees with a sure one: otherwise a line
+    that is read at 0.86 in one image and at 0.84 in the other would seem to be gone. What only one image seems to have is
+    looked for once more, in the same place of the other.
+    Raises ToolError as the reader does.
     """
-    only_1: list[TextLine] = []
-    both: list[TextLine] = []
-    rest = list(second)
-    for one in first:
-        same = _run(one, rest)
-        if not same:
-            only_1.append(one)
-            continue
-        rest = [t for t in rest if t not in same]
-        if one.sure or all(t.sure for t in same):
-            both.append(one)
-    only_2: list[TextLine] = []
-    for one in rest:
-        same = _run(one, only_1)
-        if not same:
-            only_2.append(one)
-            continue
-        only_1 = [t for t in only_1 if t not in same]
-        both.extend(t for t in same if t.sure or one.sure)
-    placed = [[(t, _place(t, pane)) for t in texts] for texts, pane in zip((only_1, only_2), panes, strict=True)]
-    only = _worth_telling(placed[0], placed[1]), _worth_telling(placed[1], placed[0])
-    if not any(only):
-        return f"the same in both: {_listed(both)}" if both else ""
-    parts = []
-    for name, own, texts in zip(names, only, (first, second), strict=True):
-        if own:
-            parts.append(f"only in {name!r}: {_listed(own)}")
-        elif not any(t.sure for t in texts):
-            parts.append(f"none in {name!r}")
-    return "; ".join([*parts, *([f"in both: {_listed(both)}"] if both else [])])
+
+    def __init__(
+        self,
+        reader: TextReader,
+        images: ImageStore,
+        panes: Sequence[View],
+        names: Sequence[str],
+        texts: Sequence[Sequence[TextLine]],
+    ) -> None:
+        self.looks: list[Json] = []
+        """The second looks, for programs."""
+        self._reader, self._images, self._panes, self._names, self._texts = reader, images, panes, names, texts
+        self._only: tuple[list[TextLine], list[TextLine]] = ([], [])
+        self._both: list[TextLine] = []
+        self._pairs: list[tuple[TextLine, TextLine]] = []
+        self._match()
+        for side in (0, 1):
+            for one in [t for t in self._only[side] if t.sure]:
+                if one in self._only[side]:
+                    self._look_again(one, side)
+
+    def in_words(self) -> str:
+        """Return "" where there is no text to speak of."""
+        only = [[t for t in own if t.sure] for own in self._only]
+        both = _listed(self._both)
+        if not any(only) and not self._pairs:
+            return both and f"the same in both: {both}"
+        parts = []
+        for name, own, texts in zip(self._names, only, self._texts, strict=True):
+            if own:
+                parts.append(f"only in {name!r}: {_listed(own)}")
+            elif not (texts or self._both or self._pairs):
+                parts.append(f"none in {name!r}")
+        if self._pairs:
+            said = ", ".join(
+                f"{one.quoted} in {self._names[0]!r} but {other.quoted} in {self._names[1]!r}"
+                for one, other in self._pairs[:LISTED]
+            )
+            more = f" and {len(self._pairs) - LISTED} more" if len(self._pairs) > LISTED else ""
+            parts.append(f"reads differently: {said}{more}")
+        return "; ".join([*parts, *([f"in both: {both}"] if both else [])])
+
+    def _match(self) -> None:
+        only_1, only_2 = self._only
+        rest = list(self._texts[1])
+        for one in self._texts[0]:
+            same = _run(one, rest)
+            if not same:
+                only_1.append(one)
+                continue
+            rest = [t for t in rest if t not in same]
+            if one.sure or all(t.sure for t in same):
+                self._both.append(one)
+        for one in rest:
+            same = _run(one, only_1)
+            if not same:
+                only_2.append(one)
+                continue
+            only_1[:] = [t for t in only_1 if t not in same]
+            self._both.extend(t for t in same if t.sure or one.sure)
+
+    def _look_again(self, one: TextLine, side: int) -> None:
+        """Settle a text that only one image seems to have, by what stands in its place in the other."""
+        here, there = self._panes[side], self._panes[1 - side]
+        place = _place(one, here)
+        rivals = [t for t in self._only[1 - side] if _place(t, there).intersection(place) is not None]
+        if any(t.sure for t in rivals) and _likeness(one, _as_one(rivals)) < ALIKE:
+            return
+        margin = 0.5 * min(place.width, place.height)
+        grown = Box(place.x0 - margin, place.y0 - margin, place.x1 + margin, place.y1 + margin)
+        ground = Box.whole(width=there.origin.width, height=there.origin.height)
+        region = there.to_origin(grown.shifted(there.window.x0, there.window.y0)).intersection(ground)
+        if region is None:
+            return
+        # The look is ours, not a crop that the model sees: what it cuts is not told.
+        seen = [replace(t, cut=()) for t in read(self._reader, self._images, there.origin, region.rounded_out())]
+        self.looks.append(
+            {
+                "image": self._names[1 - side],
+                "for": one.to_json(self._names[side])["text"],
+                "read": [t.to_json(self._names[1 - side]) for t in seen],
+            }
+        )
+        wanted = _letters(one.text)
+        if _run(one, seen) or (len(wanted) >= CONTAINED and any(wanted in _letters(t.text) for t in seen)):
+            self._both.append(one)
+        else:
+            within = [t for t in seen if _place(t, there).intersection(place) is not None]
+            others = [other for texts in (within, rivals) if texts and _likeness(one, other := _as_one(texts)) >= ALIKE]
+            if not others:
+                return
+            other = max(others, key=lambda t: _likeness(one, t))
+            self._pairs.append((one, other) if side == 0 else (other, one))
+        self._only[side].remove(one)
+        for rival in rivals:
+            self._only[1 - side].remove(rival)
+
+
+def _as_one(texts: Sequence[TextLine]) -> TextLine:
+    """Return lines as one: their texts in reading order, the least of their confidences, a box around all."""
+    x0, y0, x1, y1 = zip(*(t.box for t in texts), strict=True)
+    cut = tuple(dict.fromkeys(side for t in texts for side in t.cut))
+    return TextLine(
+        text=" ".join(t.text for t in texts),
+        confidence=min(t.confidence for t in texts),
+        box=Box(min(x0), min(y0), max(x1), max(y1)),
+        cut=cut,
+    )
+
+
+def _likeness(one: TextLine, other: TextLine) -> float:
+    """Return the share 0..1 of the letters of both that agree in order."""
+    return difflib.SequenceMatcher(None, _letters(one.text), _letters(other.text), autojunk=False).ratio()
 
 
 def _run(one: TextLine, others: Sequence[TextLine]) -> Sequence[TextLine]:
@@ -288,12 +410,6 @@ def _run(one: TextLine, others: Sequence[TextLine]) -> Sequence[TextLine]:
             if not wanted.startswith(joined):
                 break
     return ()
-
-
-def _worth_telling(own: Sequence[tuple[TextLine, Box]], others: Sequence[tuple[TextLine, Box]]) -> list[TextLine]:
-    """Return the sure texts, and the unsure ones in whose place the other image has a sure one."""
-    sure = [place for text, place in others if text.sure]
-    return [text for text, place in own if text.sure or any(place.intersection(other) is not None for other in sure)]
 
 
 def _place(text: TextLine, pane: View) -> Box:

@@ -141,9 +141,14 @@ def test_unsure_readings_are_not_said_by_themselves_but_are_no_difference_either
     assert "'4' (0.96)" in zoom(Fake({RED: (("4", 0.96),)})).text
     near = compared(Fake({BLUE: (("OPEN", 0.86),), RED: (("OPEN", 0.84),)}))
     assert "the same in both: 'OPEN' (0.86)" in near.text
-    # In the place of a sure one the other image's unsure reading is told, with its confidence.
-    other = compared(Fake({BLUE: (("OPEN", 0.99),), RED: (("0PFN", 0.6),)}))
-    assert "only in 'Original Image': 'OPEN' (0.99); only in 'Edited Image': '0PFN' (0.60)." in other.text
+    # In the place of a sure one the other image's unsure reading is told where it is like it, and is no text of its own.
+    other = compared(Fake({BLUE: (("OPENING", 0.99),), RED: (("0PENIMG", 0.6),)}))
+    assert (
+        "Text read in Crop 1: reads differently: 'OPENING' (0.99) in 'Original Image' but '0PENIMG' (0.60) in "
+        "'Edited Image'." in other.text
+    )
+    unlike = compared(Fake({BLUE: (("OPENING", 0.99),), RED: (("~~", 0.6),)}))
+    assert "Text read in Crop 1: only in 'Original Image': 'OPENING' (0.99).\n" in unlike.text
 
 
 def test_text_that_a_crop_cuts_is_told_to_be_cut_and_not_at_the_images_own_edge():
@@ -194,11 +199,87 @@ def test_a_reader_that_fails_leaves_the_observation_and_says_so():
         assert found.data["text_reading"]["crops"] == {"Crop 1": "no memory"}  # type: ignore[index, call-overload]
 
 
+@dataclass
+class Sharper(Fake):
+    """Reads the other image's place only where it is cut out closely."""
+
+    close: tuple[tuple[str, float], ...] = ()
+
+    def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
+        height, width = rgb.shape[:2]
+        if width > 3 * height:
+            return tuple(Reading(text=t, confidence=c, box=Box.whole(width=width, height=height)) for t, c in self.close)
+        return super().__call__(rgb)
+
+
+def settled(*close: tuple[str, float]) -> Observation:
+    """A text that is read in the original alone, and what the second look at its place in the edited image gives."""
+    return compared(Sharper({BLUE: (("SHOPPER 140", 0.99),)}, box=Box(40, 100, 160, 116), close=close))
+
+
+@pytest.mark.parametrize(
+    ("close", "said"),
+    [
+        # The same letters, though unsure, are no difference; so they are where the second look sees more of the line.
+        ((("SHOPPER 140", 0.4),), "the same in both: 'SHOPPER 140' (0.99)."),
+        ((("SHOPPER", 0.9), ("140", 0.6)), "the same in both: 'SHOPPER 140' (0.99)."),
+        ((("A SHOPPER 140 B", 0.9),), "the same in both: 'SHOPPER 140' (0.99)."),
+        (
+            (("SHOPPER 440", 0.7),),
+            "reads differently: 'SHOPPER 140' (0.99) in 'Original Image' but 'SHOPPER 440' (0.70) in 'Edited Image'.",
+        ),
+        ((("MARTIN", 0.99),), "only in 'Original Image': 'SHOPPER 140' (0.99); none in 'Edited Image'."),
+        ((), "only in 'Original Image': 'SHOPPER 140' (0.99); none in 'Edited Image'."),
+    ],
+)
+def test_what_one_image_alone_seems_to_have_is_looked_for_once_more_in_the_other(close: Any, said: str):
+    found = settled(*close)
+    assert f"Text read in Crop 1: {said}" in found.text
+    (look,) = found.data["text_reading"]["second_looks"]["Crop 1"]  # type: ignore[index, call-overload, union-attr]
+    assert look["image"] == "Edited Image"  # type: ignore[index, call-overload]
+    assert look["for"] == "SHOPPER 140"  # type: ignore[index, call-overload]
+    assert [entry["text"] for entry in look["read"]] == [text for text, _ in close]  # type: ignore[index, call-overload, union-attr]
+
+
+def test_a_text_in_place_of_a_quite_different_one_needs_no_second_look():
+    found = compared(Fake({BLUE: (("SALE", 0.99),), RED: (("Bakery", 0.99),)}))
+    assert "only in 'Original Image': 'SALE' (0.99); only in 'Edited Image': 'Bakery' (0.99)." in found.text
+    assert "second_looks" not in found.data["text_reading"]  # type: ignore[operator]
+
+
+@dataclass
+class Skimming(Fake):
+    """A reader that reads only what its quick look does not exclude."""
+
+    holds: frozenset[tuple[int, int, int]] = frozenset()
+
+    def skim(self, rgb: RGB) -> bool:
+        r, g, b = (int(v) for v in rgb[rgb.shape[0] // 2, rgb.shape[1] // 2])
+        return (r, g, b) in self.holds
+
+
+def test_a_crop_without_a_place_for_letters_is_not_read_and_the_data_say_so():
+    lines = {BLUE: (("SALE", 0.99),), RED: (("Bakery", 0.99),)}
+    none = Skimming(lines)
+    for found in (zoom(none), compared(none)):
+        assert "Text" not in found.text
+        assert found.data["text_reading"] == {
+            "reader": "Fake 7",
+            "crops": {"Crop 1": []},
+            "skipped": {"crops": ["Crop 1"], "reason": "no place that may hold letters"},
+        }
+    assert none.seen == []
+    # Both panes are read where one may hold text.
+    one = compared(Skimming(lines, holds=frozenset({RED})))
+    assert "only in 'Original Image': 'SALE' (0.99); only in 'Edited Image': 'Bakery' (0.99)." in one.text
+    assert "skipped" not in one.data["text_reading"]  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("tool", [ZoomIn, LocalizeDifferences, Enhancer])
 def test_tools_keep_their_contract_with_a_reader_and_their_version_tells_it(tool: Any):
     reader = Fake({(120, 120, 120): (("OPEN", 0.99),)})
     check_tool(tool(Lanczos(), reader))
-    assert tool(Lanczos(), reader).version == f"{tool().version}; text 1 Fake 7"
+    assert tool(Lanczos(), reader).version == f"{tool().version}; text 2 Fake 7"
     assert tool(Lanczos(), NoReader("why not")).version == tool().version
 
 
@@ -307,7 +388,8 @@ def test_rapidocr_finds_nothing_in_blank_pictures_of_any_shape(size: tuple[int, 
 def test_a_changed_letter_is_told_and_an_unchanged_word_is_the_same_in_both():
     changed = compared(rapid(), written("HARBOUR", tall=300, width=400), written("HARPOUR", tall=300, width=400))
     # The crop is seven letters wide about the changed one, so that the word may be cut.
-    original, edited = re.findall(r"only in '\w+ Image': '(\w+)'", changed.text)
+    (original, edited) = re.findall(r"'(\w+)' \([^)]*\) in '\w+ Image'", changed.text)
+    assert "reads differently: " in changed.text
     assert original in "HARBOUR"
     assert edited in "HARPOUR"
     assert original.replace("B", "P") == edited
@@ -315,6 +397,44 @@ def test_a_changed_letter_is_told_and_an_unchanged_word_is_the_same_in_both():
     with_spot[190:230, 60:100] = RED
     same = compared(rapid(), written("HARBOUR", tall=300, width=400), with_spot)
     assert "only in" not in same.text
+
+
+@needs_rapidocr
+@pytest.mark.parametrize("turn", range(4))
+def test_rapidocr_skims_words_of_any_size_and_shade_and_skips_what_holds_none(turn: int):
+    def skimmed(rgb: RGB) -> bool:
+        return rapid().skim(np.ascontiguousarray(np.rot90(rgb, turn)))
+
+    for height in (9, 14, 20, 40, 90):
+        word = written("Harbour", height=height, width=12 * height, tall=4 * height)
+        assert skimmed(word)
+        assert skimmed(255 - word)
+        assert skimmed((150 + word / 8).astype(np.uint8))
+    assert not skimmed(plain(RED))
+    rng = np.random.default_rng(0)
+    assert not skimmed(rng.integers(0, 256, (200, 300, 3), dtype=np.uint8))
+    shape = plain((225, 225, 220))
+    shape[100:200, 150:250] = BLUE
+    assert not skimmed(shape)
+
+
+@needs_rapidocr
+def test_the_same_crop_is_read_and_skimmed_once(monkeypatch: pytest.MonkeyPatch):
+    reader = RapidReader(Path(str(find_spec("rapidocr").origin)).parent / "models")  # type: ignore[union-attr]
+    store = ImageStore()
+    view = View.whole(store.add_array(written("HARBOUR")))
+
+    def said() -> Any:
+        return TextReading(reader).in_crop(store, view, name="Edited Image", crop="Crop 1")
+
+    first = said()
+    assert "'HARBOUR'" in first.lines[0]
+
+    def refused() -> None:
+        raise AssertionError("a network was asked")
+
+    monkeypatch.setattr(reader, "_opened", refused)
+    assert said() == first
 
 
 @needs_rapidocr
