@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.imaging.rank import median
 
 Curve: TypeAlias = tuple[float, float, float, float]
 
@@ -24,6 +25,8 @@ _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
 _STEPS = 6
+_STEADY = 0.02
+"""Levels; a step that changes less is the last."""
 _KNOTS = np.linspace(0, 255, 33)
 _STRAIGHT: Curve = (0.0, 0.0, 0.0, 0.0)
 
@@ -126,13 +129,15 @@ def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
     basis = _basis(levels)
     # A few levels cannot tell gain from offset, nor a bend from either.
     ridge = np.diag([0.0, 1e-3, 3e-3, 1e-2]) * len(levels)
-    solved = np.array([float(np.median(change)), 0.0, 0.0, 0.0])
+    solved = np.array([median(change), 0.0, 0.0, 0.0])
     for _ in range(_STEPS):
         error = change - basis @ solved
-        scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+        scale = max(1.0, 1.4826 * median(np.abs(error)))
         weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
         weighted = basis * weight[:, None]
-        solved = np.linalg.solve(weighted.T @ basis + ridge * float(weight.mean()), weighted.T @ change)
+        last, solved = solved, np.linalg.solve(weighted.T @ basis + ridge * float(weight.mean()), weighted.T @ change)
+        if np.abs(solved - last).max() < _STEADY:
+            break
     a, b, c, d = solved.tolist()
     return a, b, c, d
 
@@ -141,18 +146,17 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
     """Return what the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where few."""
     table = np.clip(np.arange(256) + _basis(np.arange(256.0)) @ np.array(curve), 0, 255)
     error = y - table[x]
-    scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+    scale = max(1.0, 1.4826 * median(np.abs(error)))
     near = np.abs(error) < 3 * scale + 4
     nearest = np.clip(np.rint(x[near] / 255 * (len(_KNOTS) - 1)), 0, len(_KNOTS) - 1).astype(int)
-    order = np.argsort(nearest, kind="stable")
     counts = np.bincount(nearest, minlength=len(_KNOTS))
-    parts = np.split(error[near][order], np.cumsum(counts)[:-1])
+    sums = np.bincount(nearest, weights=error[near], minlength=len(_KNOTS))
+    means = np.clip(sums / np.maximum(counts, 1), -_MOST_BEND, _MOST_BEND)
     few = 0.001 * x.size
-    means = [float(np.clip(np.mean(p) if len(p) else 0, -_MOST_BEND, _MOST_BEND)) for p in parts]
-    return tuple(mean * len(p) / (len(p) + few) for mean, p in zip(means, parts, strict=True))
+    return tuple((means * counts / (counts + few)).tolist())
 
 
 def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the median of each cell of an 8×8 grid over an h×w array."""
     rows = np.array_split(values, min(_CELLS, values.shape[0]), axis=0)
-    return np.array([float(np.median(c)) for row in rows for c in np.array_split(row, min(_CELLS, row.shape[1]), axis=1)])
+    return np.array([median(c) for row in rows for c in np.array_split(row, min(_CELLS, row.shape[1]), axis=1)])
