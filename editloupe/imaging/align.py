@@ -279,10 +279,9 @@ def resize(rgb: RGB, *, width: int, height: int) -> RGB:
     if rgb.shape[:2] == (height, width):
         return rgb
     shrinks = width * height < rgb.shape[0] * rgb.shape[1]
-    # Means of 2×2 px first, which OpenCV has a fast way for.
-    while (h := rgb.shape[0]) % 2 == 0 and (w := rgb.shape[1]) % 2 == 0 and h >= 2 * height and w >= 2 * width:
-        rgb = np.asarray(cv2.resize(rgb, (w // 2, h // 2), interpolation=cv2.INTER_AREA), dtype=np.uint8)
-    if rgb.shape[:2] == (height, width):
-        return rgb
+    # OpenCV has a fast way for means of 2×2 px. In steps, only a whole factor gives the means of areas.
+    while rgb.shape[0] % (2 * height) == 0 and rgb.shape[1] % (2 * width) == 0:
+        half = (rgb.shape[1] // 2, rgb.shape[0] // 2)
+        rgb = np.asarray(cv2.resize(rgb, half, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     kind = cv2.INTER_AREA if shrinks else cv2.INTER_LANCZOS4
     return np.asarray(cv2.resize(rgb, (width, height), interpolation=kind), dtype=np.uint8)

@@ -192,7 +192,7 @@ def localize(image_1: RGB, image_2: RGB, *, masks_1: Sequence[Box] = (), masks_2
 
 def _shown(alignment: Alignment) -> NDArray[np.bool_]:
     """Return h×w of the half size: where no pixel lies under a mask or at its rim."""
-    return halved(alignment.masked.astype(np.uint8) * 255) == 0
+    return np.asarray(halved(alignment.masked.astype(np.uint8) * 255) == 0)
 
 
 def _doubled(half: NDArray[Any], how: int) -> NDArray[Any]:

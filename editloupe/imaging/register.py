@@ -19,7 +19,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 SMALLEST_SIDE: Final = 32
 """px; a smaller picture holds too little for a motion to mean anything."""
-_POINTS = 16_000
+_POINTS = 8_000
+_GRID = 32_000
+"""Places that are looked at for structure."""
 _STEPS = 8
 _COARSEST_SIDE = 40
 _STILL_PX = 0.01
@@ -54,7 +56,7 @@ def register(first: Grey, second: Grey) -> Floats:
     Return `STILL` where no motion lowers what differs by 5 % (by 20 % where a corner moves 3 px or more).
 
     first, second: h×w uint8, the same size.
-    The search goes from coarse to fine. Each level takes Gauss-Newton steps on at most 16 000 places with structure, and
+    The search goes from coarse to fine. Each level takes Gauss-Newton steps on at most 8 000 places with structure, and
     estimates gain and offset with the motion. By Tukey's weights an edited object does not count.
     """
     if min(first.shape) < SMALLEST_SIDE:
@@ -103,7 +105,7 @@ def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
 
 def _points(grey: NDArray[np.uint8]) -> _Points:
     height, width = grey.shape
-    step = max(1, int(math.sqrt(height * width / (2 * _POINTS))))
+    step = max(1, int(math.sqrt(height * width / _GRID)))
     y, x = np.mgrid[2 : height - 2 : step, 2 : width - 2 : step]
     values = grey.astype(np.int16)
     dx = (values[2:-2:step, 3 : width - 1 : step] - values[2:-2:step, 1 : width - 3 : step]) / 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -188,7 +187,7 @@ class _Calibration:
 
     def __init__(self, activity: Map, grain: float, shown: NDArray[np.bool_]) -> None:
         self._level = _steps(activity)
-        self._step = math.ceil(math.sqrt(activity.size / _SAMPLES))
+        self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         self.shown = shown
         levels = _sampled(self._level, shown, self._step)
         # Where each of them stands in the grid of samples.
@@ -199,9 +198,12 @@ class _Calibration:
         ends = np.unique(np.searchsorted(until, np.floor(np.multiply(_GROUP_ENDS, len(levels) - 1)), side="right"))
         group_of = np.searchsorted(ends, np.arange(256)).astype(np.uint8)[levels]
         order = np.argsort(group_of, kind="stable")
-        self._groups = [g for g in np.split(order, np.searchsorted(group_of[order], np.arange(1, len(ends) + 1))) if len(g)]
-        self._at = np.array([float(levels[group].mean()) for group in self._groups])
-        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in self._groups]
+        # Where the samples of one group after the other lie in the grid, and where each further group begins.
+        self._samples = (rows * width + columns)[order]
+        self._begins = np.flatnonzero(np.diff(group_of[order])) + 1
+        groups = np.split(order, self._begins)
+        self._at = np.array([float(levels[group].mean()) for group in groups])
+        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in groups]
         self._known = np.array(spread) >= _LEAST_PLACES
         if not self._known.any():
             self._known[:] = True
@@ -213,12 +215,13 @@ class _Calibration:
         self._growth = np.maximum(1.0, self._activities / max(1e-3, last))
         self._slip = _SLIP * np.maximum(self._activities - last, 0.0)
 
-    def _typical(self, sizes: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _typical(self, size: Map) -> NDArray[np.float64]:
         """Return the typical size in each group.
 
         A group that is found in one place only may be an edit's rim. It gets the noise of calmer places and a slip.
         """
-        typical = np.array([_spread(sizes[group]) for group in self._groups])
+        sizes = size[:: self._step, :: self._step].ravel()[self._samples]
+        typical = np.array([_spread(group) for group in np.split(sizes, self._begins)])
         if self._known.all():
             return typical
         known = np.flatnonzero(self._known)
@@ -232,9 +235,8 @@ class _Calibration:
 
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """
-        sizes = _sampled(size, self.shown, self._step)
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        typical = np.minimum(self._typical(sizes), self._most if most is None else most)
+        typical = np.minimum(self._typical(size), self._most if most is None else most)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
         typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
         table = np.interp(np.arange(256), self._at, np.maximum(typical, floor))
