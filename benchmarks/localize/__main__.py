@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import cv2
 import numpy as np
@@ -13,9 +14,11 @@ import numpy as np
 from benchmarks.localize.peers import Found, absolute_difference, sift_and_difference, ssim_map
 from benchmarks.localize.scenes import NUISANCES, delivered, draw
 from benchmarks.pages import put
-from editloupe.data.images import RGB
+from editloupe.data.images import RGB, ImagePolicy, ImageStore, decode
 from editloupe.imaging.differences import localize
-from editloupe.values import Box
+from editloupe.tools.base import ToolContext
+from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.values import Box, View
 
 
 @dataclass
@@ -40,12 +43,29 @@ def ours(first: RGB, second: RGB) -> Found:
     return [(r.box, r.strength) for r in localize(first, second).regions]
 
 
+def whole_call(first: bytes, second: bytes) -> None:
+    """Call the tool as an agent does, from the files' bytes to the observation. Text is not read."""
+    images, tool = ImageStore(), LocalizeDifferences()
+    views = {name: View.whole(images.add_bytes(data)) for name, data in (("first", first), ("second", second))}
+    args = tool.Args(comparison_image_1="first", comparison_image_2="second")
+    for view in tool(args, ToolContext(images=images, views=views)).views:
+        images.encoded(view.image, ImagePolicy())
+
+
+def ssim_of_files(first: bytes, second: bytes) -> None:
+    ssim_map(*(decode(data, name="a picture")[0] for data in (first, second)))
+
+
 METHODS: Mapping[str, Callable[[RGB, RGB], Found]] = {
     "ours": ours,
     "absdiff": absolute_difference,
     "SSIM": ssim_map,
     "SIFT": sift_and_difference,
 }
+"""What is measured on decoded pictures."""
+
+FROM_FILES: Mapping[str, Callable[[bytes, bytes], None]] = {"whole call": whole_call, "SSIM with decoding": ssim_of_files}
+"""What is measured on the bytes of two JPEG files."""
 
 
 def measure(n: int, seed: int, methods: Sequence[str]) -> dict[tuple[str, str], Tally]:
@@ -92,7 +112,10 @@ def report(tallies: Mapping[tuple[str, str], Tally], methods: Sequence[str]) -> 
 
 
 def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3, rounds: int = 3) -> str:
-    """Median CPU time of a pair on one thread, and its ratio to the SSIM map's, as a Markdown table."""
+    """Median CPU time of a pair on one thread, and its ratio to the SSIM map's, as a Markdown table.
+
+    From files, it is the ratio to the SSIM map with the decoding that it needs.
+    """
     taken: dict[tuple[float, str], list[float]] = {}
     for size in megapixels:
         for index in range(pairs):
@@ -100,15 +123,19 @@ def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3
             second = delivered(scene.after, "all", index)
             factor = (size * 1e6 / (scene.before.shape[0] * scene.before.shape[1])) ** 0.5
             large = [cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, second)]
-            for method in [*methods] * rounds:
+            coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in large]
+            calls = {m: partial(METHODS[m], *large) for m in methods}
+            calls |= {m: partial(way, *coded) for m, way in FROM_FILES.items()}
+            for method in [*calls] * rounds:
                 start = time.process_time()
-                METHODS[method](*large)
+                calls[method]()
                 taken.setdefault((size, method), []).append(time.process_time() - start)
-    lines = ["| megapixels | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    columns = [*methods, *FROM_FILES]
+    lines = ["| megapixels | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for size in megapixels:
-        typical = {m: float(np.median(taken[size, m])) for m in methods}
-        of_ssim = {m: f" ({s / typical['SSIM']:.2f})" if "SSIM" in typical else "" for m, s in typical.items()}
-        lines.append(f"| {size:g} | " + " | ".join(f"{1000 * s:.0f} ms{of_ssim[m]}" for m, s in typical.items()) + " |")
+        typical = {m: float(np.median(taken[size, m])) for m in columns}
+        ratio = {m: typical[m] / typical["SSIM with decoding" if m in FROM_FILES else "SSIM"] for m in columns}
+        lines.append(f"| {size:g} | " + " | ".join(f"{1000 * typical[m]:.0f} ms ({ratio[m]:.2f})" for m in columns) + " |")
     return "\n".join(lines)
 
 
@@ -124,7 +151,7 @@ def main() -> None:
     methods = args.methods.split(",")
     accuracy = report(measure(args.n, args.seed, methods), methods)
     print(accuracy, flush=True)
-    speed = times([float(m) for m in args.megapixels.split(",")], methods)
+    speed = times([float(m) for m in args.megapixels.split(",")], [*dict.fromkeys([*methods, "SSIM"])])
     print(f"\n{speed}")
     if args.write:
         put("tools.md", "measured localize", f"{args.n} pairs for each nuisance.\n\n{accuracy}\n\n{speed}")

@@ -170,6 +170,9 @@ class ImageStore:
         data = encode_png(rgb)
         sha256, (height, width) = hashlib.sha256(data).hexdigest(), rgb.shape[:2]
         ref = ImageRef(sha256=sha256, width=width, height=height, media_type="image/png")
+        with self._lock:
+            # Known without decoding what was just encoded.
+            self._notes[sha256] = ()
         self._keep(ref, data)
         return ref
 
@@ -312,7 +315,10 @@ class ImageStore:
 
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
-    """Decode an image file's bytes to H×W×3 uint8 RGB, with notes on what stood in the way. Raises ImageError."""
+    """Decode an image file's bytes to H×W×3 uint8 RGB, read-only, with notes on what stood in the way.
+
+    Raises ImageError.
+    """
     with _opened(data, name, max_pixels) as image:
         _check_size(*image.size, name, max_pixels)
         notes: list[str] = []
@@ -322,13 +328,13 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
             image.load()
             if frames > 1:
                 notes.append(f"first of {frames} frames")
-            turn = _turn(image, data)
+            turn = _turn(image)
             if turn is not None:
                 notes.append("EXIF rotation applied")
             flat = _flattened(image, notes, deep=_has_16_bits(image, data))
         except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
-        return np.array(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
+        return np.asarray(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
 
 
 def _layers(data: bytes, name: str, max_pixels: int) -> NDArray[np.uint8]:
@@ -339,7 +345,7 @@ def _layers(data: bytes, name: str, max_pixels: int) -> NDArray[np.uint8]:
         rgb, alpha = _coloured(image, [], deep=_has_16_bits(image, data))
         if alpha is not None:
             rgb.putalpha(alpha)
-        turn = _turn(image, data)
+        turn = _turn(image)
         rgba = rgb.convert("RGBA")
         return np.array(rgba if turn is None else rgba.transpose(turn), dtype=np.uint8)
 
@@ -432,9 +438,10 @@ def _check_size(width: int, height: int, name: str, max_pixels: int) -> None:
         raise ImageError(f"{name}: {width}×{height} px is too small to compare; expected at least {MIN_SIDE} px a side")
 
 
-def _orientation(image: Image.Image, data: bytes) -> int | None:
+def _orientation(image: Image.Image, unread: bytes | None = None) -> int | None:
+    """Return the EXIF orientation, 1 to 8; None for none. unread: the file's bytes if its pixels are not decoded yet."""
     # Pillow decodes a PNG to look for EXIF behind the pixels; most have none, and only headers are to be read.
-    if image.format == "PNG" and not any(mark in data for mark in _PNG_ORIENTATION):
+    if unread is not None and image.format == "PNG" and not any(mark in unread for mark in _PNG_ORIENTATION):
         return None
     try:
         with _no_warnings():
@@ -444,9 +451,9 @@ def _orientation(image: Image.Image, data: bytes) -> int | None:
     return value if isinstance(value, int) and 1 <= value <= 8 else None
 
 
-def _turn(image: Image.Image, data: bytes) -> Image.Transpose | None:
-    """Return what makes the image upright; None where it is."""
-    return _UPRIGHT.get(_orientation(image, data) or 1)
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return what makes a decoded image upright; None where it is."""
+    return _UPRIGHT.get(_orientation(image) or 1)
 
 
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
@@ -480,7 +487,8 @@ def _coloured(image: Image.Image, notes: list[str], *, deep: bool) -> tuple[Imag
         colour = _to_srgb(colour, profile, notes)
     if image.mode == "CMYK":
         notes.append("CMYK converted to RGB")
-    return colour.convert("RGB"), alpha
+    # Pillow copies on conversion, also where there is nothing to convert.
+    return (colour if colour.mode == "RGB" else colour.convert("RGB")), alpha
 
 
 def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image | None]:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB, profile_name, read_with_profile
+from editloupe.imaging.rank import at_rank, median
 
 Curve: TypeAlias = tuple[float, float, float, float]
 
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
-_MOST_LEVELS = (2, 98)
+_MOST_LEVELS = (0.02, 0.98)
 _ENOUGH_LEVELS = 16
 _MOST_BEND = 24.0
 _MOST_CONTRAST = 2.0
@@ -29,6 +30,8 @@ _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
 _STEPS = 6
+_STEADY = 0.02
+"""Levels; a step that changes less is the last."""
 _KNOTS = np.linspace(0, 255, 33)
 _STRAIGHT: Curve = (0.0, 0.0, 0.0, 0.0)
 
@@ -58,7 +61,7 @@ class Tone:
     def most(self, rgb: RGB) -> float:
         """Return the largest change in levels, 0..255, of the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
         change = np.abs(self.table - np.arange(256)[:, None])
-        spans = (np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS).astype(int) for channel in range(3))
+        spans = (_span(rgb[::4, ::4, channel]) for channel in range(3))
         return max(float(change[low : high + 1, channel].max()) for channel, (low, high) in enumerate(spans))
 
     @property
@@ -151,11 +154,17 @@ def _keeps_order(tone: Tone, rgb: RGB) -> bool:
     """Return True if the levels that occur stay apart and in order: a negative, or a picture made flat, is an edit."""
     table = tone.table
     for channel in range(3):
-        low, high = (int(v) for v in np.percentile(rgb[..., channel], _MOST_LEVELS))
+        low, high = _span(rgb[..., channel])
         slope = (float(table[high, channel]) - float(table[low, channel])) / max(1, high - low)
         if high - low >= _ENOUGH_LEVELS and not 1 / _MOST_CONTRAST <= slope <= _MOST_CONTRAST:
             return False
     return True
+
+
+def _span(channel: NDArray[np.uint8]) -> tuple[int, int]:
+    """Return the levels between which all but the least and the greatest 2 % lie."""
+    low, high = (int(at_rank(channel, share)) for share in _MOST_LEVELS)
+    return low, high
 
 
 def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,18 +179,22 @@ def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
     unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
     if unclipped.sum() < max(64, 0.05 * x.size):
         return _STRAIGHT
-    levels = x[unclipped].astype(np.float64)
-    change = y[unclipped] - levels
-    basis = _basis(levels)
+    levels = x[unclipped]
+    change = y[unclipped].astype(np.float64) - levels
+    basis = _basis(np.arange(256.0))
     # A few levels cannot tell gain from offset, nor a bend from either.
     ridge = np.diag([0.0, 1e-3, 3e-3, 1e-2]) * len(levels)
-    solved = np.array([float(np.median(change)), 0.0, 0.0, 0.0])
+    solved = np.array([median(change), 0.0, 0.0, 0.0])
     for _ in range(_STEPS):
-        error = change - basis @ solved
-        scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+        error = change - (basis @ solved)[levels]
+        scale = max(1.0, 1.4826 * median(np.abs(error)))
         weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
-        weighted = basis * weight[:, None]
-        solved = np.linalg.solve(weighted.T @ basis + ridge * float(weight.mean()), weighted.T @ change)
+        # Pixels of one level have one row of the basis: their sums are enough.
+        weights, changes = (np.bincount(levels, weights=w, minlength=256) for w in (weight, weight * change))
+        normal = (basis.T * weights) @ basis + ridge * float(weight.mean())
+        last, solved = solved, np.linalg.solve(normal, basis.T @ changes)
+        if np.abs(solved - last).max() < _STEADY:
+            break
     a, b, c, d = solved.tolist()
     return a, b, c, d
 
@@ -190,18 +203,20 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
     """Return what the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where few."""
     table = np.clip(np.arange(256) + _basis(np.arange(256.0)) @ np.array(curve), 0, 255)
     error = y - table[x]
-    scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+    scale = max(1.0, 1.4826 * median(np.abs(error)))
     near = np.abs(error) < 3 * scale + 4
     nearest = np.clip(np.rint(x[near] / 255 * (len(_KNOTS) - 1)), 0, len(_KNOTS) - 1).astype(int)
-    order = np.argsort(nearest, kind="stable")
     counts = np.bincount(nearest, minlength=len(_KNOTS))
-    parts = np.split(error[near][order], np.cumsum(counts)[:-1])
+    sums = np.bincount(nearest, weights=error[near], minlength=len(_KNOTS))
+    means = np.clip(sums / np.maximum(counts, 1), -_MOST_BEND, _MOST_BEND)
     few = 0.001 * x.size
-    means = [float(np.clip(np.mean(p) if len(p) else 0, -_MOST_BEND, _MOST_BEND)) for p in parts]
-    return tuple(mean * len(p) / (len(p) + few) for mean, p in zip(means, parts, strict=True))
+    return tuple((means * counts / (counts + few)).tolist())
 
 
-def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the median of each cell of an 8×8 grid over an h×w array."""
-    rows = np.array_split(values, min(_CELLS, values.shape[0]), axis=0)
-    return np.array([float(np.median(c)) for row in rows for c in np.array_split(row, min(_CELLS, row.shape[1]), axis=1)])
+def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the median of each cell of an 8×8 grid over an h×w array, which may leave some px out at the end."""
+    down, across = (min(_CELLS, side) for side in values.shape)
+    h, w = values.shape[0] // down, values.shape[1] // across
+    cells = values[: down * h, : across * w].reshape(down, h, across, w).swapaxes(1, 2).reshape(down * across, h * w)
+    middle = h * w // 2
+    return np.partition(cells, middle, axis=1)[:, middle]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import cv2
 import numpy as np
@@ -20,7 +20,7 @@ from editloupe.data.images import MIN_SIDE, RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
-from editloupe.imaging.residual import Map, Planes, Residual, planes, residual, unexplained
+from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
 from editloupe.imaging.significance import significance
 from editloupe.imaging.subjects import LEAST_SIDE, MOST, find_subjects
 from editloupe.imaging.whole_changes import WholeChange, find_whole_changes, turns_of
@@ -58,6 +58,7 @@ _ALWAYS = 2
 """Edits that count, however small, where the rest of the picture differs too."""
 _OF_STRONGEST = 0.5
 """Share of the strongest edit's mean difference from which a subject beside it counts."""
+_ROWS_APART = 64
 _RIM = 9
 """px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
 
@@ -177,7 +178,7 @@ def localize(
     height, width = alignment.first.shape[:2]
     shown = _shown(alignment)
     compared_px = float(shown.mean()) * width * height
-    identical = image_1.shape == image_2.shape and np.array_equal(image_1, image_2)
+    identical = _equal(image_1, image_2)
     if identical or compared_px < LEAST_COMPARED_PX:
         nothing = np.zeros((height, width), dtype=np.float32)
         return Differences(
@@ -210,8 +211,8 @@ def localize(
     return Differences(
         regions=tuple(r for _, r in found),
         whole_changes=(*turns_of(alignment.orientation), *named),
-        levels=np.asarray(cv2.resize(levels, (width, height), interpolation=cv2.INTER_LINEAR), dtype=np.float32),
-        changed=cv2.resize(_drawn(found, levels), (width, height), interpolation=cv2.INTER_NEAREST).astype(bool),
+        levels=_doubled(levels, cv2.INTER_LINEAR)[:height, :width],
+        changed=_doubled(_drawn(found, levels), cv2.INTER_NEAREST)[:height, :width].astype(bool),
         threshold=threshold,
         changed_share=changed_share,
         compared_px=compared_px,
@@ -277,14 +278,22 @@ def _rest(found: Sequence[_Found], left: Residual, levels: Map) -> float | None:
 
 def _shown(alignment: Alignment) -> NDArray[np.bool_]:
     """Return h×w of the half size: where no pixel lies under a mask or at its rim."""
-    height, width = alignment.masked.shape
-    size = (max(1, (width + 1) // 2), max(1, (height + 1) // 2))
-    return np.asarray(cv2.resize(alignment.masked.astype(np.uint8) * 255, size, interpolation=cv2.INTER_AREA) == 0)
+    return np.asarray(halved(alignment.masked.astype(np.uint8) * 255) == 0)
+
+
+def _doubled(half: NDArray[Any], how: int) -> NDArray[Any]:
+    height, width = half.shape
+    return np.asarray(cv2.resize(half, (2 * width, 2 * height), interpolation=how), dtype=half.dtype)
+
+
+def _equal(first: RGB, second: RGB) -> bool:
+    """Return True if every pixel is the same. Most pairs differ in a few rows already."""
+    return first.shape == second.shape and all(np.array_equal(first[::n], second[::n]) for n in (_ROWS_APART, 1))
 
 
 def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
     """Return the aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
-    toned = alignment.tone.rounded(alignment.first)
+    toned = alignment.toned
     first = planes(toned)
     height, width = toned.shape[:2]
     x0, y0, x1, y1 = alignment.valid.ints()
@@ -297,15 +306,12 @@ def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
 
 def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) -> Region:
     """Return an object of the half-size maps as a region of image 1."""
-    height, width = alignment.first.shape[:2]
-    half_height, half_width = left.light.shape
     sx, sy = alignment.scale
-    kx, ky = width / half_width, height / half_height
     x0, y0, x1, y1 = found.box.ints()
     own = levels[y0:y1, x0:x1][found.changed]
-    px = kx * ky / (sx * sy)
+    px = 4 / (sx * sy)
     return Region(
-        box=alignment.to_image_1(found.box.scaled(kx, ky)),
+        box=alignment.to_image_1(found.box.scaled(2, 2)),
         changed_px=len(own) * px,
         mean=float(own.mean()),
         strength=float((np.maximum(own - FAINT, 0) ** 2).sum(dtype=np.float64)) * px,

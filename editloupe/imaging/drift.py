@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.imaging.rank import median
 from editloupe.imaging.register import SMALLEST_SIDE, Grey
 
 _CELL = 32
@@ -86,7 +87,7 @@ def estimate_drift(first: Grey, second: Grey) -> Drift | None:
     error = _error(a, b, field)
     before = _misfit(error)
     for step in range(_STEPS):
-        scale = max(1.0, 1.4826 * float(np.median(np.abs(error[::3, ::3]))))
+        scale = max(1.0, 1.4826 * median(np.abs(error[::3, ::3])))
         weight = np.asarray(1 / (1 + (error / (2 * scale)) ** 2) ** 2, dtype=np.float32)
         wx, wy = weight * gx, weight * gy
         xx, xy, yy, xt, yt = (_cell_mean(v, grid) for v in (wx * gx, wx * gy, wy * gy, wx * error, wy * error))
@@ -114,7 +115,7 @@ def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.flo
         y = dense[..., 1] + np.arange(height, dtype=np.float32)[:, None]
         b = np.asarray(cv2.remap(b, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), dtype=np.float32)
     error = b - a
-    return np.asarray(error - np.median(error[::4, ::4]), dtype=np.float32)
+    return np.asarray(error - np.float32(median(error[::4, ::4])))
 
 
 def _misfit(error: NDArray[np.float32]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.geometry import cells_covered
+from editloupe.imaging.rank import median
 
 Grey: TypeAlias = NDArray[np.uint8]
 """h×w uint8, luma."""
@@ -17,7 +19,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 SMALLEST_SIDE: Final = 32
 """px; a smaller picture holds too little for a motion to mean anything."""
-_POINTS = 16_000
+_POINTS = 8_000
+_GRID = 32_000
+"""Places that are looked at for structure."""
 _STEPS = 8
 _COARSEST_SIDE = 40
 _STILL_PX = 0.01
@@ -52,7 +56,7 @@ def register(first: Grey, second: Grey) -> Floats:
     Return `STILL` where no motion lowers what differs by 5 % (by 20 % where a corner moves 3 px or more).
 
     first, second: h×w uint8, the same size.
-    The search goes from coarse to fine. Each level takes Gauss-Newton steps on at most 16 000 places with structure, and
+    The search goes from coarse to fine. Each level takes Gauss-Newton steps on at most 8 000 places with structure, and
     estimates gain and offset with the motion. By Tukey's weights an edited object does not count.
     """
     if min(first.shape) < SMALLEST_SIDE:
@@ -101,16 +105,18 @@ def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
 
 def _points(grey: NDArray[np.uint8]) -> _Points:
     height, width = grey.shape
-    step = max(1, int(np.sqrt(height * width / (2 * _POINTS))))
+    step = max(1, int(math.sqrt(height * width / _GRID)))
     y, x = np.mgrid[2 : height - 2 : step, 2 : width - 2 : step]
     values = grey.astype(np.int16)
     dx = (values[2:-2:step, 3 : width - 1 : step] - values[2:-2:step, 1 : width - 3 : step]) / 2.0
     dy = (values[3 : height - 1 : step, 2:-2:step] - values[1 : height - 3 : step, 2:-2:step]) / 2.0
     strength = dx * dx + dy * dy
-    keep = strength > max(2.0, float(np.median(strength)))
+    # From a dense grid, so that a lone thing has enough of them.
+    keep = np.flatnonzero(strength > max(2.0, median(strength)))
+    keep = keep[:: math.ceil(len(keep) / _POINTS) or 1]
     value = values[2:-2:step, 2:-2:step]
-    columns, rows, level = (v[keep].astype(np.float64) for v in (x, y, value))
-    return _Points(x=columns, y=rows, value=level, dx=dx[keep], dy=dy[keep])
+    columns, rows, level, dx, dy = (v.ravel()[keep].astype(np.float64) for v in (x, y, value, dx, dy))
+    return _Points(x=columns, y=rows, value=level, dx=dx, dy=dy)
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
@@ -131,9 +137,9 @@ def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floa
             return matrix
         error = seen - gain * points.value - offset
         if step == 0:
-            offset = float(np.median(error[inside]))
+            offset = median(error[inside])
             error -= offset
-        scale = max(1.0, 1.4826 * float(np.median(np.abs(error[inside]))))
+        scale = max(1.0, 1.4826 * median(np.abs(error[inside])))
         weight = np.where(inside, np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2, 0.0)
         weighted = columns * weight
         normal = weighted @ columns.T
@@ -158,13 +164,13 @@ def _misfit(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> float
     gain = 1.0
     for _ in range(2):
         error = seen - gain * value
-        error -= np.median(error)
-        near = np.abs(error) <= max(2.0, 2 * float(np.median(np.abs(error))))
+        error -= median(error)
+        near = np.abs(error) <= max(2.0, 2 * median(np.abs(error)))
         centred = value[near] - value[near].mean()
         # Sums, and no dot products: for those a BLAS wakes its threads, which costs more than the work.
         gain += float((centred * error[near]).sum()) / max(1.0, float((centred * centred).sum()))
     error = seen - gain * value
-    return float(np.minimum(np.abs(error - np.median(error)), _CAP).mean())
+    return float(np.minimum(np.abs(error - median(error)), _CAP).mean())
 
 
 def _apply(matrix: Floats, x: Floats, y: Floats) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.geometry import cells_covered
+from editloupe.imaging.rank import at_rank, median
 from editloupe.imaging.residual import Map, Residual
 
 Number = TypeVar("Number", np.uint8, np.float32)
@@ -128,10 +129,10 @@ def unchanged(residual: Residual) -> NDArray[np.bool_]:
         values = plane[::step, ::step][places]
         values = np.abs(values - _mode(values))
         level = activity[::step, ::step][places]
-        order = np.argsort(level, kind="stable")
+        order = np.argsort(_steps(level), kind="stable")
         noise = np.empty_like(values)
         for group in np.array_split(order, 8):
-            noise[group] = max(floor, float(np.quantile(values[group], _LOW)) / _LOW_OF_NORMAL) if len(group) else floor
+            noise[group] = max(floor, at_rank(values[group], _LOW) / _LOW_OF_NORMAL) if len(group) else floor
         out |= values > _STANDS_OUT * np.maximum(noise, _OF_GRADIENT * level)
     share = np.bincount(cell, weights=out, minlength=_CELLS * _CELLS) / np.maximum(counts, 1)
     changed = (share > _MOST_OUT).reshape(_CELLS, _CELLS)
@@ -155,11 +156,11 @@ def _mode(values: NDArray[np.float32]) -> float:
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
-    values = np.asarray(plane - np.median(_sampled(plane, calibration.shown, 4)), dtype=np.float32)
+    values = np.asarray(plane - np.float32(median(_sampled(plane, calibration.shown, 4))))
     noise = calibration.noise(np.abs(values), floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
-    typical = float(np.median(_sampled(finest_noise, calibration.shown, 4)))
+    typical = median(_sampled(finest_noise, calibration.shown, 4))
     means = [np.divide(finest, finest_noise, out=finest)]
     del finest_noise
     # In place from here on: these maps are the most that is in memory at once.
@@ -185,7 +186,7 @@ class _Calibration:
     """
 
     def __init__(self, activity: Map, grain: float, shown: NDArray[np.bool_]) -> None:
-        self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
+        self._level = _steps(activity)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         self.shown = shown
         levels = _sampled(self._level, shown, self._step)
@@ -193,12 +194,16 @@ class _Calibration:
         rows, columns = np.nonzero(_places(shown, self._step))
         height, width = _places(shown, self._step).shape
         # Places of one level stay in one group, however many they are: on a plain ground nearly all are.
-        ends = np.unique(np.quantile(levels, _GROUP_ENDS, method="lower"))
-        group_of = np.searchsorted(ends, levels)
+        until = np.cumsum(np.bincount(levels, minlength=256))
+        ends = np.unique(np.searchsorted(until, np.floor(np.multiply(_GROUP_ENDS, len(levels) - 1)), side="right"))
+        group_of = np.searchsorted(ends, np.arange(256)).astype(np.uint8)[levels]
         order = np.argsort(group_of, kind="stable")
-        self._groups = [g for g in np.split(order, np.searchsorted(group_of[order], np.arange(1, len(ends) + 1))) if len(g)]
-        self._at = np.array([float(levels[group].mean()) for group in self._groups])
-        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in self._groups]
+        # Where the samples of one group after the other lie in the grid, and where each further group begins.
+        self._samples = (rows * width + columns)[order]
+        self._begins = np.flatnonzero(np.diff(group_of[order])) + 1
+        groups = np.split(order, self._begins)
+        self._at = np.array([float(levels[group].mean()) for group in groups])
+        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in groups]
         self._known = np.array(spread) >= _LEAST_PLACES
         if not self._known.any():
             self._known[:] = True
@@ -210,12 +215,13 @@ class _Calibration:
         self._growth = np.maximum(1.0, self._activities / max(1e-3, last))
         self._slip = _SLIP * np.maximum(self._activities - last, 0.0)
 
-    def _typical(self, sizes: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _typical(self, size: Map) -> NDArray[np.float64]:
         """Return the typical size in each group.
 
         A group that is found in one place only may be an edit's rim. It gets the noise of calmer places and a slip.
         """
-        typical = np.array([_spread(sizes[group]) for group in self._groups])
+        sizes = size[:: self._step, :: self._step].ravel()[self._samples]
+        typical = np.array([_spread(group) for group in np.split(sizes, self._begins)])
         if self._known.all():
             return typical
         known = np.flatnonzero(self._known)
@@ -229,9 +235,8 @@ class _Calibration:
 
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """
-        sizes = _sampled(size, self.shown, self._step)
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        typical = np.minimum(self._typical(sizes), self._most if most is None else most)
+        typical = np.minimum(self._typical(size), self._most if most is None else most)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
         typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
         table = np.interp(np.arange(256), self._at, np.maximum(typical, floor))
@@ -239,6 +244,11 @@ class _Calibration:
         table = np.minimum(grown, table + self._slip) if of_gradient else grown
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
         return np.asarray(cv2.LUT(self._level, table.reshape(1, 256)), dtype=np.float32)
+
+
+def _steps(activity: Map) -> NDArray[np.uint8]:
+    """Return activity in steps of 2.5 %, of the same shape."""
+    return np.asarray(np.clip(_STEPS_PER_E * np.log1p(activity), 0, 255), dtype=np.uint8)
 
 
 def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
@@ -253,7 +263,8 @@ def _sampled(values: NDArray[Number], shown: NDArray[np.bool_], step: int) -> ND
 
 
 def _spread(sizes: NDArray[np.float32]) -> float:
-    half, most = np.partition(sizes, (len(sizes) // 2, len(sizes) * 4 // 5))[[len(sizes) // 2, len(sizes) * 4 // 5]]
+    ordered = np.sort(sizes)
+    half, most = float(ordered[len(sizes) // 2]), float(ordered[len(sizes) * 4 // 5])
     # Long tails make the second larger; an edit of a fifth of the pixels would make it far larger.
-    typical = float(half) / 0.6745
-    return max(typical, min(float(most) / 1.2816, _TAIL_AT_MOST * typical))
+    typical = half / 0.6745
+    return max(typical, min(most / 1.2816, _TAIL_AT_MOST * typical))

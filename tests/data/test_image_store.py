@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
+from editloupe.data import images
 from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png
 from editloupe.errors import ImageError
 from tests.data.profiles import DISPLAY_P3
@@ -311,3 +312,11 @@ def test_the_caches_hold_no_more_than_they_may() -> None:
     first = [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs]
     assert len(store._arrays) == 1 and len(store._encoded) == 1
     assert [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs] == first
+
+
+def test_a_picture_that_was_just_encoded_is_not_decoded_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "decode", lambda *a, **k: pytest.fail("it was decoded"))
+    store = ImageStore()
+    ref = store.add_array(gradient())
+    assert store.encoded(ref, ImagePolicy()).data == store.data(ref)
+    assert store.notes(ref) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 
@@ -65,3 +66,25 @@ def test_a_box_outside_the_shifted_image_maps_to_nothing() -> None:
     large = textured(400, 300)
     found = align(large[20:260, 20:340], large[17:257, 27:347])  # shift (−7, +3)
     assert found.to_image_2(Box(0, 100, 5, 110)) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "copy"),
+    [
+        ((800, 600), (400, 300)),  # 1.95 times too long a side: halves leave 95 % of what is allowed
+        ((1200, 900), (400, 300)),  # 2.92 times: thirds leave 95 %
+        ((500, 400), (398, 318)),  # 1.26 times; halves would leave 39 %
+    ],
+)
+def test_a_large_picture_is_reduced_by_a_whole_factor_where_that_leaves_enough(
+    size: tuple[int, int], copy: tuple[int, int]
+) -> None:
+    picture = textured(*size)
+    assert align(picture, picture, max_pixels=126_500).first.shape[1::-1] == copy
+
+
+@pytest.mark.parametrize("size", [(300, 225), (400, 300), (600, 450), (150, 112)])
+def test_a_reduction_in_steps_gives_the_means_of_areas(size: tuple[int, int]) -> None:
+    picture = textured(1200, 900)
+    expected = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+    assert np.abs(resize(picture, width=size[0], height=size[1]).astype(int) - expected).max() <= 1

@@ -300,3 +300,19 @@ def test_a_mask_does_not_hold_a_picture_that_moved() -> None:
     found = localize(first, second, masks_1=[Box(*mask)], masks_2=[Box(*mask)])
     assert found.alignment.shift == pytest.approx((3, 2), abs=0.1)
     assert found.regions == ()
+
+
+@pytest.mark.parametrize("corner", ["first", "last"])
+def test_places_in_a_picture_of_odd_sides_stand_where_they_are(corner: str) -> None:
+    picture = textured(321, 241)
+    place = (1, 1, 31, 25) if corner == "first" else (290, 216, 320, 240)
+    found = localize(picture, with_square(picture, place))
+    assert found.levels.shape == found.changed.shape == (241, 321)
+    assert len(found.regions) == 1 and close_to(found.regions[0].box, place, px=2)
+
+
+def test_pictures_that_differ_in_one_pixel_are_not_identical() -> None:
+    picture = textured(320, 240)
+    other = picture.copy()
+    other[37, 5] ^= 1
+    assert localize(picture, picture.copy()).identical and not localize(picture, other).identical
