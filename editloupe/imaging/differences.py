@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import MIN_SIDE, RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
+from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
 from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
 from editloupe.imaging.significance import significance
@@ -273,7 +274,7 @@ def _drawn(found: Sequence[_Found], levels: Map) -> NDArray[np.uint8]:
 def _rest(found: Sequence[_Found], left: Residual, levels: Map) -> float | None:
     """Return the median difference outside the regions in levels; None where hardly anything lies there."""
     outside = left.shown & (cv2.dilate(_drawn(found, levels), np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
-    return float(np.median(levels[outside])) if outside.sum() >= LEAST_REST * left.shown.sum() else None
+    return median(levels[outside]) if outside.sum() >= LEAST_REST * left.shown.sum() else None
 
 
 def _shown(alignment: Alignment) -> NDArray[np.bool_]:

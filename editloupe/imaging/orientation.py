@@ -109,7 +109,9 @@ def find_orientation(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Ori
 
 def _structure(luma: NDArray[np.uint8]) -> Map:
     """Return 64×64: the light, a little smoothed, less that of its wider surroundings."""
-    small = cv2.resize(luma, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32)
+    # Four px or more for each of the small picture's are enough.
+    step = max(1, min(luma.shape) // (4 * _SIDE))
+    small = cv2.resize(luma[::step, ::step], (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32)
     return np.asarray(cv2.GaussianBlur(small, (0, 0), 1.0) - cv2.GaussianBlur(small, (0, 0), _SIDE / 8), dtype=np.float32)
 
 

@@ -106,17 +106,18 @@ def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
 def _points(grey: NDArray[np.uint8]) -> _Points:
     height, width = grey.shape
     step = max(1, int(math.sqrt(height * width / _GRID)))
-    y, x = np.mgrid[2 : height - 2 : step, 2 : width - 2 : step]
-    values = grey.astype(np.int16)
-    dx = (values[2:-2:step, 3 : width - 1 : step] - values[2:-2:step, 1 : width - 3 : step]) / 2.0
-    dy = (values[3 : height - 1 : step, 2:-2:step] - values[1 : height - 3 : step, 2:-2:step]) / 2.0
+
+    def grid(down: int, right: int) -> NDArray[np.float32]:
+        return grey[2 + down : height - 2 + down : step, 2 + right : width - 2 + right : step].astype(np.float32)
+
+    dx, dy = (grid(0, 1) - grid(0, -1)) / 2, (grid(1, 0) - grid(-1, 0)) / 2
     strength = dx * dx + dy * dy
     # From a dense grid, so that a lone thing has enough of them.
     keep = np.flatnonzero(strength > max(2.0, median(strength)))
     keep = keep[:: math.ceil(len(keep) / _POINTS) or 1]
-    value = values[2:-2:step, 2:-2:step]
-    columns, rows, level, dx, dy = (v.ravel()[keep].astype(np.float64) for v in (x, y, value, dx, dy))
-    return _Points(x=columns, y=rows, value=level, dx=dx, dy=dy)
+    y, x = (2.0 + step * at for at in np.divmod(keep, dx.shape[1]))
+    value, dx_there, dy_there = (v.ravel()[keep].astype(np.float64) for v in (grid(0, 0), dx, dy))
+    return _Points(x=x, y=y, value=value, dx=dx_there, dy=dy_there)
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
