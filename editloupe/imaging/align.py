@@ -278,10 +278,10 @@ def _filled(rgb: RGB, masked: NDArray[np.uint8]) -> RGB:
 def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:
     """Return what the copies share, without the rim that interpolation made of pixels from beyond the border."""
     shown = _shown(matrix, width=width, height=height)
-    sides = (shown.x0 > 0, shown.y0 > 0, shown.x1 < width, shown.y1 < height)
-    left, top, right, bottom = (_MARGIN_PX * (drifted or cut) for cut in sides)
-    x0, y0 = math.ceil(shown.x0) + left, math.ceil(shown.y0) + top
-    x1, y1 = math.floor(shown.x1) - right, math.floor(shown.y1) - bottom
+    # On the other sides a motion brings near what only the second image shows.
+    margin = _MARGIN_PX * (drifted or matrix is not STILL)
+    x0, y0 = math.ceil(shown.x0) + margin, math.ceil(shown.y0) + margin
+    x1, y1 = math.floor(shown.x1) - margin, math.floor(shown.y1) - margin
     return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)).clipped(width=width, height=height)
 
 

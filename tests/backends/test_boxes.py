@@ -212,10 +212,10 @@ def test_observations_speak_the_dialect_of_the_image_they_name(scene: Scene) -> 
 @pytest.mark.parametrize("tool", ["zoom_in", "enhancer"])
 def test_a_crop_repeats_the_box_as_the_model_wrote_it(scene: Scene, tool: str) -> None:
     text = scene.observed(tool, target_image="Edited Image", bbox=[200, 200, 250, 300])
-    assert "bbox [200, 200, 250, 300] = px [400, 100, 500, 150]" in text
+    assert "bbox [200, 200, 250, 300] (px [400, 100, 500, 150]" in text
     said = {d: scene.spoken(d, Message.of_text("user", text)).messages[-1].text for d in DIALECTS}
-    assert "bbox [200, 200, 300, 250] = px [100, 400, 150, 500]" in said["thousandths_yx"]
-    assert "bbox [400, 100, 500, 150] = px [400, 100, 500, 150]" in said["pixels"]
+    assert "bbox [200, 200, 300, 250] (px [100, 400, 150, 500]" in said["thousandths_yx"]
+    assert "bbox [400, 100, 500, 150] (px [400, 100, 500, 150]" in said["pixels"]
 
 
 def test_what_the_model_was_looking_for_stays_its_own_words(scene: Scene) -> None:

@@ -131,9 +131,9 @@ def test_a_model_that_writes_y_first_is_recorded_x_first(editloupe: Run, serve: 
         assert editloupe("judge", edits(1, name=f"edits-{protocol}"), "--backend", where, *options)[0] == 0
         trace = "".join(p.read_text() for p in run.rglob("*.jsonl"))
         # 240×320 px: y 24 to 72, x 160 to 288, as the tool saw it.
-        assert "your bbox [500, 100, 900, 300] = px [160, 24, 288, 72]" in trace
+        assert "your bbox [500, 100, 900, 300] (px [160, 24, 288, 72])" in trace
         wire = json.dumps(conversation(server)[-1], ensure_ascii=False)
-        assert "your bbox [100, 500, 300, 900] = px [24, 160, 72, 288]" in wire
+        assert "your bbox [100, 500, 300, 900] (px [24, 160, 72, 288]" in wire
         assert "[y0, x0, y1, x1], y first" in wire
         assert "[x0, y0, x1, y1]" not in wire
 
