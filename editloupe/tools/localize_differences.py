@@ -130,7 +130,9 @@ class LocalizeDifferences(CropTool):
         ]
         if len(found.regions) > len(shown):
             lines.append(_not_shown(found, len(shown), names))
-        text = self.reading.in_pairs(context.images, views, names=names, crops=crops)
+        # Where crops show the text, the whole pair need not be read.
+        read = len(looks) or len(pairs)
+        text = self.reading.in_pairs(context.images, views[: 2 * read], names=names, crops=crops[:read])
         if found.widespread:
             lines += _regenerated(found, names)
         lines += [
