@@ -8,6 +8,7 @@ from typing import Final
 
 import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.data.images import RGB
 from editloupe.imaging.align import resize
@@ -21,8 +22,8 @@ DIVIDER_PX: Final = 8
 DIVIDER_RGB: Final = (255, 0, 0)
 LABEL_PX: Final = 20
 """px; height of the strip above two panes that says what they are."""
-_TITLE_SIZE = 0.42
-"""Of OpenCV's plain font: capitals of about 9 px, which is legible at the size sent."""
+_TITLE_PX = 14
+"""px; size of the font, whose capitals are about 10 px high: legible at the size sent."""
 
 # Apart from each other also for most who are colour-blind (Okabe and Ito's palette, without black and grey).
 _BOX_RGB = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
@@ -88,11 +89,24 @@ def side_by_side(left: RGB, right: RGB, *, titles: tuple[str, str] | None = None
 
 def _title(text: str, width: int) -> RGB:
     """Return white text on black, `LABEL_PX` high."""
-    strip = np.zeros((LABEL_PX, width, 3), dtype=np.uint8)
-    while text and cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _TITLE_SIZE, 1)[0][0] > width - 6:
+    font = ImageFont.load_default(_TITLE_PX)
+    while text and font.getlength(text) > width - 6:
         text = text[:-1]
-    cv2.putText(strip, text, (4, LABEL_PX - 7), cv2.FONT_HERSHEY_SIMPLEX, _TITLE_SIZE, (255, 255, 255), 1, cv2.LINE_AA)
-    return strip
+    return _written((width, LABEL_PX), text, (4, LABEL_PX // 2), font, (0, 0, 0), (255, 255, 255))
+
+
+def _written(
+    size: tuple[int, int],
+    text: str,
+    at: tuple[int, int],
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    ground: tuple[int, int, int],
+    ink: tuple[int, int, int],
+) -> RGB:
+    """Return h×w×3 of a size (w, h) with a text whose left middle lies at a place. Pillow's own font is always the same."""
+    strip = Image.new("RGB", size, ground)
+    ImageDraw.Draw(strip).text(at, text, fill=ink, font=font, anchor="lm")
+    return np.array(strip, dtype=np.uint8)
 
 
 def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
@@ -140,11 +154,10 @@ def unmarked(rgb: RGB) -> RGB:
 def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, int, int]) -> None:
     """Draw text on a filled ground above `corner`, or inside the picture where there is no room above. In place."""
     height, width = picture.shape[:2]
-    size = max(0.4, max(width, height) / 1600)
-    thickness = max(1, round(2 * size))
-    (text_w, text_h), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, thickness)
-    x = int(np.clip(corner[0], 0, max(0, width - text_w - 4)))
-    y = int(np.clip(corner[1] - 2, text_h + base, max(text_h + base, height - 1)))
-    cv2.rectangle(picture, (x, y - text_h - base), (x + text_w + 4, y + 1), colour, cv2.FILLED)
+    px = max(_TITLE_PX, round(max(height, width) / 50))
+    font = ImageFont.load_default(px)
+    label_w, label_h = min(width, math.ceil(font.getlength(text)) + 6), min(height, px + 4)
+    x = int(np.clip(corner[0], 0, width - label_w))
+    y = int(np.clip(corner[1] - label_h, 0, height - label_h))
     ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
-    cv2.putText(picture, text, (x + 2, y - base // 2), cv2.FONT_HERSHEY_SIMPLEX, size, ink, thickness, cv2.LINE_AA)
+    picture[y : y + label_h, x : x + label_w] = _written((label_w, label_h), text, (3, label_h // 2), font, colour, ink)

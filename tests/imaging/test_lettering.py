@@ -5,6 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.data.images import RGB
 from editloupe.imaging.lettering import Row, lettering
@@ -13,12 +14,12 @@ from editloupe.values import Box
 
 def written(word: str, *, height: int, ink: int = 20, ground: int = 225) -> tuple[RGB, Box]:
     """The word in the middle of a plain picture, capitals `height` px high, and its box."""
-    scale, thick = height / 21, max(1, height // 9)
-    (w, h), _ = cv2.getTextSize(word, cv2.FONT_HERSHEY_SIMPLEX, scale, thick)
-    rgb = np.full((h + 4 * height, w + 4 * height, 3), ground, dtype=np.uint8)
-    at = (2 * height, 2 * height + h)
-    cv2.putText(rgb, word, at, cv2.FONT_HERSHEY_SIMPLEX, scale, (ink,) * 3, thick, cv2.LINE_AA)
-    return rgb, Box(at[0], at[1] - h, at[0] + w, at[1])
+    font = ImageFont.load_default(round(height / 0.71))
+    x0, y0, x1, y1 = (round(v) for v in font.getbbox(word))
+    w, h = x1 - x0, y1 - y0
+    image = Image.new("RGB", (w + 4 * height, h + 4 * height), (ground,) * 3)
+    ImageDraw.Draw(image).text((2 * height - x0, 2 * height - y0), word, fill=(ink,) * 3, font=font)
+    return np.array(image), Box(2 * height, 2 * height, 2 * height + w, 2 * height + h)
 
 
 def best(rgb: RGB) -> Row:

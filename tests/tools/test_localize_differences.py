@@ -116,7 +116,7 @@ def test_a_region_is_outlined_and_its_panes_are_labelled_unless_that_is_switched
     assert left.window.y0 == right.window.y0 == 20
     for window in (left.window, right.window):
         strip = picture[:20, int(window.x0) : int(window.x1)]
-        assert (strip == 255).any() and (strip == 0).all(axis=2).mean() > 0.5
+        assert (strip > 200).any() and (strip == 0).all(axis=2).mean() > 0.5
     # The pane of one grey shows the outline alone, around the region and not on it.
     pane = render.crop(picture, left.window)
     drawn = (pane != 120).any(axis=2)
@@ -140,7 +140,7 @@ def test_names_that_cannot_be_drawn_are_numbered() -> None:
     numbered = compare(context, "原图", "b").views[0]
     assert numbered.window == named.window
     strip = store.array(numbered.image)[:20, :200]
-    assert (strip == 255).any()
+    assert (strip > 200).any()
 
 
 def test_pictures_keep_to_half_of_what_the_two_images_cost() -> None:
