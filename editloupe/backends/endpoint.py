@@ -71,7 +71,7 @@ def read_parameters(uri: BackendURI, *, known: Sequence[str] = PARAMETERS, examp
         base_url=_base_url(params["base_url"], example) if "base_url" in params else None,
         boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
         env=params.get("env"),
-        max_image_side=_side(params["max_image_side"]) if "max_image_side" in params else None,
+        max_image_side=max_image_side(uri),
         timeout_s=_seconds(params.get("timeout_s", str(DEFAULT_TIMEOUT_S))),
     )
 
@@ -284,7 +284,11 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _side(text: str) -> int:
+def max_image_side(uri: BackendURI) -> int | None:
+    """Return the longest side in px that a URI allows; None for no limit. Raises ConfigError."""
+    text = uri.params.get("max_image_side")
+    if text is None:
+        return None
     # Python turns no text of thousands of digits into a number, and no image is that wide.
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= SMALLEST_SIDE_PX):
         raise ConfigError(

@@ -15,6 +15,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
+from editloupe.backends.endpoint import max_image_side
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
@@ -88,7 +89,7 @@ class RecordedLMM:
             constrains_choices=self._in_list,
             constrains_schema=self._in_schema,
             image_tokens=image_tokens_of(recorded.model),
-            max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
+            max_image_side=max_image_side(recorded),
         )
 
     def __repr__(self) -> str:

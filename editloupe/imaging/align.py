@@ -202,14 +202,14 @@ def align(
     first, second = _filled(first, masked_1), _filled(second, masked_2)
     matrix, tone, drift, toned = STILL, Tone(), None, first
     if not np.array_equal(first, second):
-        orientation = find_orientation(_grey(first), _grey(second)) if turns else UPRIGHT
+        orientation = find_orientation(luma(first), luma(second)) if turns else UPRIGHT
         if orientation != UPRIGHT:
             undone = [orientation.box_undone(box, (w2, h2)) for box in masks_2]
             upright = align(
                 image_1, orientation.undone(image_2), masks_1=masks_1, masks_2=undone, max_pixels=max_pixels, turns=False
             )
             return replace(upright, size_2=(w2, h2), orientation=orientation)
-        matrix = register(_grey(first), _grey(second))
+        matrix = register(luma(first), luma(second))
         if matrix is not STILL:
             flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
             moved = cv2.warpAffine(second, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
@@ -218,7 +218,7 @@ def align(
                 masked_2 = np.asarray(cv2.warpAffine(masked_2, matrix, (width, height), flags=flags), dtype=np.uint8)
         tone = estimate_tone(first, second)
         toned = tone.rounded(first)
-        drift = estimate_drift(_grey(toned), _grey(second))
+        drift = estimate_drift(luma(toned), luma(second))
         if drift is not None:
             second = drift.undone(second)
             masked_2 = drift.undone(masked_2) if masked_2.any() else masked_2
@@ -295,7 +295,8 @@ def _shown(matrix: Floats, *, width: int, height: int) -> Box:
     return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1))
 
 
-def _grey(rgb: RGB) -> NDArray[np.uint8]:
+def luma(rgb: RGB) -> NDArray[np.uint8]:
+    """Return h×w of h×w×3 uint8 RGB: ITU-R 601, in whole levels."""
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.imaging.align import luma
 from editloupe.imaging.differences import CLEAR, Differences
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.residual import Map
@@ -42,7 +43,7 @@ def find_control_regions(found: Differences) -> tuple[ControlRegion, ...]:
     is smaller than the region only where every place of that size differs. Where the images differ everywhere, it is the
     place that differs least, and `busy` says so. The same images give the same controls.
     """
-    grey = cv2.cvtColor(found.alignment.first, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    grey = luma(found.alignment.first).astype(np.float32)
     edges = cv2.magnitude(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1))
     unfit = found.changed | (found.levels > CLEAR) | found.alignment.masked
     busy, levels, detail = _Means(unfit), _Means(found.levels), _Means(edges)

@@ -51,6 +51,7 @@ LEAST_COMPARED_PX: Final = float(MIN_SIDE**2)
 LEAST_MEAN: Final = 3.0
 """Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
 _UNEXPLAINED = 0.6
+"""Least share of a place's difference that neither a slip nor a blur of it explains."""
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
 _HOLDS_TOO_MUCH = 0.5
@@ -60,6 +61,7 @@ _ALWAYS = 2
 _OF_STRONGEST = 0.5
 """Share of the strongest edit's mean difference from which a subject beside it counts."""
 _ROWS_APART = 64
+"""Rows between those that are compared first: most pairs differ in them already."""
 _RIM = 9
 """px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
 
@@ -288,7 +290,7 @@ def _doubled(half: NDArray[Any], how: int) -> NDArray[Any]:
 
 
 def _equal(first: RGB, second: RGB) -> bool:
-    """Return True if every pixel is the same. Most pairs differ in a few rows already."""
+    """Return True if every pixel is the same."""
     return first.shape == second.shape and all(np.array_equal(first[::n], second[::n]) for n in (_ROWS_APART, 1))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.imaging.align import luma
 from editloupe.values import Box
 
 # In px of a level; each next level has half the size, so that large letters become small ones.
@@ -49,7 +50,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class LetterRow:
     """A place that may hold letters."""
 
     box: Box
@@ -60,13 +61,13 @@ class Row:
     """How much it looks like letters, from 0 to about 10."""
 
 
-def lettering(rgb: RGB) -> tuple[Row, ...]:
+def lettering(rgb: RGB) -> tuple[LetterRow, ...]:
     """Return the rows of a picture that may be letters, the likeliest first. Rows are horizontal or vertical.
 
     rgb: H×W×3 uint8. Found are letters of 5 px and more, light or dark, also turned by some 10°. One thing may be found
     more than once: as light strokes and as the dark gaps between them, and at two scales.
     """
-    grounds = _grounds(np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8))
+    grounds = _grounds(luma(rgb))
     strokes = _Strokes.joined([_strokes_of(ground, which) for which, ground in enumerate(grounds)])
     found = [row for turned in (False, True) for row in _rows_of(strokes, grounds, turned=turned)]
     return tuple(sorted(found, key=lambda row: -row.score))
@@ -151,7 +152,7 @@ def _strokes_of(ground: _Ground, which: int) -> _Strokes:
     return every[kept]
 
 
-def _rows_of(strokes: _Strokes, grounds: list[_Ground], *, turned: bool) -> list[Row]:
+def _rows_of(strokes: _Strokes, grounds: list[_Ground], *, turned: bool) -> list[LetterRow]:
     s = strokes.turned if turned else strokes
     s = s[(s.h >= _LEAST_HEIGHT) & (s.h <= _MOST_HEIGHT)]
     s, one, other = _neighbours(s)
@@ -192,7 +193,7 @@ def _rows_of(strokes: _Strokes, grounds: list[_Ground], *, turned: bool) -> list
         corners = (y0[i], x0[i], y1[i], x1[i]) if turned else (x0[i], y0[i], x1[i], y1[i])
         scale = grounds[ground[i]].scale
         box = Box(*(float(scale * v) for v in corners))
-        found.append(Row(box=box, height=float(scale * height[i]), score=float(score[i])))
+        found.append(LetterRow(box=box, height=float(scale * height[i]), score=float(score[i])))
     return found
 
 

@@ -103,7 +103,7 @@ def _written(
     ground: tuple[int, int, int],
     ink: tuple[int, int, int],
 ) -> RGB:
-    """Return h×w×3 of a size (w, h) with a text whose left middle lies at a place. Pillow's own font is always the same."""
+    """Return h×w×3 of a size (w, h) with a text whose left middle lies at a place."""
     strip = Image.new("RGB", size, ground)
     ImageDraw.Draw(strip).text(at, text, fill=ink, font=font, anchor="lm")
     return np.array(strip, dtype=np.uint8)

@@ -23,13 +23,16 @@ _TILE_RIM = 4
 """px by which a tile is mirrored, nearly three standard deviations of the widest blur."""
 _TILES = 8
 _MUST_FALL_TO = 0.98
-
-_COLOUR_IN_LEVELS = 1.5
+"""A blur leaves at most this share of what differs without it."""
+COLOUR_IN_LEVELS: Final = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
 _MOST_SHIFT = 0.25
 _MOST_BLUR = 0.12
+"""px of shift, and px² of blur (half its variance), by which a place may have slipped."""
 _EXPLAINABLE_AREA = 20_000
+"""px² of half size; a larger place is too large to have slipped."""
 _AROUND = 3
+"""px about a place that tell a slip, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ class Residual:
     def levels(self) -> Map:
         """h×w float32, 0..255: the largest difference of a place in any channel, a little smoothed."""
         smooth = [np.abs(cv2.GaussianBlur(v, (3, 3), 0)) for v in (self.light, self.red, self.blue)]
-        colour = _COLOUR_IN_LEVELS * np.maximum(smooth[1], smooth[2])
+        colour = COLOUR_IN_LEVELS * np.maximum(smooth[1], smooth[2])
         return np.asarray(np.minimum(np.maximum(smooth[0], colour), 255), dtype=np.float32)
 
 

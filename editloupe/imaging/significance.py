@@ -33,6 +33,7 @@ _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 _STEPS_PER_E = 40
 """Activity in logarithmic steps of 2.5 %, so that 256 of them reach from 0 to 600 levels a px."""
 _SLACK = 3.0
+"""Noise at a calmer place is at most so many times that of a livelier one; more is an edit that fills the calm places."""
 _TAIL_AT_MOST = 6.0
 """Tails of noise may be so many times as long as a normal distribution's; longer ones are an edit in the group."""
 _LEAST_PLACES = 6.0

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.regions import Object
-from editloupe.imaging.residual import Map, Residual
+from editloupe.imaging.residual import COLOUR_IN_LEVELS, Map, Residual
 from editloupe.values import Box
 
 MOST: Final = 5
@@ -35,11 +35,10 @@ _FULL_COLOUR_RANGE = 40.0
 """Levels; a plane whose values span less counts less, since its noise is cut into places too."""
 _MOST_ODD = 1.2
 """Times the full range; what follows the picture's new style less counts no more."""
-_COLOUR = 1.5
-"""A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
 _LEAST_AREA = 0.004
 """Share of the picture; smaller places are no subjects."""
 _CUTS_OF_PLACES = (0.2, 0.35, 0.5, 0.65, 0.8)
+"""Thresholds that cut maps of 0 to about 1 into places."""
 _OFF_CENTRE = 0.6
 _CENTRE_REACH = 0.35
 """Weight of what lies far from the centre, and the standard deviation of the centre's weight, as a share of each side."""
@@ -138,7 +137,7 @@ def _odd(first: Sequence[Map], second: Sequence[Map]) -> Map:
     basis = np.stack([np.ones_like(y), y, red, blue, y * y, red * red, blue * blue, y * red, y * blue, red * blue], axis=1)
     became = np.stack([plane.ravel() for plane in second], axis=1)
     solved, *_ = np.linalg.lstsq(basis, became, rcond=None)
-    left = np.abs(became - basis @ solved) * (1, _COLOUR, _COLOUR)
+    left = np.abs(became - basis @ solved) * (1, COLOUR_IN_LEVELS, COLOUR_IN_LEVELS)
     odd = cv2.GaussianBlur(left.max(axis=1).reshape(first[0].shape).astype(np.float32), (0, 0), 1.0)
     return np.asarray(np.minimum(odd / _FULL_RANGE, _MOST_ODD), dtype=np.float32)
 

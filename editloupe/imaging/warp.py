@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.imaging.align import WORKING_PIXELS, resize
+from editloupe.imaging.align import WORKING_PIXELS, luma, resize
 from editloupe.imaging.masked import Kept, outside, share
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Json
@@ -136,7 +136,7 @@ def _found(source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, d
     still = aligned(source, edited, None, "none")
     kept = still.valid if mask is None or official else outside(mask, (height, width), dilate)
     if official:
-        motion = _by_keypoints(_grey(source), _grey(edited), None)
+        motion = _by_keypoints(luma(source), luma(edited), None)
         if motion.forward is None:
             return replace(still, how=how, matches=motion.matches, why=motion.why)
         flags, border = cv2.INTER_LINEAR, cv2.BORDER_REFLECT
@@ -156,13 +156,13 @@ def _found(source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, d
     # Sought in copies of at most about a megapixel, and undone in the image itself; one much larger than the source is
     # reduced first, so that it does not alias.
     factor = min(1.0, math.sqrt(WORKING_PIXELS / (width * height)))
-    first = _grey(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
+    first = luma(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
     fine = _shrunk(edited, width * height)
     if how == "sift":
-        second = _grey(_shrunk(edited, first.size))
+        second = luma(_shrunk(edited, first.size))
         motion = _by_keypoints(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
     else:
-        second = _grey(resize(edited, width=first.shape[1], height=first.shape[0]))
+        second = luma(resize(edited, width=first.shape[1], height=first.shape[0]))
         found = register(first, second)
         motion = _Motion() if found is STILL else _Motion(matrix=found)
     if motion.matrix is None:
@@ -250,10 +250,6 @@ def _keypoints(grey: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> _Poi
     sift: Any = cv2.SIFT.create()
     points, told = sift.detectAndCompute(grey, where)
     return points, told
-
-
-def _grey(rgb: RGB) -> NDArray[np.uint8]:
-    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
 def _shrunk(rgb: RGB, pixels: int) -> RGB:

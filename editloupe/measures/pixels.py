@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from editloupe.answers import Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
+from editloupe.imaging.align import luma
 from editloupe.imaging.masked import Kept
 from editloupe.imaging.warp import How, squared_difference
 from editloupe.measures.base import Measured
@@ -87,7 +88,7 @@ class Luminance(_OfPair):
 
     def value(self, pair: Pair) -> float:
         """Return the change; negative is darker."""
-        source, edited = (cv2.mean(_luma(rgb), mask=_mask(pair.kept))[0] for rgb in (pair.source, pair.edited))
+        source, edited = (cv2.mean(luma(rgb), mask=_mask(pair.kept))[0] for rgb in (pair.source, pair.edited))
         return float(edited - source)
 
 
@@ -145,10 +146,6 @@ def _mask(kept: Kept | None) -> NDArray[np.uint8] | None:
     return None if kept is None else kept.view(np.uint8)
 
 
-def _luma(rgb: RGB) -> NDArray[np.uint8]:
-    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), np.uint8)
-
-
 def _variance(rgb: RGB, kept: NDArray[np.uint8]) -> float:
-    _, deviation = cv2.meanStdDev(cv2.Laplacian(_luma(rgb), cv2.CV_64F), mask=kept)
+    _, deviation = cv2.meanStdDev(cv2.Laplacian(luma(rgb), cv2.CV_64F), mask=kept)
     return float(deviation[0, 0]) ** 2

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
-from editloupe.imaging.lettering import Row, lettering
+from editloupe.imaging.lettering import LetterRow, lettering
 from editloupe.values import Box
 
 _Found = TypeVar("_Found")
@@ -228,9 +228,9 @@ class _Remembered(Generic[_Found]):
         return found
 
 
-def _apart(rows: Sequence[Row]) -> list[Row]:
+def _apart(rows: Sequence[LetterRow]) -> list[LetterRow]:
     """Return the first rows that are not one another, as far as they are looked at."""
-    apart: list[Row] = []
+    apart: list[LetterRow] = []
     for row in rows:
         if all(row.box.iou(other.box) < 0.3 for other in apart):
             apart.append(row)
@@ -239,7 +239,7 @@ def _apart(rows: Sequence[Row]) -> list[Row]:
     return apart
 
 
-def _reduced(rgb: RGB, row: Row, height: int) -> RGB:
+def _reduced(rgb: RGB, row: LetterRow, height: int) -> RGB:
     """Return the row and what is around it, its letters at most `height` px high.
 
     The sides are multiples of 32 px, as the detector's are.

@@ -14,6 +14,7 @@ from editloupe.agent.judge import agent_digest
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
 from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri, reach
+from editloupe.backends.endpoint import max_image_side
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
@@ -106,7 +107,7 @@ class RecordedTraits:
             describes=f"what {judge.backend} answered",
             is_lmm=recorded.provider not in NOT_LMMS,
             image_tokens=image_tokens_of(recorded.model),
-            max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
+            max_image_side=max_image_side(recorded),
             native_tools=judge.tool_protocol == "native",
             constrains_choices=in_list,
             constrains_schema=in_schema,

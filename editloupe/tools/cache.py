@@ -16,7 +16,7 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -66,7 +66,7 @@ class ToolCache:
             try:
                 kept = self._kept(key, context.images)
                 self._count(hit=kept is not None)
-                made = kept or tool(args, _unnumbered(context))
+                made = kept or tool(args, _Unnumbered(**{**vars(context), "crops": 0}))
                 if kept is None and not made.error:
                     self._keep(key, tool.name, made)
             finally:
@@ -129,11 +129,6 @@ class _Unnumbered(ToolContext):
 
     def crop_name(self, number: int) -> str:
         return f"\ue000{number}\ue001"
-
-
-def _unnumbered(context: ToolContext) -> _Unnumbered:
-    given = {field.name: getattr(context, field.name) for field in fields(context)}
-    return _Unnumbered(**given | {"crops": 0})
 
 
 def _named(made: Observation, context: ToolContext) -> Observation:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from editloupe import models
-from editloupe.data.images import ImageStore
+from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ModelAbsent, ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
@@ -216,12 +216,8 @@ def may_hold_text(reader: TextReader, images: ImageStore, image: ImageRef, regio
     """
     if not isinstance(reader, SkimmingReader):
         return True
-    plain = render.crop(images.array(image), region)
-    height, width = plain.shape[:2]
-    if min(width, height) < LEAST_SIDE_PX:
-        return False
-    scale = min(1.0, working_scale(width, height))
-    return reader.skim(resize(plain, width=max(1, round(scale * width)), height=max(1, round(scale * height))))
+    cut = _for_reader(images, image, region, most=1.0)
+    return cut is not None and reader.skim(cut)
 
 
 def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[TextLine, ...]:
@@ -229,21 +225,33 @@ def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -
 
     Raises ToolError as the reader does.
     """
-    plain = render.crop(images.array(image), region)
-    height, width = plain.shape[:2]
-    if min(width, height) < LEAST_SIDE_PX:
+    cut = _for_reader(images, image, region)
+    if cut is None:
         return ()
-    scale = working_scale(width, height)
-    size = (max(1, round(scale * width)), max(1, round(scale * height)))
+    x0, y0, x1, y1 = region.ints()
+    size = (cut.shape[1], cut.shape[0])
     found = []
-    for one in reader(resize(plain, width=size[0], height=size[1])):
+    for one in reader(cut):
         text = cleaned(one.text)
         inside = one.box.intersection(Box.whole(width=size[0], height=size[1]))
         if not text or inside is None:
             continue
-        box = inside.scaled(width / size[0], height / size[1]).shifted(*region.ints()[:2])
+        box = inside.scaled((x1 - x0) / size[0], (y1 - y0) / size[1]).shifted(x0, y0)
         found.append(TextLine(text=text, confidence=one.confidence, box=box, cut=_cut(inside, size, image, region)))
     return tuple(found)
+
+
+def _for_reader(images: ImageStore, image: ImageRef, region: Box, *, most: float = math.inf) -> RGB | None:
+    """Return a region of an image at the size at which it is read, enlarged at most so many times.
+
+    None where it is too small to hold text.
+    """
+    plain = render.crop(images.array(image), region)
+    height, width = plain.shape[:2]
+    if min(width, height) < LEAST_SIDE_PX:
+        return None
+    scale = min(most, working_scale(width, height))
+    return resize(plain, width=max(1, round(scale * width)), height=max(1, round(scale * height)))
 
 
 def working_scale(width: int, height: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from editloupe.backends.base import open_backend as open_any
 from editloupe.backends.base import parse_uri
+from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.recorded import RecordedLMM, open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
@@ -166,3 +168,19 @@ def test_it_opens_by_its_uri(edits: Edits, tmp_path: Path) -> None:
     except ConfigError as error:
         pytest.skip(f"this installation was made before the backend was: {error}")
     assert isinstance(backend, RecordedLMM)
+
+
+@pytest.mark.parametrize(("text", "side"), [("1024", 1024), ("abc", None), ("-1", None)])
+def test_a_recording_is_sent_pictures_as_its_backend_was(text: str, side: int | None, edits: Edits, tmp_path: Path) -> None:
+    out = tmp_path / "first"
+    run(ScriptedLMM(answers), edits(1), out)
+    info = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    for judge in info["judges"].values():
+        judge["backend"] = f"openai/gpt-4o?max_image_side={text}"
+    (out / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    if side is None:
+        with pytest.raises(ConfigError, match=f"max_image_side='{text}': expected px of the longest side"):
+            reopened(out)
+    else:
+        traits = reopened(out).traits
+        assert (traits.max_image_side, traits.image_tokens) == (side, image_tokens_of("gpt-4o"))

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.data.images import RGB
-from editloupe.imaging.lettering import Row, lettering
+from editloupe.imaging.lettering import LetterRow, lettering
 from editloupe.values import Box
 
 
@@ -22,7 +22,7 @@ def written(word: str, *, height: int, ink: int = 20, ground: int = 225) -> tupl
     return np.array(image), Box(2 * height, 2 * height, 2 * height + w, 2 * height + h)
 
 
-def best(rgb: RGB) -> Row:
+def best(rgb: RGB) -> LetterRow:
     rows = lettering(rgb)
     assert rows
     assert [row.score for row in rows] == sorted((row.score for row in rows), reverse=True)
