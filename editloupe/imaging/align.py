@@ -187,6 +187,7 @@ def align(
     other image lost one, it is read with it.
     turns: False takes image 2 as it lies, mirrored or turned as it may be.
     """
+    given_1, given_2 = image_1, image_2
     image_1, image_2, lost_profile = undo_lost_profile(image_1, image_2, profiles)
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
     # The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
@@ -205,8 +206,15 @@ def align(
         orientation = find_orientation(luma(first), luma(second)) if turns else UPRIGHT
         if orientation != UPRIGHT:
             undone = [orientation.box_undone(box, (w2, h2)) for box in masks_2]
+            # As given: a lost profile is sought place by place, so only now it can be found.
             upright = align(
-                image_1, orientation.undone(image_2), masks_1=masks_1, masks_2=undone, max_pixels=max_pixels, turns=False
+                given_1,
+                orientation.undone(given_2),
+                masks_1=masks_1,
+                masks_2=undone,
+                profiles=profiles,
+                max_pixels=max_pixels,
+                turns=False,
             )
             return replace(upright, size_2=(w2, h2), orientation=orientation)
         matrix = register(luma(first), luma(second))

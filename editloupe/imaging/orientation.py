@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.geometry import CELLS
+from editloupe.imaging.rank import median
 from editloupe.imaging.register import SMALLEST_SIDE
 from editloupe.imaging.residual import Map
 from editloupe.values import Box
@@ -23,6 +24,9 @@ _MUST_FALL_TO = 0.5
 half of what any other orientation leaves."""
 _LEAST_PLACES = 24.0
 """Cells of an 8×8 grid over which the edges spread; a thing on a plain ground that moved across is no mirrored picture."""
+_LEAST_DIFFERENT = 0.15
+"""Median difference, in mean sizes of the light; nor is a thing that moved across a symmetric ground. Photographs and their
+mirror images differ by at least 0.24."""
 _ALIKE = 0.98
 """Correlation from which two pictures lie the same way without a further look."""
 
@@ -85,7 +89,8 @@ def find_orientation(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Ori
     """Return how the second picture lies. It is `UPRIGHT` where the pictures do not clearly say otherwise.
 
     first, second: luma, uint8, of any sizes. A local edit, another style and an unrelated picture are no turns; nor is a
-    turn told where a picture nearly is its own mirror image.
+    turn told where a picture nearly is its own mirror image. A symmetric picture that was turned lies in two ways at once;
+    the one that fits better is told.
     """
     if min(*first.shape, *second.shape) < SMALLEST_SIDE:
         return UPRIGHT
@@ -97,9 +102,12 @@ def find_orientation(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Ori
     shares = cv2.resize(edges_1, (CELLS, CELLS), interpolation=cv2.INTER_AREA)
     if shares.sum() ** 2 < _LEAST_PLACES * (shares**2).sum():
         return UPRIGHT
-    scores = {o: (correlation(o.applied(light_1), light_2), correlation(o.applied(edges_1), edges_2)) for o in _ALL}
+    if median(np.abs(light_1 - light_2)) < _LEAST_DIFFERENT * float(np.abs(light_1).mean()):
+        return UPRIGHT
+    lights = {o: o.applied(light_1) for o in _ALL}
+    scores = {o: (correlation(lights[o], light_2), correlation(o.applied(edges_1), edges_2)) for o in _ALL}
     best = max(_ALL, key=lambda o: sum(scores[o]))
-    others = [score for o, score in scores.items() if o != best]
+    others = [scores[o] for o in _ALL if o == UPRIGHT != best or correlation(lights[o], lights[best]) < _ALIKE]
     clear = all(
         mine >= _LEAST_ALIKE and 1 - mine <= _MUST_FALL_TO * (1 - max(other[i] for other in others))
         for i, mine in enumerate(scores[best])

@@ -6,11 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.data.images import RGB
+from editloupe.data.images import RGB, read_with_profile
 from editloupe.imaging.align import align
+from editloupe.imaging.colour import LostProfile
 from editloupe.imaging.differences import localize
 from editloupe.imaging.orientation import UPRIGHT, Orientation
 from editloupe.values import Box
+from tests.data.profiles import DISPLAY_P3
 from tests.imaging.drawn import jpeg, textured, with_square
 
 ALL = [Orientation(mirrored=m, quarters=q) for m in (False, True) for q in range(4)]
@@ -72,6 +74,41 @@ def test_a_thing_that_moved_across_a_plain_ground_is_no_mirrored_picture() -> No
     found = localize(first, second)
     assert found.alignment.orientation == UPRIGHT
     assert len(found.regions) == 2
+
+
+def test_a_thing_that_moved_across_a_symmetric_picture_is_no_mirrored_picture() -> None:
+    half = textured(200, 300)
+    ground = np.concatenate([half, half[:, ::-1]], axis=1)
+    found = localize(with_square(ground, (20, 50, 90, 120)), with_square(ground, (310, 50, 380, 120)))
+    assert found.alignment.orientation == UPRIGHT
+    assert len(found.regions) == 2
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+def test_a_symmetric_picture_that_was_turned_is_undone(quarters: int) -> None:
+    half = textured(200, 300)
+    picture = np.concatenate([half, half[:, ::-1]], axis=1)
+    second = jpeg(laid(with_square(picture, (30, 50, 60, 90)), Orientation(quarters=quarters)), 85)
+    found = localize(picture, second)
+    (region,) = found.regions
+    there = found.alignment.to_image_2(region.box)
+    assert found.alignment.orientation.quarters % 2 == quarters % 2 and found.whole_changes
+    # As mirrored too, the square lies in one of two places of image 1, but in one of image 2.
+    rows, columns = np.nonzero((np.abs(second.astype(int) - (250, 20, 20)) < 30).all(axis=2))
+    assert there is not None
+    assert there.iou(Box(columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)) > 0.7
+
+
+@pytest.mark.parametrize("lost_by", [1, 2])
+def test_a_turned_picture_may_have_lost_its_colour_profile(lost_by: int) -> None:
+    bare = textured(320, 240)
+    tagged = read_with_profile(bare, DISPLAY_P3)
+    assert tagged is not None
+    first, second, profiles = (bare, tagged, (None, DISPLAY_P3)) if lost_by == 1 else (tagged, bare, (DISPLAY_P3, None))
+    found = localize(first, laid(second, Orientation(mirrored=True)), profiles=profiles)
+    assert found.whole_changes == ("mirrored",)
+    assert found.alignment.lost_profile == LostProfile(name="Display P3", image=lost_by)  # type: ignore[arg-type]
+    assert found.regions == () and found.tone_most < 2
 
 
 def test_unrelated_pictures_local_edits_and_a_symmetric_picture_are_not_turned() -> None:
