@@ -136,10 +136,13 @@ class Differences:
 
     @property
     def regenerated(self) -> bool:
-        """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there."""
+        """True if the rest differs too: what lies outside the regions by over 3 levels, or hardly anything lies there.
+
+        Where the rest differs clearly, however evenly, noise has no say.
+        """
         if self.rest is None:
             return self.changed_share > LARGE_SHARE or self.restyled
-        return self.restyled and self.rest > RESTYLED_NOISE
+        return self.rest > (RESTYLED_NOISE if self.restyled else CLEAR)
 
     @property
     def widespread(self) -> bool:

@@ -316,3 +316,12 @@ def test_pictures_that_differ_in_one_pixel_are_not_identical() -> None:
     other = picture.copy()
     other[37, 5] ^= 1
     assert localize(picture, picture.copy()).identical and not localize(picture, other).identical
+
+
+@pytest.mark.parametrize("before", [np.full((240, 320, 3), 100, np.uint8), textured(320, 240) // 2], ids=["plain", "photo"])
+def test_a_change_of_every_pixel_by_as_much_is_a_change_of_the_whole(before: RGB) -> None:
+    # 90 levels of mid grey are more than a tone may undo, and leave no noise.
+    found = localize(before, before + np.uint8(90))
+    assert found.noise < 1
+    assert found.rest is not None and found.rest > 80
+    assert found.regenerated and found.widespread
