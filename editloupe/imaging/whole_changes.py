@@ -26,6 +26,8 @@ _MOST_EDGES_ALIKE = 0.22
 _MOST_PLACES_ALIKE = 0.15
 """Unrelated photographs correlate by less in light, in colour and in the strength of their edges, and fewer of their places
 are alike."""
+_PLAIN = 2.0
+"""Standard deviation of lightness, without what is wider than an eighth of a picture, under which it shows nothing."""
 _GREY = 4.0
 _COLOURED = 12.0
 """Chroma in CIELAB under which 95 % of a grey picture lie, and over which 5 % of a coloured one do."""
@@ -53,10 +55,12 @@ def turns_of(orientation: Orientation) -> tuple[WholeChange, ...]:
 def find_whole_changes(alignment: Alignment) -> tuple[WholeChange, ...]:
     """Return what happened to image 2 as a whole, of "unrelated", or else of "grey", "coloured", "tinted".
 
-    It is meant for two pictures much of which differs.
+    It is meant for two pictures much of which differs. A picture that shows nothing, as a white one, has no name for it.
     """
     small_1, small_2 = (resize(rgb, width=_SIDE, height=_SIDE) for rgb in (alignment.first, alignment.second))
     first, second = _lab(small_1), _lab(small_2)
+    if min(float(_structure(lab[..., 0]).std()) for lab in (first, second)) < _PLAIN:
+        return ()
     if not alignment.moved and _unrelated(first, second):
         return ("unrelated",)
     chroma_1, chroma_2 = (float(np.percentile(np.hypot(lab[..., 1], lab[..., 2]), 95)) for lab in (first, second))

@@ -60,8 +60,22 @@ def test_a_change_of_the_whole_is_named(pair: Callable[[RGB], tuple[RGB, RGB]], 
         lambda p: (p, np.roll(p, (12, 20), (0, 1))),
         lambda p: (sepia(p), np.clip(sepia(p) * 0.8, 0, 255).astype(np.uint8)),
         lambda p: (p, jpeg(p, 20)),
+        lambda p: (p, np.full_like(p, 255)),
+        lambda p: (np.full_like(p, 255), p),
+        lambda p: (np.full_like(p, (200, 30, 30)), np.full_like(p, (30, 30, 200))),
     ],
-    ids=["a large edit", "negative", "brighter", "grey before", "moved", "sepia before", "compressed"],
+    ids=[
+        "a large edit",
+        "negative",
+        "brighter",
+        "grey before",
+        "moved",
+        "sepia before",
+        "compressed",
+        "emptied",
+        "filled",
+        "one colour",
+    ],
 )
 def test_what_is_no_such_change_has_no_name(pair: Callable[[RGB], tuple[RGB, RGB]]) -> None:
     assert localize(*pair(textured(480, 360))).whole_changes == ()
