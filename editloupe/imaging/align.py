@@ -181,8 +181,8 @@ def align(
     image_1, image_2: H×W×3 uint8 RGB, any sizes. A small affine motion of the whole picture, a tone, and what then is left
     as a smooth local drift are estimated in this order, each kept only where it lowers what differs.
 
-    masks_1, masks_2: boxes that were painted over, in px of each image. Their edges do not move with a picture, so they are
-    filled from around before anything is estimated.
+    masks_1, masks_2: boxes that were painted over, in px of each image. Their edges do not move with a picture, so both
+    images are filled there from around before anything is estimated.
     profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
     other image lost one, it is read with it.
     turns: False takes image 2 as it lies, mirrored or turned as it may be.
@@ -200,10 +200,8 @@ def align(
     masked_1, masked_2 = (
         _drawn(boxes, size, width=width, height=height) for boxes, size in ((masks_1, (w1, h1)), (masks_2, (w2, h2)))
     )
-    first, second = _filled(first, masked_1), _filled(second, masked_2)
-    matrix, tone, drift, toned = STILL, Tone(), None, first
-    if not np.array_equal(first, second):
-        orientation = find_orientation(luma(first), luma(second)) if turns else UPRIGHT
+    if turns and not np.array_equal(first, second):
+        orientation = find_orientation(luma(_filled(first, masked_1)), luma(_filled(second, masked_2)))
         if orientation != UPRIGHT:
             undone = [orientation.box_undone(box, (w2, h2)) for box in masks_2]
             # As given: a lost profile is sought place by place, so only now it can be found.
@@ -217,6 +215,11 @@ def align(
                 turns=False,
             )
             return replace(upright, size_2=(w2, h2), orientation=orientation)
+    # Each is filled where either is masked: what is filled in one alone would pass for a tone, a blur, or noise.
+    masked_1 = masked_2 = np.maximum(masked_1, masked_2)
+    first, second = _filled(first, masked_1), _filled(second, masked_2)
+    matrix, tone, drift, toned = STILL, Tone(), None, first
+    if not np.array_equal(first, second):
         matrix = register(luma(first), luma(second))
         if matrix is not STILL:
             flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP

@@ -273,6 +273,23 @@ def test_noise_beside_a_large_mask_gives_no_region(spoil: str, share: float) -> 
     assert not found.restyled
 
 
+@pytest.mark.parametrize("covered", [1, 2])
+@pytest.mark.parametrize("share", [0.5, 0.75])
+def test_a_large_mask_of_one_picture_alone_hides_no_tone_and_adds_no_region(covered: int, share: float) -> None:
+    picture = textured(480, 360)
+    edited = with_square(picture, (400, 100, 430, 130))
+    toned = np.clip(edited * 0.9 + 5, 0, 255).astype(np.uint8)
+    mask = (0, 0, round(480 * share), 360)
+    pair = [picture, toned]
+    pair[covered - 1] = with_square(pair[covered - 1], mask, (255, 255, 255))
+    masks = {f"masks_{covered}": [Box(*mask)]}
+    found = localize(*pair, **masks)
+    (region,) = found.regions
+    assert close_to(region.box, (400, 100, 430, 130), px=3)
+    assert not found.tone.neutral and not found.regenerated
+    assert max(found.blurs) < 0.7
+
+
 def test_where_masks_leave_less_than_the_smallest_image_nothing_is_sought() -> None:
     picture, mask = textured(64, 64), Box(0, 0, 64, 59)
     found = localize(picture, 255 - picture, masks_1=[mask], masks_2=[mask])

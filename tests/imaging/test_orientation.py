@@ -23,6 +23,12 @@ def laid(rgb: RGB, orientation: Orientation) -> RGB:
     return np.ascontiguousarray(np.rot90(mirrored, -orientation.quarters))
 
 
+def symmetric() -> RGB:
+    """Return 300×400 px, left as right."""
+    half = textured(200, 300)
+    return np.asarray(np.concatenate([half, half[:, ::-1]], axis=1), dtype=np.uint8)
+
+
 @pytest.mark.parametrize("orientation", ALL, ids=str)
 def test_every_orientation_is_undone_and_told(orientation: Orientation) -> None:
     picture = textured(320, 240)
@@ -77,8 +83,7 @@ def test_a_thing_that_moved_across_a_plain_ground_is_no_mirrored_picture() -> No
 
 
 def test_a_thing_that_moved_across_a_symmetric_picture_is_no_mirrored_picture() -> None:
-    half = textured(200, 300)
-    ground = np.concatenate([half, half[:, ::-1]], axis=1)
+    ground = symmetric()
     found = localize(with_square(ground, (20, 50, 90, 120)), with_square(ground, (310, 50, 380, 120)))
     assert found.alignment.orientation == UPRIGHT
     assert len(found.regions) == 2
@@ -86,8 +91,7 @@ def test_a_thing_that_moved_across_a_symmetric_picture_is_no_mirrored_picture() 
 
 @pytest.mark.parametrize("quarters", [1, 2, 3])
 def test_a_symmetric_picture_that_was_turned_is_undone(quarters: int) -> None:
-    half = textured(200, 300)
-    picture = np.concatenate([half, half[:, ::-1]], axis=1)
+    picture = symmetric()
     second = jpeg(laid(with_square(picture, (30, 50, 60, 90)), Orientation(quarters=quarters)), 85)
     found = localize(picture, second)
     (region,) = found.regions
