@@ -19,6 +19,7 @@ MAX_OFFSET: Final = 64.0
 _MOST_LEVELS = (0.02, 0.98)
 _ENOUGH_LEVELS = 16
 _MOST_BEND = 24.0
+"""Levels; a picture that differs by more from what its curve says, in the median, is another one and has no bends."""
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
 _PROFILE_SIDE = 64
@@ -203,7 +204,11 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
     """Return what the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where few."""
     table = np.clip(np.arange(256) + _basis(np.arange(256.0)) @ np.array(curve), 0, 255)
     error = y - table[x]
-    scale = max(1.0, 1.4826 * median(np.abs(error)))
+    typical = median(np.abs(error))
+    if typical > _MOST_BEND:
+        # The curve says nothing of this picture: another one, or a white one, is no bend of it.
+        return (0.0,) * len(_KNOTS)
+    scale = max(1.0, 1.4826 * typical)
     near = np.abs(error) < 3 * scale + 4
     nearest = np.clip(np.rint(x[near] / 255 * (len(_KNOTS) - 1)), 0, len(_KNOTS) - 1).astype(int)
     counts = np.bincount(nearest, minlength=len(_KNOTS))

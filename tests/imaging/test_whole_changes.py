@@ -79,3 +79,11 @@ def test_a_change_of_the_whole_is_named(pair: Callable[[RGB], tuple[RGB, RGB]], 
 )
 def test_what_is_no_such_change_has_no_name(pair: Callable[[RGB], tuple[RGB, RGB]]) -> None:
     assert localize(*pair(textured(480, 360))).whole_changes == ()
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_picture_that_was_emptied_has_no_other_tone(value: int) -> None:
+    picture = textured(480, 360)
+    found = localize(picture, np.full_like(picture, value))
+    assert found.tone.neutral and found.tone_most == 0
+    assert found.regenerated
