@@ -316,7 +316,7 @@ def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
         if found.rest is not None:
             how += f", and even the rest by about {found.rest:.0f}, more than saving a picture again leaves"
         lines.append(f"{how}: the image seems regenerated or globally changed.")
-        if not found.regions or found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
+        if found.regions and found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
             lines[-1] += " The crops are only the strongest places, not all that changed."
     return lines
 
@@ -324,6 +324,8 @@ def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
 def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> str:
     """Return the text for no region. allowed: True where notes on what was allowed for follow."""
     but = ", once what is named below has been allowed for" if allowed else ""
+    if found.regenerated:
+        return f"No single region stands out{but}: {names[0]!r} and {names[1]!r} differ as wholes."
     return (
         f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
         f"stands out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over "

@@ -335,6 +335,15 @@ def test_a_lost_colour_profile_is_told_and_undone(size: tuple[int, int]) -> None
     assert found.data["aligned"]["tone_most"] < 2  # type: ignore[index, call-overload, operator]
 
 
+def test_pictures_of_one_colour_each_are_said_to_differ_as_wholes() -> None:
+    red, blue = (Image.new("RGB", (320, 240), colour) for colour in ((200, 30, 30), (30, 30, 200)))
+    found = compare(files((red, {}), (blue, {})))
+    assert found.text.startswith("No single region stands out: 'Original Image' and 'Edited Image' differ as wholes.")
+    assert "100 % of the image differs by more than 25 of 255" in found.text
+    assert "unrelated" not in found.text and "crops" not in found.text and "fainter" not in found.text
+    assert found.data["regenerated"] is True and len(found.images) == 1
+
+
 def test_the_profile_may_be_lost_on_either_side_and_alone() -> None:
     picture = Image.fromarray(textured(320, 240))
     found = compare(files((picture, {}), (picture, P3)))
