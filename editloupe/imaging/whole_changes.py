@@ -10,6 +10,7 @@ import numpy as np
 from editloupe.data.images import RGB
 from editloupe.imaging.align import Alignment, resize
 from editloupe.imaging.orientation import Orientation, correlation, edges
+from editloupe.imaging.register import SMALLEST_SIDE
 from editloupe.imaging.residual import Map
 
 WholeChange: TypeAlias = Literal["mirrored", "flipped", "turned", "unrelated", "grey", "coloured", "tinted"]
@@ -61,7 +62,9 @@ def find_whole_changes(alignment: Alignment) -> tuple[WholeChange, ...]:
     first, second = _lab(small_1), _lab(small_2)
     if min(float(_structure(lab[..., 0]).std()) for lab in (first, second)) < _PLAIN:
         return ()
-    if not alignment.moved and _unrelated(first, second):
+    # Of smaller pictures neither a turn nor a motion was sought.
+    large = min(alignment.first.shape[:2]) >= SMALLEST_SIDE
+    if large and not alignment.moved and _unrelated(first, second):
         return ("unrelated",)
     chroma_1, chroma_2 = (float(np.percentile(np.hypot(lab[..., 1], lab[..., 2]), 95)) for lab in (first, second))
     if chroma_2 < _GREY and chroma_1 > _COLOURED:

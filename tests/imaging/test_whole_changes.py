@@ -81,6 +81,12 @@ def test_what_is_no_such_change_has_no_name(pair: Callable[[RGB], tuple[RGB, RGB
     assert localize(*pair(textured(480, 360))).whole_changes == ()
 
 
+def test_a_picture_too_small_for_a_turn_to_be_sought_is_not_called_unrelated() -> None:
+    picture = textured(248, 248)[::8, ::8]
+    found = localize(picture, np.ascontiguousarray(np.rot90(picture)))
+    assert found.regenerated and found.whole_changes == ()
+
+
 @pytest.mark.parametrize("value", [0, 255])
 def test_a_picture_that_was_emptied_has_no_other_tone(value: int) -> None:
     picture = textured(480, 360)
