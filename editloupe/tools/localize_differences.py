@@ -108,7 +108,9 @@ class LocalizeDifferences(CropTool):
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
         whole, looks = _looks(found, canvas := _canvas(found.alignment, context), budget)
         pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
-        crops = [context.crop_name(number) for number in range(1, len(pairs) + 1)]
+        # Two places that look alike, outlines and labels off, are one picture with one name.
+        numbers = {image: n for n, image in enumerate(dict.fromkeys(pair.shown[0].image for pair in pairs), start=1)}
+        crops = [context.crop_name(numbers[pair.shown[0].image]) for pair in pairs]
         # The whole pair comes last, so that the strongest region has the first crop.
         shown_in = {
             index: crop
@@ -144,7 +146,7 @@ class LocalizeDifferences(CropTool):
             if look.scale > canvas.finer:
                 enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crop} ×{look.scale:.2g}")
         for how, which in enlarged.items():
-            lines.append(f"Enlarged {how}: {', '.join(which)}.")
+            lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         lines += text.lines
         if found.regions:
             lines.append(
@@ -153,8 +155,12 @@ class LocalizeDifferences(CropTool):
                 "include changes that no person would see; judge by what the pictures show."
             )
         pictures: list[Json] = [
-            {"name": crop, "size": [image.width, image.height], "tokens": context.tokens(image.width, image.height)}
-            for crop, image in zip(crops, (pair.shown[0].image for pair in pairs), strict=True)
+            {
+                "name": context.crop_name(number),
+                "size": [image.width, image.height],
+                "tokens": context.tokens(image.width, image.height),
+            }
+            for image, number in numbers.items()
         ]
         data: dict[str, Json] = {
             **_data(found, crops=shown),

@@ -497,3 +497,16 @@ def test_the_pane_of_a_turned_image_shows_it_as_it_lies(quarters: int, mirrored:
         assert red > 200 and green < 60
     # The outline runs around the region of this pane, too.
     assert (shown[y0 - 12 : y0, (x0 + x1) // 2] == (213, 94, 0)).all(axis=1).any()
+
+
+def test_two_places_that_look_alike_share_a_picture_and_its_name() -> None:
+    edited = grey = np.full((512, 512, 3), 120, dtype=np.uint8)
+    for x, y in ((100, 100), (100, 400), (400, 250)):
+        edited = with_square(edited, (x, y, x + 20, y + 20))
+    context, tool = context_of(grey, edited), LocalizeDifferences(marked=False)
+    found = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
+    names = context.names(found)
+    assert [picture["name"] for picture in found.data["pictures"]] == list(names)  # type: ignore[index, union-attr, call-overload]
+    assert {region["crop"] for region in found.data["regions"]} == set(names)  # type: ignore[index, union-attr, call-overload]
+    assert len(found.data["regions"]) == 3  # type: ignore[arg-type]
+    assert found.text.count("Crop 1 ×") == 1
