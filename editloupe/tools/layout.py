@@ -124,13 +124,27 @@ def lay_out(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: in
 
 
 def overview(regions: int, canvas: Canvas, budget: float) -> Look:
-    """Return the picture of both whole images, within its share of the budget."""
+    """Return the picture of both whole images, within the budget; the smallest one where that is too little."""
     every = tuple(range(regions))
     for side in range(OVERVIEW_PX, _PANES[-1], -32):
         made = canvas.fit(canvas.image, side, 1.0, every)
-        if canvas.cost(made) <= OVERVIEW_SHARE * budget:
+        if canvas.cost(made) <= budget:
             return made
     return canvas.fit(canvas.image, _PANES[-1], 1.0, every)
+
+
+def with_overview(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: int) -> tuple[Look, list[Look]]:
+    """Return the picture of both whole images and those of the regions, as far as the budget pays for them.
+
+    regions, strong: as `lay_out` takes them. The picture of the whole has what the others leave, and shows all regions.
+    """
+    whole = overview(len(regions), canvas, OVERVIEW_SHARE * budget)
+    left = budget - canvas.cost(whole)
+    made = lay_out(regions, canvas, left, strong=strong) if regions else []
+    looks = beside(whole, made) if sum(map(canvas.cost, made)) <= left else []
+    if looks != made or not made:
+        whole = overview(len(regions), canvas, budget - sum(map(canvas.cost, looks)))
+    return whole, looks
 
 
 def beside(whole: Look, looks: Sequence[Look]) -> list[Look]:

@@ -24,14 +24,15 @@ from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
 from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
-from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, beside, lay_out, overview
+from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, lay_out, with_overview
 from editloupe.tools.reading import NoReader, open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
 from editloupe.values import Box, Json, View
 
 SHOWN = 3
-"""Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
+"""Crops that are shown where the budget pays for them. A fourth and a fifth follow if they have a quarter of the strongest
+one's strength."""
 SHOWN_AT_MOST = 5
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
@@ -190,13 +191,10 @@ def _looks(found: Differences, canvas: Canvas, budget: float) -> tuple[list[Look
     """Return the picture of the whole pair, where there is to be one, and those of the strongest regions."""
     strong = sum(r.strength >= 0.25 * found.regions[0].strength for r in found.regions)
     boxes = [region.box for region in found.regions[: max(SHOWN, min(strong, SHOWN_AT_MOST))]]
-    if not boxes:
-        return ([overview(0, canvas, budget)] if found.widespread else []), []
-    if not found.widespread:
-        return [], lay_out(boxes, canvas, budget, strong=strong)
-    boxes = boxes[:MOST_CROPS_BESIDE_IT]
-    whole = overview(len(boxes), canvas, budget)
-    return [whole], beside(whole, lay_out(boxes, canvas, budget - canvas.cost(whole), strong=strong))
+    if found.widespread:
+        whole, looks = with_overview(boxes[:MOST_CROPS_BESIDE_IT], canvas, budget, strong=strong)
+        return [whole], looks
+    return [], lay_out(boxes, canvas, budget, strong=strong) if boxes else []
 
 
 @dataclass(frozen=True, kw_only=True)

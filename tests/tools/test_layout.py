@@ -7,7 +7,7 @@ import random
 import pytest
 
 from editloupe.imaging.render import DIVIDER_PX, LABEL_PX
-from editloupe.tools.layout import Canvas, beside, lay_out, overview
+from editloupe.tools.layout import Canvas, lay_out, with_overview
 from editloupe.values import Box
 
 IMAGE = Box(0, 0, 1024, 1024)
@@ -88,11 +88,28 @@ def test_a_region_that_is_seen_beside_another_has_no_picture_of_its_own():
 
 
 def test_the_whole_pair_takes_a_third_of_the_budget_at_most_and_448_px_at_most():
-    assert overview(3, canvas(), 1e9).pane == (448, 448)
-    small = overview(3, canvas(), 600_000)
-    assert area(*small.picture) <= 200_000 and small.regions == (0, 1, 2)
-    large = lay_out([Box(50, 50, 1000, 1000)], canvas(), 1e9, strong=1)
-    assert beside(small, large) == []
+    regions = [Box(100, 100, 300, 300), Box(500, 500, 700, 700), Box(800, 100, 900, 200)]
+    assert with_overview(regions, canvas(), 1e9, strong=3)[0].pane == (448, 448)
+    whole, looks = with_overview(regions, canvas(), 600_000, strong=3)
+    assert area(*whole.picture) <= 200_000 and whole.regions == (0, 1, 2)
+    assert [look.regions for look in looks] == [(0,), (1,), (2,)]
+
+
+def test_the_whole_pair_has_what_no_crop_takes():
+    # A crop of this region would show nearly all of the image.
+    whole, looks = with_overview([Box(50, 50, 1000, 1000)], canvas(), 600_000, strong=1)
+    assert looks == [] and 200_000 < area(*whole.picture) <= 600_000
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [lambda width, height: 1120, lambda width, height: 85 + 170 * -(-width // 512), area],
+    ids=["each", "tiles", "area"],
+)
+def test_the_whole_pair_stands_alone_where_the_budget_pays_for_one_picture(tokens):
+    least = tokens(264, 148)
+    whole, looks = with_overview([Box(100, 100, 300, 300)], canvas(tokens=tokens), 1.5 * least, strong=1)
+    assert looks == [] and tokens(*whole.picture) <= 1.5 * least
 
 
 def test_pictures_lie_in_the_image_and_within_what_is_sent():
