@@ -138,9 +138,8 @@ class LocalizeDifferences(CropTool):
         text = self.reading.in_pairs(context.images, views[: 2 * read], names=names, crops=crops[:read])
         if found.widespread:
             lines += _regenerated(found, names)
-        lines += [
-            f"{crop}: both images as a whole, with the regions numbered." for crop in crops[len(looks) :] if found.regions
-        ]
+        numbered = ", with the regions numbered" * (self.marked and bool(found.regions))
+        lines += [f"{crop}: both images as a whole{numbered}." for crop in crops[len(looks) :]]
         lines += notes
         enlarged: dict[str, list[str]] = {}
         for crop, look, pair in zip(crops, looks, pairs, strict=False):

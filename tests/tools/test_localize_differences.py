@@ -510,3 +510,18 @@ def test_two_places_that_look_alike_share_a_picture_and_its_name() -> None:
     assert {region["crop"] for region in found.data["regions"]} == set(names)  # type: ignore[index, union-attr, call-overload]
     assert len(found.data["regions"]) == 3  # type: ignore[arg-type]
     assert found.text.count("Crop 1 ×") == 1
+
+
+def test_the_picture_of_the_whole_pair_is_named_without_marks_and_without_regions_too() -> None:
+    image = textured(256, 256)
+    context, tool = context_of(image, 255 - image), LocalizeDifferences(marked=False)
+    found = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
+    assert found.data["regions"]
+    assert f"{context.names(found)[-1]}: both images as a whole.\n" in found.text
+    # Too small for a region.
+    tiny = np.random.default_rng(1).integers(0, 120, (8, 8, 3)).astype(np.uint8)
+    context = context_of(tiny, 255 - tiny)
+    found = compare(context)
+    assert found.data["regions"] == [] and context.names(found) == ("Crop 1",)
+    assert "Crop 1: both images as a whole.\n" in f"{found.text}\n"
+    assert "The crops are" not in found.text
