@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
 
@@ -80,7 +80,14 @@ def _backend(value: Any) -> Any:
     raise ValueError(f"expected provider/model, such as openai/gpt-4.1, or {OWN_BACKEND}")
 
 
+def _on_off(value: Any) -> Any:
+    return ("off", "on")[value] if isinstance(value, bool) else value
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+_Read = TypeVar("_Read")
+OnOff = Annotated[_Read, BeforeValidator(_on_off)]
+"""A text that may be on or off, which YAML reads as a truth value unless it is quoted."""
 Whole = Annotated[int, Strict(), AfterValidator(_stored)]
 """A whole number that every program can store."""
 Number = Annotated[float, Strict()]
@@ -200,11 +207,11 @@ class RunConfig(_Strict):
     """Weights for the measure lpips: a file."""
     faces: str | None = None
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of another package."""
-    reader: str | None = None
+    reader: OnOff[str] | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
-    marks: Literal["on", "off"] | None = None
+    marks: OnOff[Literal["on", "off"]] | None = None
     """Outline regions and label panes in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)

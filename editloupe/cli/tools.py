@@ -184,7 +184,7 @@ def serve_mcp(
 def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
     """The settings of the group with the command's own in their place."""
     settings: ToolSettings = context.obj
-    return replace(settings, **{name: value for name, value in weights.items() if value})
+    return replace(settings, **{name: value for name, value in weights.items() if value not in (None, "")})
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:

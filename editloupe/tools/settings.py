@@ -60,4 +60,8 @@ class ToolSettings:
                 values["picture_budget"] = float(budget)
             except ValueError:
                 raise ConfigError(f"EDITLOUPE_PICTURE_BUDGET: expected a number such as 0.5, found {budget!r}") from None
-        return cls(**values)
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            name, _, what = str(error).partition(":")
+            raise ConfigError(f"EDITLOUPE_{name.upper()}:{what}") from None

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from editloupe import plugins
-from editloupe.cli.options import ONLY_HERE, PANELS
+from editloupe.cli.options import ONLY_HERE, PANELS, read_config
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.store import RunStore
@@ -181,3 +181,12 @@ def test_a_dry_run_says_that_further_questions_follow_from_the_answers(
     code, said, _ = editloupe(*words, "--protocol", "turns", "--json")
     assert (code, json.loads(said)["grows"]) == (0, True)
     assert "Further questions follow from the answers and are not counted." in editloupe(*words, "--protocol", "turns")[1]
+
+
+@pytest.mark.parametrize("name", ["marks", "reader"])
+@pytest.mark.parametrize(("written", "meant"), [("off", "off"), ("'off'", "off"), ("on", "on")])
+def test_on_and_off_in_yaml_are_words(name: str, written: str, meant: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"path: edits\n{name}: {written}\n")
+    (config,) = RunConfig.each_judge(read_config(path))
+    assert getattr(config, name) == meant
