@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from editloupe.imaging.align import luma
 from editloupe.imaging.differences import CLEAR, Differences
 from editloupe.imaging.geometry import expand
-from editloupe.imaging.residual import Map
 from editloupe.values import Box
 
 _SHRINK: Final = (1.0, 0.7, 0.5, 0.35, 0.25)
@@ -35,10 +34,11 @@ class ControlRegion:
     """Mean difference of the place, in levels 0..255."""
 
 
-def find_control_regions(found: Differences) -> tuple[ControlRegion, ...]:
+def find_control_regions(found: Differences, context: Callable[[Box], Box] | None = None) -> tuple[ControlRegion, ...]:
     """Return one control for each of `found.regions`, in their order. They do not overlap as far as there is room.
 
-    A control holds no difference in itself and in the context in which it would be shown (λ(s) of DLEBench Eq. 1). Of the
+    context: what is shown of image 1 with a box, both in px; None takes λ(s) of DLEBench Eq. 1.
+    A control holds no difference in itself and in the context in which it would be shown. Of the
     places that differ least it is the one with as much detail as the region, so that no bare wall stands for an object. It
     is smaller than the region only where every place of that size differs. Where the images differ everywhere, it is the
     place that differs least, and `busy` says so. The same images give the same controls.
@@ -46,29 +46,29 @@ def find_control_regions(found: Differences) -> tuple[ControlRegion, ...]:
     grey = luma(found.alignment.first).astype(np.float32)
     edges = cv2.magnitude(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1))
     unfit = found.changed | (found.levels > CLEAR) | found.alignment.masked
+    width, height = found.alignment.size_1
+    shown = context or (lambda box: expand(box, width=width, height=height))
     busy, levels, detail = _Means(unfit), _Means(found.levels), _Means(edges)
     taken = np.zeros(found.levels.shape, dtype=bool)
     controls: list[ControlRegion] = []
     for region in found.regions:
-        control = _control(region.box, found, busy, levels, detail, _Means(taken))
+        control = _control(region.box, found, shown, busy, levels, detail, _Means(taken))
         controls.append(control)
         taken[_window(control.box, found)] = True
     return tuple(controls)
 
 
 def swap_regions(found: Differences, controls: Sequence[ControlRegion]) -> Differences:
-    """Return `found` with each region moved to its control, and the levels of the two places swapped.
+    """Return `found` with each region moved to its control.
 
     The regions keep the strength and the mean that were measured where they really are.
     """
-    levels, moved = found.levels.copy(), []
+    moved = []
     for region, control in zip(found.regions, controls, strict=True):
-        here, there = _window(region.box, found), _window(control.box, found)
-        levels[there], levels[here] = _fitted(found.levels[here], there), _fitted(found.levels[there], here)
         # At a smaller place there are proportionally fewer changed pixels.
         share = min(1.0, control.box.area / region.box.area)
         moved.append(replace(region, box=control.box, changed_px=region.changed_px * share))
-    return replace(found, regions=tuple(moved), levels=levels)
+    return replace(found, regions=tuple(moved))
 
 
 class _Means:
@@ -84,7 +84,9 @@ class _Means:
         return total / float((y.stop - y.start) * (x.stop - x.start))
 
 
-def _control(box: Box, found: Differences, busy: _Means, levels: _Means, detail: _Means, taken: _Means) -> ControlRegion:
+def _control(
+    box: Box, found: Differences, shown: Callable[[Box], Box], busy: _Means, levels: _Means, detail: _Means, taken: _Means
+) -> ControlRegion:
     width, height = found.alignment.size_1
     ground = found.alignment.common()
     wanted = detail.mean(_window(box, found))
@@ -95,7 +97,7 @@ def _control(box: Box, found: Differences, busy: _Means, levels: _Means, detail:
         for y in np.linspace(ground.y0, max(ground.y0, ground.y1 - h), _GRID):
             for x in np.linspace(ground.x0, max(ground.x0, ground.x1 - w), _GRID):
                 control = Box(x, y, x + w, y + h).rounded_out().clipped(width=width, height=height)
-                context, window = _window(expand(control, width=width, height=height), found), _window(control, found)
+                context, window = _window(shown(control), found), _window(control, found)
                 share = busy.mean(context)
                 # Whole levels: within one, what a place holds counts for more.
                 level, unlike = float(round(levels.mean(context))), abs(detail.mean(window) - wanted)
@@ -116,9 +118,3 @@ def _window(box: Box, found: Differences) -> tuple[slice, slice]:
     x0, y0 = min(int(box.x0 * sx), width - 1), min(int(box.y0 * sy), height - 1)
     x1, y1 = min(width, max(x0 + 1, round(box.x1 * sx))), min(height, max(y0 + 1, round(box.y1 * sy)))
     return slice(y0, y1), slice(x0, x1)
-
-
-def _fitted(levels: Map, window: tuple[slice, slice]) -> Map:
-    y, x = window
-    size = (x.stop - x.start, y.stop - y.start)
-    return np.asarray(cv2.resize(levels, size, interpolation=cv2.INTER_AREA), dtype=np.float32)

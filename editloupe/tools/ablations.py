@@ -20,7 +20,7 @@ from editloupe.findings import Observation
 from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
 from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
-from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.tools.localize_differences import LocalizeDifferences, canvas_of
 from editloupe.values import ImageRef, Json, View
 
 _HIDDEN: Final = "hidden"
@@ -91,7 +91,7 @@ class ShamDifferences(LocalizeDifferences):
     revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
-        controls = find_control_regions(found)
+        controls = find_control_regions(found, canvas_of(found.alignment, context).most_shown)
         seen = super().observed(swap_regions(found, controls), names, context)
         sham: list[Json] = [
             {

@@ -107,7 +107,7 @@ class LocalizeDifferences(CropTool):
         if found.identical:
             return _identical(found, names, context)
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
-        whole, looks = _looks(found, canvas := _canvas(found.alignment, context), budget)
+        whole, looks = _looks(found, canvas := canvas_of(found.alignment, context), budget)
         pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
         # Two places that look alike, outlines and labels off, are one picture with one name.
         numbers = {image: n for n, image in enumerate(dict.fromkeys(pair.shown[0].image for pair in pairs), start=1)}
@@ -172,7 +172,8 @@ class LocalizeDifferences(CropTool):
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
-def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
+def canvas_of(alignment: Alignment, context: ToolContext) -> Canvas:
+    """Return what a picture of the two images may show, and what it costs at the backend."""
     (w1, h1), (w2, h2) = alignment.size_1, alignment.laid_2
     finer = max(1.0, w2 / w1, h2 / h1)
     return Canvas(

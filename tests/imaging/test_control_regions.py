@@ -51,7 +51,7 @@ def test_a_large_difference_gets_the_largest_quiet_place_there_is() -> None:
     assert place.busy == 0
 
 
-def test_regions_move_with_their_levels_and_keep_what_was_measured() -> None:
+def test_regions_move_and_keep_what_was_measured() -> None:
     before, after = scene(), scene()
     after[20:60, 20:60] = (200, 0, 0)
     found = localize(before, after)
@@ -59,9 +59,7 @@ def test_regions_move_with_their_levels_and_keep_what_was_measured() -> None:
     moved = swap_regions(found, places)
     (region,), (shown,) = found.regions, moved.regions
     assert shown.box == places[0].box and (shown.mean, shown.strength) == (region.mean, region.strength)
-    x0, y0, x1, y1 = shown.box.ints()
-    assert moved.levels[y0:y1, x0:x1].mean() > 50 > moved.levels[20:60, 20:60].mean()
-    assert found.levels[20:60, 20:60].mean() > 50, "the differences that were found stay as they are"
+    assert moved.largest == found.largest
 
 
 def test_without_differences_there_are_no_places() -> None:

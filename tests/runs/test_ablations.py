@@ -116,6 +116,20 @@ def test_sham_differences_are_as_many_of_like_sizes_and_alike_in_both_images(tmp
         assert "sham" not in seen.text and "ablat" not in seen.text
 
 
+def test_what_is_shown_around_a_sham_place_holds_no_difference_either() -> None:
+    # A long thin difference is shown with much above and below it.
+    store, before = ImageStore(), np.full((900, 900, 3), 150, dtype=np.uint8)
+    # Only near it is there as much detail.
+    before[400:560:4] = 60
+    after = before.copy()
+    after[440:450, 300:600] = (200, 0, 0)
+    seen = _called(store, store.add_array(before), store.add_array(after))
+    (place,) = seen.data["sham"]  # type: ignore[misc]
+    assert place["busy"] == 0  # type: ignore[index, call-overload]
+    for view in seen.views:
+        assert view.region.intersection(Box(300, 440, 600, 450)) is None
+
+
 def _slices(view: View) -> tuple[slice, slice]:
     x0, y0, x1, y1 = view.window.ints()
     return slice(y0, y1), slice(x0, x1)
