@@ -106,7 +106,8 @@ class Canvas:
         frame = (frame.intersection(self.common) or frame).rounded_out().intersection(self.image) or self.image
         longest = max(frame.width, frame.height)
         across, down = (frame.width + frame.height, longest) if self.turned else (2 * frame.width, frame.height)
-        most = min((self.most_px - DIVIDER_PX) / across, (self.most_px - LABEL_PX) / down)
+        # Two panes are rounded to whole px, each by half a px at most.
+        most = min((self.most_px - DIVIDER_PX - 1) / across, (self.most_px - LABEL_PX) / down)
         scale = min(wanted, side / math.sqrt(frame.area), most)
         if frame.area >= LARGE * self.image.area:
             scale = min(scale, OVERVIEW_PX / longest)
