@@ -123,14 +123,18 @@ def outlined(rgb: RGB, boxes: Mapping[int, Box], *, numbered: bool = True) -> RG
     """
     picture = rgb.copy()
     line = max(1, round(max(picture.shape[:2]) / 400))
+    colours = {number: _BOX_RGB[(number - 1) % len(_BOX_RGB)] for number in boxes}
     for number, box in reversed(list(boxes.items())):
-        colour = _BOX_RGB[(number - 1) % len(_BOX_RGB)]
         x0, y0, x1, y1 = box.ints()
-        for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colour), (line, (0, 0, 0))):
+        for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colours[number]), (line, (0, 0, 0))):
             corners = (x0 - grow, y0 - grow), (x1 + grow - 1, y1 + grow - 1)
             cv2.rectangle(picture, *corners, shade, 1 if shade == (0, 0, 0) else line + 1)
-        if numbered:
-            _label(picture, str(number), (x0 - 2 * line, y0 - 2 * line), colour)
+    placed: list[Box] = []
+    for number, box in boxes.items() if numbered else ():
+        x0, y0, x1, y1 = box.ints()
+        # Above the box, or else at another corner, so that no number hides another.
+        corners = [(x0 - 2 * line, y0 - 2 * line), (x1, y0 - 2 * line), (x0, y1 + 3 * line), (x1, y1 + 3 * line)]
+        placed.append(_label(picture, str(number), corners, colours[number], placed))
     return picture
 
 
@@ -151,13 +155,28 @@ def unmarked(rgb: RGB) -> RGB:
     return np.asarray(cv2.inpaint(rgb, line.astype(np.uint8), 3, cv2.INPAINT_TELEA), dtype=np.uint8)
 
 
-def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, int, int]) -> None:
-    """Draw text on a filled ground above `corner`, or inside the picture where there is no room above. In place."""
+def _label(
+    picture: RGB,
+    text: str,
+    corners: Sequence[tuple[int, int]],
+    colour: tuple[int, int, int],
+    taken: Sequence[Box],
+) -> Box:
+    """Draw text on a filled ground at the first corner at which it covers nothing taken, inside the picture; return where.
+
+    corners: (x, y) above the first two and below the others of which it is drawn; the first where each covers something.
+    """
     height, width = picture.shape[:2]
     px = max(_TITLE_PX, round(max(height, width) / 50))
     font = ImageFont.load_default(px)
     label_w, label_h = min(width, math.ceil(font.getlength(text)) + 6), min(height, px + 4)
-    x = int(np.clip(corner[0], 0, width - label_w))
-    y = int(np.clip(corner[1] - label_h, 0, height - label_h))
+    places = []
+    for index, (left, edge) in enumerate(corners):
+        x = int(np.clip(left, 0, width - label_w))
+        y = int(np.clip(edge - label_h if index < 2 else edge, 0, height - label_h))
+        places.append(Box(x, y, x + label_w, y + label_h))
+    where = next((place for place in places if all(place.intersection(box) is None for box in taken)), places[0])
+    x0, y0, x1, y1 = where.ints()
     ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
-    picture[y : y + label_h, x : x + label_w] = _written((label_w, label_h), text, (3, label_h // 2), font, colour, ink)
+    picture[y0:y1, x0:x1] = _written((label_w, label_h), text, (3, label_h // 2), font, colour, ink)
+    return where

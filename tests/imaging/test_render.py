@@ -71,3 +71,16 @@ def test_a_marked_picture_is_itself_again_without_its_marks() -> None:
     assert (drawn != picture).any() and (drawn[80:120, 100:160] == picture[80:120, 100:160]).all()
     again = render.unmarked(drawn).astype(int)
     assert np.abs(again - picture).max() <= 12 and (again[drawn[..., 1] != 0] == picture[drawn[..., 1] != 0]).all()
+
+
+def test_the_number_of_one_box_never_hides_that_of_another() -> None:
+    picture = np.full((200, 240, 3), 40, dtype=np.uint8)
+    boxes = {1: Box(30, 30, 150, 180), 2: Box(34, 32, 110, 100), 6: Box(28, 34, 60, 60)}
+
+    def ink(shown: dict[int, Box]) -> int:
+        return int((render.outlined(picture, shown) == 255).all(axis=2).sum())
+
+    assert ink(boxes) == sum(ink({number: box}) for number, box in boxes.items()) > 0
+    # Where there is no room, the number stands inside the picture all the same.
+    full = render.outlined(picture, {1: Box(0, 0, 240, 200)})
+    assert (full == 255).all(axis=2).any()
