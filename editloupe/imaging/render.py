@@ -133,8 +133,8 @@ def outlined(rgb: RGB, boxes: Mapping[int, Box], *, numbered: bool = True) -> RG
     for number, box in boxes.items() if numbered else ():
         x0, y0, x1, y1 = box.ints()
         # Above the box, or else at another corner, so that no number hides another.
-        corners = [(x0 - 2 * line, y0 - 2 * line), (x1, y0 - 2 * line), (x0, y1 + 3 * line), (x1, y1 + 3 * line)]
-        placed.append(_label(picture, str(number), corners, colours[number], placed))
+        ends = [(x0 - 2 * line, y0 - 2 * line), (x1, y0 - 2 * line), (x0, y1 + 3 * line), (x1, y1 + 3 * line)]
+        placed.append(_label(picture, str(number), ends, colours[number], placed))
     return picture
 
 
