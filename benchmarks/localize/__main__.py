@@ -111,8 +111,10 @@ def report(tallies: Mapping[tuple[str, str], Tally], methods: Sequence[str]) -> 
     return "\n".join([*lines, "| **mean** | " + " | ".join(cells) + " |"])
 
 
-def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3, rounds: int = 3) -> str:
+def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3) -> str:
     """Median CPU time of a pair on one thread, and its ratio to the SSIM map's, as a Markdown table.
+
+    Each is measured three times a pair, and nine times at a megapixel, where a run's chance weighs more.
 
     From files, it is the ratio to the SSIM map with the decoding that it needs.
     """
@@ -126,7 +128,7 @@ def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3
             coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in large]
             calls = {m: partial(METHODS[m], *large) for m in methods}
             calls |= {m: partial(way, *coded) for m, way in FROM_FILES.items()}
-            for method in [*calls] * rounds:
+            for method in [*calls] * max(3, round(9 / size)):
                 start = time.process_time()
                 calls[method]()
                 taken.setdefault((size, method), []).append(time.process_time() - start)

@@ -161,13 +161,24 @@ def _looks(regions: Sequence[Box], canvas: Canvas, side: int, strong: int) -> li
     made: list[Look] = []
     for index, region in enumerate(regions):
         own = canvas.look_at(region, side if index < strong else min(side, _WEAK_PANE), index)
-        for i, other in enumerate(made):
-            if other.frame.intersection(region) == region and other.scale >= _SHARED_SCALE * own.scale:
-                made[i] = replace(other, regions=(*other.regions, index))
-                break
+        at = next((i for i, other in enumerate(made) if _shows(other, own, regions)), None)
+        if at is not None:
+            made[at] = replace(made[at], regions=(*made[at].regions, index))
+            continue
+        within = [other for other in made if _shows(own, other, regions)]
+        if within:
+            place = made.index(within[0])
+            made = [other for other in made if other not in within]
+            made.insert(place, replace(own, regions=(*(i for other in within for i in other.regions), index)))
         else:
             made.append(own)
     return made
+
+
+def _shows(look: Look, other: Look, regions: Sequence[Box]) -> bool:
+    """Return whether a picture shows all regions of another, enlarged about as much as there."""
+    inside = all(look.frame.intersection(regions[i]) == regions[i] for i in other.regions)
+    return inside and look.scale >= _SHARED_SCALE * other.scale
 
 
 def _framed(region: Box, share: float) -> Box:

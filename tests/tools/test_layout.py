@@ -133,3 +133,12 @@ def test_pictures_lie_in_the_image_and_within_what_is_sent():
             assert look.picture == (2 * look.pane[0] + DIVIDER_PX, look.pane[1] + LABEL_PX)
             for index in look.regions:
                 assert look.frame.intersection(regions[index]) == regions[index]
+
+
+def test_a_region_within_a_later_one_is_shown_with_it_in_its_place():
+    card, ear, letters = Box(300, 500, 700, 800), Box(100, 0, 160, 160), Box(320, 600, 640, 760)
+    wide = lay_out([letters, ear, card], canvas(), 400_000, strong=3)
+    assert [look.regions for look in wide] == [(0, 2), (1,)]
+    assert all(
+        look.frame.intersection(region) == region for look, region in ((wide[0], card), (wide[0], letters), (wide[1], ear))
+    )
