@@ -1,0 +1,129 @@
+"""A chain of edits of one image, and the objects that are there after each, as a sample's columns hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from editloupe.errors import DataError
+from editloupe.protocols.edival.instructions import Edit, parse_edit
+from editloupe.values import Json, Sample
+
+Mode: TypeAlias = Literal["multipass", "singlepass"]
+"""multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (the paper's complex mode)."""
+
+MODE: Final = "mode"
+TYPES: Final = "task_type"
+SENTENCES: Final = "instructions"
+BRACKETED: Final = "format_instructions"
+BACKGROUND: Final = "bg_consistency"
+UNCHANGED: Final = "unchanged_objects"
+AVAILABLE: Final = "available_objects"
+EVER: Final = "all_objects"
+"""Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pools:
+    """The objects after an edit, by name."""
+
+    ever: tuple[str, ...]
+    """All that have been there since the start."""
+    unchanged: tuple[str, ...]
+    """Those that no edit has touched."""
+    available: tuple[str, ...]
+    """Those that the next edit may touch."""
+    background_kept: bool
+    """Whether no edit has changed the background."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The edits of a sample in their order."""
+
+    mode: Mode
+    edits: tuple[Edit, ...]
+    pools: tuple[Pools, ...]
+    """After each edit."""
+
+    def turn(self, index: int) -> int:
+        """Return the turn, from 1, whose image shows the edit of an index from 0."""
+        return index + 1 if self.mode == "multipass" else 1
+
+
+def read_chain(sample: Sample) -> Chain:
+    """Return the chain of a sample. Raises DataError, which names the column, for columns that hold none."""
+    extra = sample.extra
+    mode = extra.get(MODE, "multipass")
+    if mode != "multipass" and mode != "singlepass":
+        raise _wrong(sample, MODE, mode, "multipass or singlepass")
+    types, bracketed = _texts(sample, TYPES), _texts(sample, BRACKETED)
+    plain = _texts(sample, SENTENCES)
+    kept = _list(sample, BACKGROUND)
+    pools = {name: _pools(sample, name) for name in (EVER, UNCHANGED, AVAILABLE)}
+    lengths = {TYPES: len(types), BRACKETED: len(bracketed), SENTENCES: len(plain), BACKGROUND: len(kept)}
+    lengths |= {name: len(rows) for name, rows in pools.items()}
+    turns = len(types) if mode == "multipass" else 1
+    if len(set(lengths.values())) != 1 or not types or len(sample.turns) != turns:
+        due = "a turn for each" if mode == "multipass" else "one turn for all"
+        found = ", ".join(f"{count} of {name}" for name, count in lengths.items())
+        raise DataError(
+            f"sample {sample.key!r}: expected one item for each edit in every column of the chain, and "
+            f"{due}; found {found}, and {len(sample.turns)} turns"
+        )
+    unread = [value for value in kept if not isinstance(value, bool)]
+    if unread:
+        raise _wrong(sample, BACKGROUND, unread[0], "true or false")
+    try:
+        edits = tuple(map(parse_edit, types, bracketed, plain))
+    except DataError as error:
+        raise DataError(f"sample {sample.key!r}: {error}") from error
+    rows = zip(pools[EVER], pools[UNCHANGED], pools[AVAILABLE], kept, strict=True)
+    return Chain(
+        mode=mode,
+        edits=edits,
+        pools=tuple(Pools(ever=e, unchanged=u, available=a, background_kept=bool(k)) for e, u, a, k in rows),
+    )
+
+
+def columns(chain: Chain) -> Mapping[str, Json]:
+    """Return the columns that `read_chain` reads."""
+    return {
+        MODE: chain.mode,
+        TYPES: [edit.edit_type for edit in chain.edits],
+        SENTENCES: [edit.sentence() for edit in chain.edits],
+        BRACKETED: [edit.sentence(brackets=True) for edit in chain.edits],
+        BACKGROUND: [pools.background_kept for pools in chain.pools],
+        UNCHANGED: [list(pools.unchanged) for pools in chain.pools],
+        AVAILABLE: [list(pools.available) for pools in chain.pools],
+        EVER: [list(pools.ever) for pools in chain.pools],
+    }
+
+
+def _wrong(sample: Sample, name: str, found: object, expected: str) -> DataError:
+    return DataError(f"sample {sample.key!r}: column {name!r} holds {found!r}; expected {expected}")
+
+
+def _list(sample: Sample, name: str) -> Sequence[Json]:
+    found = sample.extra.get(name)
+    if not isinstance(found, list | tuple):
+        raise _wrong(sample, name, found, "a list with an item for each edit")
+    return found
+
+
+def _texts(sample: Sample, name: str) -> list[str]:
+    found = _list(sample, name)
+    unread = [value for value in found if not isinstance(value, str)]
+    if unread:
+        raise _wrong(sample, name, unread[0], "texts")
+    return [str(value) for value in found]
+
+
+def _pools(sample: Sample, name: str) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for row in _list(sample, name):
+        if not isinstance(row, list | tuple) or not all(isinstance(value, str) for value in row):
+            raise _wrong(sample, name, row, "a list of names for each edit")
+        found.append(tuple(map(str, row)))
+    return found
