@@ -283,8 +283,8 @@ def calls(data: Path) -> None:
     plain = np.median(seconds["without"])
     for how, values in seconds.items():
         of_a_call = np.median(np.divide(values, seconds["without"]))
-        print(f"{how}: median {np.median(values):.3f} s, {np.median(values) / plain:.2f} x; mean {np.mean(values):.3f} s; ", end="")
-        print(f"median ratio of a call {of_a_call:.2f} x")
+        median, mean = np.median(values), np.mean(values)
+        print(f"{how}: median {median:.3f} s, {median / plain:.2f} x; mean {mean:.3f} s; of a call {of_a_call:.2f} x")
     print(f"no crop is read in {np.mean(skipped):.0%} of {len(skipped)} calls")
 
 

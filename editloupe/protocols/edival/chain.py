@@ -11,7 +11,7 @@ from editloupe.protocols.edival.instructions import Edit, parse_edit
 from editloupe.values import Json, Sample
 
 Mode: TypeAlias = Literal["multipass", "singlepass"]
-"""multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (the paper's complex mode)."""
+"""multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (complex mode)."""
 
 MODE: Final = "mode"
 TYPES: Final = "task_type"
