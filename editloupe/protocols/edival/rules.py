@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from editloupe.config import Words
 from editloupe.protocols.base import Options
@@ -41,8 +41,6 @@ def _words(words: tuple[str, ...]) -> tuple[str, ...]:
 
 class Rules(Options):
     """The options of the rules."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     preset: Literal["paper", "official"] = Field(default="paper", alias="if")
     """Where the other options come from: the paper's text, or the published code. Each can be set by itself as well."""
