@@ -156,7 +156,7 @@ class SampleVerdict:
         self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
         """Of a fork its own only."""
 
-        self.marks = [*self._evidence(inputs), *self._found(task), *self._crops()]
+        self.marks = [*self._evidence(inputs), *self._found(task, sample.sample), *self._crops()]
         self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
         """For a fork, the verdict that it continues."""
 
@@ -260,11 +260,18 @@ class SampleVerdict:
                     verdict=self.id,
                 )
 
-    def _found(self, task: Task | None) -> Iterator[Mark]:
+    def _found(self, task: Task | None, sample: Sample | None) -> Iterator[Mark]:
         """The places that the answer gives, on the picture that was asked about."""
         answer = self.finding.answer if self.finding else None
-        views: dict[str, Recipe] = {view.alias: view for view in (task.views if task else ())}
-        if not views or answer is None:
+        if task is None or answer is None:
+            return
+        views: dict[str, Recipe] = {view.alias: view for view in task.views}
+        if not views and sample is not None:
+            # What is known of a turn, and was not looked for in a picture.
+            turn = task.about.turn
+            image = sample.source if turn == 0 else sample.turns[turn - 1].edited if turn <= len(sample.turns) else None
+            views = {} if image is None else {"image": Recipe(alias="image", origin=image)}
+        if not views:
             return
         last = list(views)[-1]
         places = (

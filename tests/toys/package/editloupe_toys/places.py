@@ -29,7 +29,8 @@ class Places(BaseProtocol):
             protocol=self.name,
             metric=metric,
             about=about,
-            views=(Recipe(alias=alias, origin=image),),
+            # The square of a turn is known without a picture.
+            views=(Recipe(alias=alias, origin=image),) if alias == "before" else (),
             measure="key",
             args={"answer": answer.to_json()},
         )
