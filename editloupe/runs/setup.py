@@ -165,6 +165,7 @@ def open_setup(config: RunConfig) -> Setup:
                 "detect": weights.detector,
                 "upscale": weights.upscaler,
                 "clip": weights.clip,
+                "clip_text": weights.clip,
                 "dino": weights.dino,
                 "lpips": weights.lpips,
                 "faces": weights.faces,
