@@ -174,7 +174,7 @@ def test_what_has_no_value() -> None:
         assert "none of the 1 boxes shows a part" in undefined(name, image, other, boxes=beside)
         found = said(name, image, other, boxes=[*beside, *ONE_BOX])
         assert found.reason == "1 of 2 places compared" and found.data["left_out"] == 1
-        with pytest.raises(MeasureError, match="argument boxes.0") as raised:
+        with pytest.raises(MeasureError, match=r"argument boxes\.0") as raised:
             said(name, image, other, boxes=[[500, 0, 500, 100]])
         assert raised.value.status == "input_error"
     black = flat(0, 0, 0)
