@@ -169,6 +169,7 @@ def open_setup(config: RunConfig) -> Setup:
                 "dino": weights.dino,
                 "lpips": weights.lpips,
                 "faces": weights.faces,
+                "preference": weights.preference,
             },
         ),
     )
@@ -185,7 +186,10 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
-    names = ("device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "reader", "picture_budget", "marks")
+    names = (
+        "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "reader", "picture_budget",
+        "marks",
+    )  # fmt: skip
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)
 
