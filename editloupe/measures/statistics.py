@@ -72,7 +72,7 @@ def luminance(rgb: RGB, light: Light) -> NDArray[np.float32]:
         levels = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
     red, green, blue = (weight * levels for weight in _REC_709)
     # A rounding error would put white above 1.
-    return np.minimum(red[rgb[..., 0]] + green[rgb[..., 1]] + blue[rgb[..., 2]], 1).astype(np.float32)
+    return np.asarray(np.minimum(red[rgb[..., 0]] + green[rgb[..., 1]] + blue[rgb[..., 2]], 1), np.float32)
 
 
 def _saturation(rgb: RGB) -> float | None:

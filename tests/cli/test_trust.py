@@ -116,6 +116,7 @@ def test_an_address_of_the_users_own_environment_is_the_users(
         ({"judges": {"a": "openai/m?base_url=http://stranger.invalid/v1"}}, "the endpoint http://stranger.invalid/v1"),
         ({"detector": "stranger/weights"}, "the detector 'stranger/weights'"),
         ({"upscaler": "/tmp/stranger.pth"}, "the upscaler '/tmp/stranger.pth'"),
+        ({"preference": "http://stranger.invalid:8100"}, "the preference 'http://stranger.invalid:8100'"),
         ({"rubric": "/tmp/stranger.toml"}, "the rubric '/tmp/stranger.toml'"),
         ({"prompt": "/tmp/stranger.md"}, "the prompt '/tmp/stranger.md'"),
         ({"option": ["folder=/tmp/stranger"]}, "the folder '/tmp/stranger'"),

@@ -19,10 +19,12 @@ import pytest
 from PIL import Image
 
 from editloupe import models
+from editloupe.config import RunConfig
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MeasureError, ModelAbsent
 from editloupe.measures.base import Measured, Models, judge_of, measured, open_measure
 from editloupe.models.preference import remote
+from editloupe.runs.setup import open_setup
 from editloupe.testing import check_measure
 from tests.backends import loopback
 from tests.backends.loopback import Act, Body, LoopbackServer, hangs, resets_mid_body, sends, trickles
@@ -227,3 +229,12 @@ def test_the_script_serves_hpsv3(worker: str) -> None:
     assert raised.value.status == "tool_failed"
     # It goes on.
     assert score(worker).answer.value == pytest.approx(0.24)
+
+
+def test_a_run_takes_the_address_from_its_option_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITLOUPE_PREFERENCE", "http://127.0.0.1:8100")
+    assert open_setup(RunConfig.make(protocol="measures")).models.names["preference"] == "http://127.0.0.1:8100"
+    given = RunConfig.make(protocol="measures", preference="http://127.0.0.1:8101")
+    assert open_setup(given).models.names["preference"] == "http://127.0.0.1:8101"
+    clip = open_setup(RunConfig.make(protocol="measures", clip="folder")).models.names
+    assert clip["clip"] == clip["clip_text"] == "folder"

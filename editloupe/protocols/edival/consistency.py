@@ -30,11 +30,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final, Literal
 
-from pydantic import BaseModel
-
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known
+from editloupe.protocols.base import Known, Options
 from editloupe.protocols.edival.chain import Chain
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.sights import Sight, detect, looked, picture_of, sights_of, spelled
@@ -66,8 +64,8 @@ _METRICS: Final[Mapping[str, Metric]] = {
 }
 
 
-class ConsistencyOptions(BaseModel):
-    """The options of EdiVal-CC, for a protocol's `Options` to derive from.
+class ConsistencyOptions(Options):
+    """The options of EdiVal-CC, from which a protocol's own derive.
 
     The published code is cc_tokens=official, cc_rules=official, cc_no_box=zero.
     """
