@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import DataError
+from editloupe.protocols.base import Options
 from editloupe.protocols.edival.instructions import Edit, parse_edit
+from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
 Mode: TypeAlias = Literal["multipass", "singlepass"]
@@ -23,6 +25,13 @@ AVAILABLE: Final = "available_objects"
 EVER: Final = "all_objects"
 """Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names.
 In multipass the instructions may be absent: they are the turns' own."""
+
+
+class ChainOptions(Options):
+    """The option that all questions about a chain have, from which the options of each kind of question derive."""
+
+    chains: Literal["to_gap", "complete"] = "to_gap"
+    """to_gap: a chain is judged up to its first missing output. complete: a chain with a missing output is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +60,19 @@ class Chain:
     def turn(self, index: int) -> int:
         """Return the turn, from 1, whose image shows the edit of an index from 0."""
         return index + 1 if self.mode == "multipass" else 1
+
+    def edits_at(self, turn: int) -> int:
+        """Return how many edits the image after a turn has had."""
+        return turn if self.mode == "multipass" else len(self.edits)
+
+    def dims(self, index: int) -> dict[str, str | int | float | None]:
+        """Return the columns by which scores of an edit are grouped."""
+        edits = self.edits_at(self.turn(index))
+        return {"edit_type": self.edits[index].edit_type, "mode": self.mode, "turns": edits}
+
+    def dims_at(self, turn: int) -> dict[str, str | int | float | None]:
+        """Return the columns by which scores of the image after a turn are grouped: those of its last edit."""
+        return self.dims(self.edits_at(turn) - 1)
 
 
 def read_chain(sample: Sample) -> Chain:
@@ -89,6 +111,26 @@ def read_chain(sample: Sample) -> Chain:
         edits=edits,
         pools=tuple(Pools(ever=e, unchanged=u, available=a, background_kept=bool(k)) for e, u, a, k in rows),
     )
+
+
+def about_edit(sample: Sample, chain: Chain, index: int) -> About:
+    """Return what a finding or a score of an edit is about. index: from 0."""
+    part = "" if chain.mode == "multipass" else f"instruction {index + 1}"
+    return About.of(sample, turn=chain.turn(index), part=part)
+
+
+def gap(sample: Sample, turn: int, options: ChainOptions) -> tuple[Literal["missing_output"], str] | None:
+    """Return why nothing can be asked of the image after a turn: an output is missing. None where it can."""
+    first = next((n for n, one in enumerate(sample.turns, start=1) if one.edited is None), None)
+    if first is None:
+        return None
+    missing = f"the output of turn {first} is missing"
+    if options.chains == "complete":
+        return "missing_output", f"{missing}, and chains=complete leaves such a chain out"
+    if turn < first:
+        return None
+    behind = "" if turn == first else ", and a chain is judged up to its first missing output"
+    return "missing_output", f"{missing}{behind}"
 
 
 def columns(chain: Chain) -> Mapping[str, Json]:

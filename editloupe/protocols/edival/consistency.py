@@ -32,12 +32,12 @@ from typing import Final, Literal
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known, Options
-from editloupe.protocols.edival.chain import Chain
+from editloupe.protocols.base import Known
+from editloupe.protocols.edival.chain import Chain, ChainOptions, gap
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.sights import Sight, detect, looked, picture_of, sights_of, spelled
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Measure, Recipe, Status
+from editloupe.tasks import About, Measure, Recipe
 from editloupe.values import Box, Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -64,7 +64,7 @@ _METRICS: Final[Mapping[str, Metric]] = {
 }
 
 
-class ConsistencyOptions(Options):
+class ConsistencyOptions(ChainOptions):
     """The options of EdiVal-CC, from which a protocol's own derive.
 
     The published code is cc_tokens=official, cc_rules=official, cc_no_box=zero.
@@ -112,8 +112,8 @@ def score_consistency(sample: Sample, chain: Chain, known: Known, options: Consi
         return
     for turn in range(1, len(sample.turns) + 1):
         about = About.of(sample, turn=turn)
-        dims = turn_dims(chain, turn)
-        blocked = gap(sample, turn)
+        dims = chain.dims_at(turn)
+        blocked = gap(sample, turn, options)
         parts: dict[str, _Part] = {}
         for names, found in (
             (_of_objects(options), _objects(sample, chain, turn, known, options)),
@@ -127,21 +127,6 @@ def score_consistency(sample: Sample, chain: Chain, known: Known, options: Consi
         if OBJECTS in parts:
             yield _content(parts, about, dims)
         yield _alignment(known.finding(ALIGNMENT, about), about, dims)
-
-
-def turn_dims(chain: Chain, turn: int) -> dict[str, str | int | float | None]:
-    """Return the columns by which scores of an image after a turn are grouped."""
-    edits = _edits(chain, turn)
-    return {"edit_type": chain.edits[edits - 1].edit_type, "mode": chain.mode, "turns": edits}
-
-
-def gap(sample: Sample, turn: int) -> tuple[Status, str] | None:
-    """Return what blocks questions about the image after a turn: a chain is judged to its first missing output."""
-    first = next((number for number in range(1, turn + 1) if picture_of(sample, number) is None), None)
-    if first is None:
-        return None
-    behind = "" if first == turn else ", and a chain is judged to its first gap"
-    return "missing_output", f"there is no image after turn {first}{behind}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +180,7 @@ def _of_background(options: ConsistencyOptions) -> list[str]:
 def _of_turn(
     protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, options: ConsistencyOptions
 ) -> Iterator[Measure]:
-    blocked, edited = gap(sample, turn), picture_of(sample, turn)
+    blocked, edited = gap(sample, turn, options), picture_of(sample, turn)
     images = {"source": sample.source, **({} if edited is None else {"edited": edited})}
 
     def measure(name: str, args: Mapping[str, Json], rests_on: tuple[str, ...] = ()) -> Measure:
@@ -241,7 +226,7 @@ def _args(name: str, boxes: _Boxes, options: ConsistencyOptions) -> dict[str, Js
 
 def _objects(sample: Sample, chain: Chain, turn: int, known: Known, options: ConsistencyOptions) -> _Boxes | _Part:
     """Return the boxes of the unchanged objects in the base image, or why nothing is compared."""
-    pools = chain.pools[_edits(chain, turn) - 1]
+    pools = chain.pools[chain.edits_at(turn) - 1]
     if options.cc_rules == "official" and not pools.background_kept:
         return _nothing("the background was changed, and the published code then compares no object")
     names = _phrases(pools.unchanged)
@@ -263,7 +248,7 @@ def _objects(sample: Sample, chain: Chain, turn: int, known: Known, options: Con
 
 def _background(sample: Sample, chain: Chain, turn: int, known: Known, options: ConsistencyOptions) -> _Boxes | _Part:
     """Return the boxes of all objects that have ever been there, in both images, or why nothing is compared."""
-    edits = _edits(chain, turn)
+    edits = chain.edits_at(turn)
     pools = chain.pools[edits - 1]
     if not pools.background_kept:
         return _nothing("the background was changed")
@@ -299,11 +284,6 @@ def _thousandths(sight: Sight) -> Box:
 def _phrases(names: Iterable[str]) -> list[str]:
     """Return what is looked for, each phrase once."""
     return [phrase for phrase in dict.fromkeys(map(spelled, names)) if phrase]
-
-
-def _edits(chain: Chain, turn: int) -> int:
-    """Return how many edits the image after a turn has had."""
-    return turn if chain.mode == "multipass" else len(chain.edits)
 
 
 def _nothing(why: str, findings: tuple[str, ...] = ()) -> _Part:

@@ -11,12 +11,11 @@ from typing import Final
 
 from editloupe.protocols.base import Known
 from editloupe.protocols.edival import instructions as of
-from editloupe.protocols.edival.chain import Chain
-from editloupe.protocols.edival.consistency import gap
+from editloupe.protocols.edival.chain import Chain, ChainOptions, about_edit, gap
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.sights import picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Measure, Recipe
+from editloupe.tasks import Measure, Recipe
 from editloupe.values import Sample
 
 DIRECTION: Final = "clip_direction"
@@ -44,8 +43,19 @@ def captions(edit: Edit) -> tuple[str, str]:
     return f"a photo{before}", f"a photo{after}"
 
 
-def plan_direction(protocol: str, sample: Sample, chain: Chain, known: Known) -> Iterator[Measure]:
+class DirectionOptions(ChainOptions):
+    """The option of CLIP_dir, from which a protocol's own derive."""
+
+    direction: bool = False
+    """Measure too whether the image changes as the words of the edit do (CLIP_dir)."""
+
+
+def plan_direction(
+    protocol: str, sample: Sample, chain: Chain, known: Known, options: DirectionOptions
+) -> Iterator[Measure]:
     """Return the measure of each edit: from the image before its turn to the image after it."""
+    if not options.direction:
+        return
     for index, edit in enumerate(chain.edits):
         turn = chain.turn(index)
         images = {"source": picture_of(sample, turn - 1), "edited": picture_of(sample, turn)}
@@ -53,18 +63,18 @@ def plan_direction(protocol: str, sample: Sample, chain: Chain, known: Known) ->
         yield Measure(
             protocol=protocol,
             metric=DIRECTION,
-            about=_about(sample, chain, index),
+            about=about_edit(sample, chain, index),
             measure=DIRECTION,
             args={"source_text": before, "edited_text": after},
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
-            blocked=gap(sample, turn),
+            blocked=gap(sample, turn, options),
         )
 
 
-def score_direction(sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
+def score_direction(sample: Sample, chain: Chain, known: Known, options: DirectionOptions) -> Iterator[Score]:
     """Return the cosine of each edit. Above which one an edit counts as made, the paper does not tell."""
-    for index, edit in enumerate(chain.edits):
-        about = _about(sample, chain, index)
+    for index in range(len(chain.edits) if options.direction else 0):
+        about = about_edit(sample, chain, index)
         finding = known.finding(DIRECTION, about)
         value = None if finding is None or finding.answer is None else finding.answer.value
         status, reason = (NOT_JUDGED, "") if finding is None else (finding.status, finding.reason)
@@ -75,17 +85,8 @@ def score_direction(sample: Sample, chain: Chain, known: Known) -> Iterator[Scor
             missing=None if value is not None else status,
             reason="" if value is not None else reason,
             findings=() if finding is None else (finding.task_id,),
-            dims={
-                "edit_type": edit.edit_type,
-                "mode": chain.mode,
-                "turns": chain.turn(index) if chain.mode == "multipass" else len(chain.edits),
-            },
+            dims=chain.dims(index),
         )
-
-
-def _about(sample: Sample, chain: Chain, index: int) -> About:
-    part = "" if chain.mode == "multipass" else f"instruction {index + 1}"
-    return About.of(sample, turn=chain.turn(index), part=part)
 
 
 def _texts(edit: Edit) -> tuple[str, str]:

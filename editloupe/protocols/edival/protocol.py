@@ -5,7 +5,8 @@ Reproduced:
   colour and material by a model on crops of the object, text by a model that reads, background by a model's yes or no;
 - the multi-turn mode, in which turn t is judged against the image after turn t - 1, and the complex mode, in which one
   prompt has all edits and each is judged against the base image (I.3);
-- image success, the logical AND over a chain (2.4).
+- image success, the logical AND over a chain (2.4);
+- EdiVal-CC and EdiVal-VQ, in `consistency.py` and `quality.py`, and the baseline CLIP_dir, in `direction.py`.
 
 Differs:
 - the prompts are ours;
@@ -32,13 +33,21 @@ from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Numb
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.protocols.edival import instructions, rules
-from editloupe.protocols.edival.chain import Chain, read_chain
+from editloupe.protocols.edival.chain import Chain, about_edit, gap, read_chain
+from editloupe.protocols.edival.consistency import (
+    ConsistencyOptions,
+    consistency_metrics,
+    plan_consistency,
+    score_consistency,
+)
+from editloupe.protocols.edival.direction import DIRECTION_METRIC, DirectionOptions, plan_direction, score_direction
 from editloupe.protocols.edival.instructions import Edit
+from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import OPEN, Pair, Rules, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tags import one_line
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 
 NAME: Final = "edival"
@@ -62,8 +71,8 @@ SHORTEN: Final = "shorten"
 _ATTRIBUTES: Final = {instructions.COLOR_ALTER: "Color", instructions.MATERIAL_ALTER: "Material"}
 
 
-class EdiValOptions(Rules):
-    """What a run may set: how a model is asked, and by which rules is judged."""
+class EdiValOptions(Rules, ConsistencyOptions, QualityOptions, DirectionOptions):
+    """What a run may set: how a model is asked, by which rules is judged, and what is measured beside."""
 
     mode: Literal["plain", "tool"] = "plain"
     """plain: a model has one look, as in the paper. tool: it is an agent with tools."""
@@ -82,12 +91,6 @@ class EdiVal(BaseProtocol):
         "judge": "answers yes or no, and reads text",
         SHORTEN: "shortens an object's name, without an image; with position_names=short alone",
     }
-    metrics = (
-        Metric(
-            id=INSTRUCTION_FOLLOWING, name="Instruction following", short="IF", domain=Binary(), source="2.4, Eq. 1 and 2"
-        ),
-        Metric(id=IMAGE_SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
-    )
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
@@ -97,6 +100,19 @@ class EdiVal(BaseProtocol):
         # A run names no backend for a role that it does not ask.
         wanted = {"judge": True, SHORTEN: given.position_names == "short"}
         self.roles = {role: does for role, does in EdiVal.roles.items() if wanted[role]}  # type: ignore[misc]
+        self.metrics = [
+            Metric(
+                id=INSTRUCTION_FOLLOWING,
+                name="Instruction following",
+                short="IF",
+                domain=Binary(),
+                source="2.4, Eq. 1 and 2",
+            ),
+            Metric(id=IMAGE_SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
+            *consistency_metrics(given),
+            *quality_metrics(given),
+            *([DIRECTION_METRIC] if given.direction else []),
+        ]
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for a sample that is no chain of edits, and for given boxes that cannot be read."""
@@ -111,27 +127,29 @@ class EdiVal(BaseProtocol):
             chain, planned = read_chain(sample), dict[str, Task]()
             for index in range(len(chain.edits)):
                 planned |= self._judged(sample, chain, index, known)[1]
+            for plan in (plan_consistency, plan_quality, plan_direction):
+                # Rules and consistency look for some of the same objects.
+                planned |= {task.id: task for task in plan(self.name, sample, chain, known, self.options)}
             yield from planned.values()
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
-        """Return for each edit whether it was followed, and whether all edits up to it were."""
+        """Return for each edit whether it was followed, whether all edits up to it were, and what was measured."""
         for sample in group:
-            yield from self._scores(sample, read_chain(sample), known)
+            chain = read_chain(sample)
+            yield from self._scores(sample, chain, known)
+            for score in (score_consistency, score_quality, score_direction):
+                yield from score(sample, chain, known, self.options)
 
     def _scores(self, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
         success: Verdict = Verdict(done=True, reason="")
         findings: tuple[str, ...] = ()
-        for index, edit in enumerate(chain.edits):
+        for index in range(len(chain.edits)):
             verdict, tasks = self._judged(sample, chain, index, known)
             about = about_edit(sample, chain, index)
             given = (known.finding(task.metric, task.about) for task in tasks.values())
             # A verdict from elsewhere rests on no task of ours.
             own = tuple(f.task_id for f in (*given, known.finding(INSTRUCTION_FOLLOWING, about)) if f is not None)
-            dims = {
-                "edit_type": edit.edit_type,
-                "mode": chain.mode,
-                "turns": about.turn if chain.mode == "multipass" else len(chain.edits),
-            }
+            dims = chain.dims(index)
             yield _score(INSTRUCTION_FOLLOWING, about, verdict, findings=tuple(dict.fromkeys(own)), dims=dims)
             findings = tuple(dict.fromkeys((*findings, *own)))
             if success.done is not None:
@@ -151,34 +169,15 @@ class EdiVal(BaseProtocol):
             done = _truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
             return Verdict(done=done, status=status, reason=given.reason), {}
-        if (reason := self._gap(sample, about.turn)) is not None:
-            blocked: tuple[Status, str] = ("missing_output", reason)
+        if (blocked := gap(sample, about.turn, self.options)) is not None:
             task = Measure(protocol=self.name, metric=INSTRUCTION_FOLLOWING, about=about, measure="key", blocked=blocked)
-            return Verdict(done=None, status=blocked[0], reason=reason), {task.id: task}
+            return Verdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}
         case = _Case(protocol=self, sample=sample, chain=chain, index=index, known=known)
         try:
             verdict = case.verdict()
         except _Unsettled as unsettled:
             verdict = unsettled.verdict
         return verdict, case.tasks
-
-    def _gap(self, sample: Sample, turn: int) -> str | None:
-        """Return why the edits of a turn cannot be judged: an output is missing. None where they can."""
-        gap = next((n for n, one in enumerate(sample.turns, start=1) if one.edited is None), None)
-        if gap is None:
-            return None
-        missing = f"the output of turn {gap} is missing"
-        if self.options.chains == "complete":
-            return f"{missing}, and chains=complete leaves such a chain out"
-        if turn < gap:
-            return None
-        return missing if turn == gap else f"{missing}, and a chain is judged up to its first missing output"
-
-
-def about_edit(sample: Sample, chain: Chain, index: int) -> About:
-    """Return what a finding or a score of an edit is about. index: from 0."""
-    part = "" if chain.mode == "multipass" else f"instruction {index + 1}"
-    return About.of(sample, turn=chain.turn(index), part=part)
 
 
 class _Unsettled(Exception):

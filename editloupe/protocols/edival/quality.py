@@ -26,9 +26,8 @@ from typing import Final, Literal
 from editloupe.answers import Record
 from editloupe.findings import Finding
 from editloupe.measures.statistics import Light
-from editloupe.protocols.base import Known, Options
-from editloupe.protocols.edival.chain import Chain
-from editloupe.protocols.edival.consistency import gap, turn_dims
+from editloupe.protocols.base import Known
+from editloupe.protocols.edival.chain import Chain, ChainOptions, gap
 from editloupe.protocols.edival.sights import picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Real, Score
 from editloupe.tasks import About, Measure, Recipe
@@ -50,11 +49,12 @@ _OF_STATISTICS: Final = (
 _OF_PREFERENCE: Final = (Metric(id=PREFERENCE, name="Human preference", short="HPS", domain=Real(), source="Table 4"),)
 
 
-class QualityOptions(Options):
+class QualityOptions(ChainOptions):
     """The options of EdiVal-VQ, from which a protocol's own derive."""
 
-    quality: Literal["none", "statistics", "preference", "all"] = "all"
-    """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3), both, or none."""
+    quality: Literal["none", "statistics", "preference", "all"] = "statistics"
+    """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3, by a server that
+    `--preference` names), both, or none."""
     luminance: Light = "linear"
     """Light of which luminance is taken: linear as in the published code, or gamma values as the text says."""
     preference_prompt: Literal["empty", "instruction"] = "empty"
@@ -100,7 +100,9 @@ def _change(metric: Metric) -> Metric:
     )
 
 
-def _task(protocol: str, sample: Sample, turn: int, measure: str, args: Mapping[str, Json]) -> Measure:
+def _task(
+    protocol: str, sample: Sample, turn: int, measure: str, args: Mapping[str, Json], options: QualityOptions
+) -> Measure:
     picture = picture_of(sample, turn)
     return Measure(
         protocol=protocol,
@@ -109,7 +111,7 @@ def _task(protocol: str, sample: Sample, turn: int, measure: str, args: Mapping[
         measure=measure,
         args=args,
         views=() if picture is None else (Recipe(alias="image", origin=picture),),
-        blocked=gap(sample, turn),
+        blocked=gap(sample, turn, options),
     )
 
 
@@ -118,13 +120,13 @@ def _statistics(protocol: str, sample: Sample, turn: int, options: QualityOption
     picture, base = picture_of(sample, turn), sample.source
     if picture is not None and (picture.width, picture.height) != (base.width, base.height):
         args["size"] = [base.width, base.height]
-    return _task(protocol, sample, turn, STATISTICS, args)
+    return _task(protocol, sample, turn, STATISTICS, args, options)
 
 
 def _preference(protocol: str, sample: Sample, turn: int, options: QualityOptions) -> Measure:
     edited = turn > 0 and options.preference_prompt == "instruction"
     prompt = sample.turns[turn - 1].instruction if edited else ""
-    return _task(protocol, sample, turn, PREFERENCE, {"prompt": prompt})
+    return _task(protocol, sample, turn, PREFERENCE, {"prompt": prompt}, options)
 
 
 def _score(metric: str, sample: Sample, turn: int, chain: Chain, findings: Mapping[str, Finding | None]) -> Score:
@@ -145,7 +147,7 @@ def _score(metric: str, sample: Sample, turn: int, chain: Chain, findings: Mappi
         missing=None if missing is None else missing[0],
         reason="" if missing is None else missing[1],
         findings=tuple(finding.task_id for finding in findings.values() if finding is not None),
-        dims=turn_dims(chain, turn),
+        dims=chain.dims_at(turn),
     )
 
 

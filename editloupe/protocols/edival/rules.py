@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from editloupe.config import Words
-from editloupe.protocols.base import Options
+from editloupe.protocols.edival.chain import ChainOptions
 from editloupe.protocols.edival.sights import RECORDED, Sight
 from editloupe.tasks import Status
 from editloupe.values import Box
@@ -39,13 +39,11 @@ def _words(words: tuple[str, ...]) -> tuple[str, ...]:
     return () if words == ("none",) else tuple(word.casefold() for word in words)
 
 
-class Rules(Options):
+class Rules(ChainOptions):
     """The options of the rules."""
 
     preset: Literal["paper", "official"] = Field(default="paper", alias="if")
     """Where the other options come from: the paper's text, or the published code. Each can be set by itself as well."""
-    chains: Literal["to_gap", "complete"] = "to_gap"
-    """to_gap: a chain is judged up to its first missing output. complete: a chain with a missing output is left out."""
     miss: Literal["status", "failure"] = "status"
     """An object that is not seen before the edit. status: the edit has no verdict. failure: it failed, as in the code."""
     yes: Literal["parsed", "anywhere"] = "parsed"
