@@ -414,7 +414,7 @@ class _Case:
             )
             for name in names
         ]
-        target, reference = (str(answer).strip("\"'[]“”‘’` ") for answer in self._answers(*tasks))
+        target, reference = (str(answer).strip("\"'[]“”‘’`., ") for answer in self._answers(*tasks))
         return target, reference
 
     def _answers(self, *tasks: Task) -> list[Answer]:
