@@ -36,6 +36,7 @@ from editloupe.protocols.edival.chain import Chain, read_chain
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.rules import OPEN, Pair, Rules, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
+from editloupe.protocols.edival.tables import tables
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
@@ -88,6 +89,8 @@ class EdiVal(BaseProtocol):
         ),
         Metric(id=IMAGE_SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
     )
+
+    tables = tables()
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
