@@ -14,6 +14,7 @@ from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import read_consistency, read_verdict
 from editloupe.reports.run import Run
+from tests.protocols import edival_files
 
 Program = Callable[..., tuple[int, str, str]]
 EDITS = (
@@ -279,3 +280,38 @@ def test_consistency_of_no_box_is_not_defined(changes: dict[str, Any], value: fl
 def test_a_background_of_0_is_a_value_and_one_of_none_is_not() -> None:
     assert read_consistency(entry(1, background_l1_consistency=0.0), "background_l1").value == 0.0
     assert "change of background" in read_consistency(entry(3), "background_l1").reason
+
+
+def test_results_on_the_benchmark_as_it_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
+) -> None:
+    """Image 0 has results in both modes; image 1 has none, and its second output is missing."""
+    monkeypatch.chdir(tmp_path)
+    edival_files.write(tmp_path / "data", edival_files.lines())
+    edival_files.edit(tmp_path / "bagel")
+    (tmp_path / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
+    given = edival_files.CHAINS[0]
+    turns = {
+        str(turn): {
+            "task_type": kind, "instruction": plain, "format_instructions": bracketed, "instruction_following": 1,
+        }
+        for turn, (kind, plain, bracketed) in enumerate(given, start=1)
+    }  # fmt: skip
+    put(tmp_path / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
+    kinds, plain, bracketed = (list(column) for column in zip(*given[:2], strict=True))
+    values = {"task_types": kinds, "instructions": plain, "format_instructions": bracketed}
+    values |= {"instruction_following_list": [1, 0], "instruction_following_reason_list": ["", ""]}
+    put(tmp_path / "results" / "bagel" / "singlepass" / "0_input_raw_turn_2.json", values)
+    code, _, err = editloupe(*IMPORT, "--edited", "bagel=bagel")
+    assert code == 0, err
+    assert "multipass: 1 of 2 samples have a result" in words(err) and "no outputs" not in err
+    found = {
+        (one["sample"], one["turn"], one["part"]): one["missing"] or one["value"]
+        for one in Run("run").frame().to_dicts()
+        if one["metric"] == "instruction_following"
+    }
+    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 1.0]
+    # The official code leaves a chain out of which an output is missing.
+    assert [found["1", turn, ""] for turn in (1, 2, 3)] == ["missing_output"] * 3
+    assert [found["0.c2", 1, f"instruction {n}"] for n in (1, 2)] == [1.0, 0.0]
+    assert found["0.c1", 1, "instruction 1"] == "not judged yet"
