@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote
 
-from editloupe.answers import Number
+from editloupe.answers import Answer, Number, Record
 from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import NO_OUTPUT
@@ -71,12 +71,15 @@ _CONSISTENCY: Final[Mapping[str, tuple[str, str]]] = {
     "background_l1": ("background_l1_consistency", ""),
 }
 """Metric → its key, and the list beside it that holds a number for each box."""
-_QUALITY: Final[Mapping[str, str]] = {
+_STATISTICS: Final[Mapping[str, str]] = {
     "luminance_p99": "p99", "luminance_p999": "p999", "saturation": "mean_s", "sharpness": "sharpness",
-    "contrast": "contrast", "preference": "human_preference_score",
+    "contrast": "contrast",
 }  # fmt: skip
+_QUALITY: Final[Mapping[str, Mapping[str, str]]] = {
+    "image_statistics": _STATISTICS, "preference": {"preference": "human_preference_score"},
+}  # fmt: skip
+"""Question → the metrics that it answers, and their keys."""
 _BASE: Final = "base_image_"
-_CHANGE: Final = "_change"
 _SHOWN: Final = 3
 
 
@@ -238,10 +241,21 @@ class _Group:
             except (ValueError, DataError) as error:
                 self.refused.append(f"{entry.path}, turn {edits}: {error}")
                 continue
-            self.used[id_] = sample
             for turn, part, metric, verdict in said:
                 if metric in metrics:
-                    yield self._finding(sample, About.of(sample, turn=turn, part=part), metric, verdict, judge_id)
+                    self._count(metric, verdict)
+                    answer = None if verdict.value is None else Number(value=verdict.value)
+                    about = About.of(sample, turn=turn, part=part)
+                    yield _finding(about, metric, judge_id, verdict.status, answer, verdict.reason)
+            images = {edits if self.mode == "multipass" else 1: (entry.values, "")}
+            if id_ not in self.used:
+                images[0] = (entry.base, _BASE)
+            self.used[id_] = sample
+            for turn, (values, prefix) in images.items():
+                for question, keys in _QUALITY.items():
+                    if metrics & {*keys}:
+                        found = {metric: finite(values.get(prefix + key)) for metric, key in keys.items()}
+                        yield _of_quality(About.of(sample, turn=turn), question, judge_id, found)
 
     def _said(self, entry: Entry, chain: Chain) -> Iterator[tuple[int, str, str, Verdict]]:
         """Yield turn, part, metric and verdict. Raises ValueError and DataError: the entry is about other edits."""
@@ -257,15 +271,9 @@ class _Group:
             yield turn, "" if multi else f"instruction {place}", FOLLOWING, verdict
         for metric in _CONSISTENCY:
             yield turn, "", metric, read_consistency(entry.values, metric)
-        for metric, key in _QUALITY.items():
-            value, base = finite(entry.values.get(key)), finite(entry.base.get(_BASE + key))
-            for name, number in ((metric, value), (metric + _CHANGE, _distance(value, base))):
-                if number is None:
-                    yield turn, "", name, Verdict(status="not_defined", reason=f"the file has no {key}")
-                else:
-                    yield turn, "", name, Verdict(status="ok", value=number)
 
-    def _finding(self, sample: Sample, about: About, metric: str, verdict: Verdict, judge_id: str) -> Finding:
+    def _count(self, metric: str, verdict: Verdict) -> None:
+        """Count what a note tells."""
         if metric == FOLLOWING:
             if verdict.status != "ok":
                 self.counted[f"verdicts that are {verdict.status} ({verdict.reason.partition(':')[0]})"] += 1
@@ -275,17 +283,6 @@ class _Group:
                 self.counted["1 for an object that is not seen, which the code also writes for a detector that failed"] += 1
         elif metric in _CONSISTENCY and verdict.reason.startswith("the official code found"):
             self.counted[f"{metric} of 0 that is not_defined ({verdict.reason})"] += 1
-        return Finding(
-            task_id=digest({"imported": "edival", "about": about.to_json(), "metric": metric}),
-            judge_id=judge_id,
-            repeat=0,
-            **vars(about),
-            metric=metric,
-            status=verdict.status,
-            answer=None if verdict.value is None else Number(value=verdict.value),
-            ending="answer",
-            reason=verdict.reason,
-        )
 
     def published(self, judge_id: str) -> Iterator[Published]:
         """Yield the means as the official notebook computes them, with the zeros."""
@@ -476,5 +473,24 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, bool) else finite(value)
 
 
-def _distance(value: float | None, base: float | None) -> float | None:
-    return None if value is None or base is None else abs(value - base)
+def _of_quality(about: About, question: str, judge_id: str, found: Mapping[str, float | None]) -> Finding:
+    """Return the finding of one number, or a record of several."""
+    numbers = [number for number in found.values() if number is not None]
+    if not numbers:
+        return _finding(about, question, judge_id, "not_defined", None, f"the file has no {', '.join(found)}")
+    answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
+    return _finding(about, question, judge_id, "ok", answer)
+
+
+def _finding(about: About, metric: str, judge_id: str, status: Status, answer: Answer | None, reason: str = "") -> Finding:
+    return Finding(
+        task_id=digest({"imported": "edival", "about": about.to_json(), "metric": metric}),
+        judge_id=judge_id,
+        repeat=0,
+        **vars(about),
+        metric=metric,
+        status=status,
+        answer=answer,
+        ending="answer",
+        reason=reason,
+    )
