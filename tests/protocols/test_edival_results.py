@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from editloupe.protocols.base import make_protocol
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import read_consistency, read_verdict
@@ -41,15 +42,15 @@ def chain() -> Chain:
     return Chain(mode="multipass", edits=EDITS, pools=tuple(pools))
 
 
-def write_data(root: Path, images: int = 3) -> Path:
-    """Chains of three turns as an ImageFolder, without outputs."""
+def write_data(root: Path, images: int = 3, **more: Any) -> Path:
+    """Chains of three turns as an ImageFolder, without outputs. more: further columns."""
     root.mkdir()
     rows = []
     for index in range(images):
         Image.new("RGB", (16, 16), (40 * index, 90, 120)).save(root / f"{index}.png")
         row = {name: value for name, value in columns(chain()).items() if name != "instructions"}
         sentences = [edit.sentence() for edit in EDITS]
-        rows.append({"id": str(index), "source_file_name": f"{index}.png", "instructions": sentences, **row})
+        rows.append({"id": str(index), "source_file_name": f"{index}.png", "instructions": sentences, **row, **more})
     (root / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return root
 
@@ -181,6 +182,45 @@ def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Pr
     assert (found["value"], found["judged"], found["asked"]) == (0.5, 4, 4)
     assert editloupe("import", "edival", "results", "--data", "data", "--out", "other")[0] == 0
     assert editloupe("compare", "run", "other")[0] == 0
+
+
+def test_data_may_carry_peoples_ratings_of_turns(folder: Path, editloupe: Program) -> None:
+    """Of each image turn 2 by two people and turn 3 by one; judged: 1 and 0, 1 and 1, 0 and 1."""
+    rated = {"human_turn2_if_ann": "yes", "human_turn2_if_ben": "yes", "human_turn3_if_ann": "no"}
+    write_data(folder / "rated", **rated)
+    assert editloupe("import", "edival", "results", "--data", "rated", "--out", "run")[0] == 0
+    code, out, err = editloupe("align", "run", "--json", "--resamples", "100")
+    assert code == 0, err
+    found = json.loads(out)["judges"][0]["criteria"][0]["all"]["figures"]["accuracy"]
+    # Right: turn 2 of images 0 and 1, turn 3 of image 0.
+    assert (found["value"], found["judged"], found["asked"]) == (0.5, 6, 6)
+    people = Run("run").frame().to_dicts()
+    assert {(one["judge"], one["turn"]) for one in people if one["kind"] == "human"} == {("ann", 2), ("ben", 2), ("ann", 3)}
+
+
+NEEDS_CONSISTENCY = pytest.mark.skipif(
+    "object_consistency" not in {metric.id for metric in make_protocol("edival").metrics},
+    reason="the protocol has no consistency",
+)
+
+
+@NEEDS_CONSISTENCY
+def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, editloupe: Program) -> None:
+    nothing = {"object_dinov3_consistency": [], "object_l1_consistency": []}
+    turn = entry(2, object_dinov3_consistency_mean=0.0, object_l1_consistency_mean=0.0, object_details=nothing)
+    base = {"base_image_quality": {"base_image_human_preference_score": 4.5}}
+    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": entry(3)})
+    code, _, err = editloupe(*IMPORT)
+    assert code == 0 and "object_consistency of 0 that is not_defined" in words(err)
+    found = {
+        (one["metric"], one["turn"]): one["missing"] or one["value"]
+        for one in Run("run").frame().to_dicts()
+        if one["sample"] == "0"
+    }
+    assert [found["object_consistency", n] for n in (1, 2, 3)] == [0.8, "not_defined", "not_defined"]
+    assert [found["background_consistency", n] for n in (1, 2, 3)] == [0.95, 0.95, "not_defined"]
+    assert [found["content_consistency", n] for n in (1, 2)] == [pytest.approx(0.875), 0.95]
+    assert (found["preference", 1], found["preference_change", 1]) == (5.0, 0.5)
 
 
 @pytest.mark.parametrize(
