@@ -372,6 +372,7 @@ def test_a_verdict_from_elsewhere_is_taken_as_it_is() -> None:
     scores = {(s.metric, s.turn): s for s in scored(protocol, [sample], made.values())}
     assert scores["instruction_following", 1].value == scores["image_success", 1].value == 1
     assert scores["instruction_following", 1].reason == "as in the file"
+    assert (scores["instruction_following", 1].findings, scores["image_success", 2].findings) == (("t1",), ("t1", "t2"))
     assert (scores["instruction_following", 2].missing, scores["image_success", 2].missing) == (
         "not_defined",
         "not_defined",

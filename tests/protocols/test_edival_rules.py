@@ -6,6 +6,8 @@ Expected: True followed, False not followed, None no verdict.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -369,3 +371,14 @@ def test_options_are_written_so_that_another_preset_can_be_named() -> None:
 def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Rules.model_validate(wrong)
+
+
+def test_the_page_lists_every_option_with_both_presets() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "edival.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` \|", page, re.MULTILINE)
+
+    def written(value: Any) -> str:
+        return (",".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
+
+    names = [name for name in Rules.model_fields if name != "preset"]
+    assert rows == [(name, *(written(getattr(options, name)) for options in (PAPER, CODE))) for name in names]

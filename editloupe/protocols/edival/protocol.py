@@ -127,13 +127,15 @@ class EdiVal(BaseProtocol):
         for index, edit in enumerate(chain.edits):
             verdict, tasks = self._judged(sample, chain, index, known)
             about = about_edit(sample, chain, index)
-            own = tuple(task.id for task in tasks.values() if task.question in known)
+            given = (known.finding(task.metric, task.about) for task in tasks.values())
+            # A verdict from elsewhere rests on no task of ours.
+            own = tuple(f.task_id for f in (*given, known.finding(INSTRUCTION_FOLLOWING, about)) if f is not None)
             dims = {
                 "edit_type": edit.edit_type,
                 "mode": chain.mode,
                 "turns": about.turn if chain.mode == "multipass" else len(chain.edits),
             }
-            yield _score(INSTRUCTION_FOLLOWING, about, verdict, findings=own, dims=dims)
+            yield _score(INSTRUCTION_FOLLOWING, about, verdict, findings=tuple(dict.fromkeys(own)), dims=dims)
             findings = tuple(dict.fromkeys((*findings, *own)))
             if success.done is not None:
                 if verdict.done is None:
@@ -259,8 +261,10 @@ class _Case:
             return rules.add(new, reference=reference, position=edit.position, said=said, rules=options)
 
         first = judge(None)
+        if first is not OPEN:
+            return first
         prompt = render(PROMPTS / "added.md", object=one_line(edit.new))
-        return first if first is not OPEN else judge(self._yes_no(ADDED, prompt, self._pictures()))
+        return judge(self._yes_no(ADDED, prompt, self._pictures()))
 
     def _remove(self) -> Verdict:
         target, options = self.edit.target, self.rules
@@ -284,8 +288,10 @@ class _Case:
             return rules.replace((was, left[0] if left else None), there, said=said, rules=options)
 
         first = judge(None)
+        if first is not OPEN:
+            return first
         prompt = render(PROMPTS / "replaced.md", object=one_line(edit.target), new=one_line(edit.new))
-        return first if first is not OPEN else judge(self._yes_no(REPLACED, prompt, self._pictures()))
+        return judge(self._yes_no(REPLACED, prompt, self._pictures()))
 
     def _position(self) -> Verdict:
         edit, options = self.edit, self.rules
@@ -359,9 +365,9 @@ class _Case:
         if options.background_objects == "needed":
             kept = dict(zip(edit.keep, self._look(*((self.after, name) for name in edit.keep)), strict=True))
         first = rules.background(kept, said=None, rules=options)
-        prompt = render(PROMPTS / "background.md", background=one_line(edit.new))
         if first is not OPEN:
             return first
+        prompt = render(PROMPTS / "background.md", background=one_line(edit.new))
         return rules.background(kept, said=self._yes_no(BACKGROUND, prompt, self._pictures()[1:]), rules=options)
 
     def _look(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
