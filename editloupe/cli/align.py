@@ -1,4 +1,4 @@
-"""`editloupe align`: how well a judge agrees with people."""
+"""`editloupe align`: how well judges agree with people."""
 
 from __future__ import annotations
 
