@@ -38,7 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "merge": "Join shards of one run; they stay as they are.",
     "verify": "Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
-    "align": "Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.",
+    "align": "Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",

@@ -1,10 +1,11 @@
-"""`editloupe align`: how well a judge agrees with people."""
+"""`editloupe align`: how well judges agree with people."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -17,12 +18,15 @@ from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
 from editloupe.reports import pages, render
-from editloupe.reports.align import AlignOptions, JudgeAgreement
+from editloupe.reports.align import AlignOptions, JudgeAgreement, side_by_side
 from editloupe.reports.align import align as agreement_on
 from editloupe.reports.columns import (
+    Answer,
     Dimension,
     HumanLabels,
+    Item,
     JudgeColumn,
+    Key,
     column_of,
     column_of_table,
     editors_of,
@@ -37,13 +41,17 @@ from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agr
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Aggregate, Drawing
+from editloupe.tables import Table
 from editloupe.values import Json
 
 
 def align(
-    run: Annotated[Path | None, Argument(metavar="RUN", help="A run folder.")] = None,
+    runs: Annotated[list[Path] | None, Argument(metavar="RUN…", help="Run folders.")] = None,
     human: HumanFile = None,
-    scores: Annotated[Path | None, Option(metavar="FILE", help="A judge's scores from elsewhere, in place of RUN.")] = None,
+    scores: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="A judge's scores from elsewhere, beside RUN or in place of it; may be repeated."),
+    ] = None,
     votes: Annotated[
         Path | None, Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie).")
     ] = None,
@@ -69,6 +77,10 @@ def align(
     good_from: Annotated[
         str | None, Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
     ] = None,
+    yes_from: Annotated[
+        str | None,
+        Option(metavar="NUMBER", help="With --scores: numbers from this one on are a yes, where they are not 0 and 1."),
+    ] = None,
     tie: Annotated[
         str | None, Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0.")
     ] = None,
@@ -79,49 +91,65 @@ def align(
     as_csv: Annotated[bool, Option("--csv", help="CSV on standard output, one row a figure.")] = False,
     as_markdown: MarkdownFigures = False,
 ) -> int:
-    """Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.
+    """Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.
 
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
 
-    --human FILE alone: how far people agree among themselves, without a judge (DLEBench, Table 2).
+    Several judges that say yes or no also stand side by side. --human FILE alone: how far people agree among themselves,
+    without a judge (DLEBench, Table 2).
     """
-    if votes is None and run is not None and scores is not None:
-        raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
-    if votes is None and run is None and scores is None and human is None:
+    runs, scores = runs or [], scores or []
+    if votes is None and not runs and not scores and human is None:
         raise ConfigError(
-            "name a run folder, or a table of scores with --scores FILE: one of the two; or people's ratings alone with "
-            "--human FILE, for the agreement of people among themselves"
+            "name a run folder, or a table of scores with --scores FILE; or people's ratings alone with --human FILE, for "
+            "the agreement of people among themselves"
         )
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise ConfigError("--json, --csv and --markdown exclude each other")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     options = AlignOptions(how=aggregate, good=good_from, drawing=drawing)
-    if unit == "editor" and (run is None or votes is not None or group is not None or good_from is not None):
-        raise ConfigError("--unit editor takes RUN and people's ratings, and neither --votes, --group nor --good-from")
+    if unit == "editor" and (not runs or scores or votes is not None or group is not None or good_from is not None):
+        raise ConfigError(
+            "--unit editor takes RUN and people's ratings, and neither --scores, --votes, --group nor --good-from"
+        )
+    threshold = None if yes_from is None else _finite(yes_from, "--yes-from")
+    if threshold is not None and (votes is not None or not scores):
+        raise ConfigError("--yes-from goes with --scores")
     chosen = words(criteria)
     found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement]
     if votes is not None:
         for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} does not go with --votes")
-        if run is not None and scores is not None:
-            raise ConfigError("name a run folder or --scores, not both")
+        if len(runs) + len(scores) > 1:
+            raise ConfigError("--votes goes with one judge: name one run folder or one table of --scores")
         table = read_votes(votes, column_names(columns, "--columns"), "--columns")
-        if run is not None:
+        judges = [_of_table(file, score_columns) for file in scores]
+        for run in runs:
             store = RunStore.read(run)
             warn(store.problems)
             judges = _of_run(store, judge, store.metric_set().metrics)
-        else:
-            judges = [] if scores is None else [_of_table(scores, score_columns)]
         found = _vote_agreements(table, judges, chosen, good_from, tie, drawing)
     elif tie is not None:
         raise ConfigError("--tie goes with --votes")
-    elif scores is not None:
+    elif scores and not runs:
         if human is None:
             raise ConfigError("--scores needs --human FILE with people's ratings of the same items")
-        found = [_between_tables(scores, human, columns, score_columns, rubric, chosen, group, options)]
-    elif run is None:
+        bound = _metrics_of(rubric)
+        found = [
+            _between_tables(
+                _of_table(file, score_columns, None if bound is None else names_of(bound), yes_from=threshold),
+                human,
+                columns,
+                bound,
+                chosen,
+                group,
+                options,
+            )
+            for file in scores
+        ]
+    elif not runs:
         assert human is not None
         of_a_judge = {"--judge": judge, "--group": group, "--good-from": good_from, "--score-columns": score_columns}
         for name, given in of_a_judge.items():
@@ -129,21 +157,12 @@ def align(
                 raise ConfigError(f"{name} is about a judge; --human alone compares people among themselves")
         found = [_between_raters(human, columns, rubric, chosen, options)]
     else:
-        for name, given in (("--score-columns", score_columns), ("--rubric", rubric)):
+        for name, given in (("--score-columns", None if scores else score_columns), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} goes with --scores; a run knows its own")
-        store = RunStore.read(run)
-        warn(store.problems)
-        known, people = store.metric_set(), read_people(store, human, columns)
-        wanted = [m for m in known.metrics if m.id in people.metrics]
-        if chosen is not None:
-            wanted = [known.metric(name) for name in chosen]
-        judged = _of_run(store, judge, wanted)
-        if unit == "editor":
-            people = rated_editors(people)
-            # A mean, or a rank, need not be a value of the metric's own scale.
-            judged = [replace(j, column=editors_of(j.column), metrics=[m.id for m in wanted]) for j in judged]
-        found = [_agreement(one, people, group, options, closed=True) for one in judged]
+        tables = [partial(_of_table, file, score_columns, yes_from=threshold) for file in scores]
+        by_editor = unit == "editor"
+        found = list(_of_runs(runs, tables, human, columns, judge, chosen, group, options, by_editor=by_editor))
     _print(found, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     return 0
 
@@ -168,25 +187,80 @@ def _of_run(store: RunStore, judge: str | None, metrics: Sequence[Metric]) -> li
     ]
 
 
-def _of_table(scores: Path, columns: str | None, known: Known | None = None) -> _Judge:
+def _of_runs(
+    runs: Sequence[Path],
+    tables: Sequence[Callable[..., _Judge]],
+    human: Path | None,
+    columns: str | None,
+    judge: str | None,
+    chosen: tuple[str, ...] | None,
+    group: str | None,
+    options: AlignOptions,
+    *,
+    by_editor: bool,
+) -> Iterator[JudgeAgreement]:
+    """Yield the agreement of every judge of the runs, and of tables of scores of the same items.
+
+    tables: make a judge of a table, given the metrics that there are and the one that is meant if it names none.
+    """
+    facts: dict[Key, Item] = {}
+    for run in runs:
+        store = RunStore.read(run)
+        warn(store.problems)
+        known, people = store.metric_set(), read_people(store, human, columns)
+        wanted = [m for m in known.metrics if m.id in people.metrics]
+        if chosen is not None:
+            wanted = [known.metric(name) for name in chosen]
+        judged = _of_run(store, judge, wanted)
+        for one in judged:
+            facts |= one.column.items
+        if by_editor:
+            people = rated_editors(people)
+            # A mean, or a rank, need not be a value of the metric's own scale.
+            judged = [replace(j, column=editors_of(j.column), metrics=[m.id for m in wanted]) for j in judged]
+        for one in judged:
+            named = one if len(runs) == 1 else replace(one, name=f"{one.name} in {run}")
+            yield _agreement(named, people, group, options, closed=True)
+    for table in tables:
+        one = table(names_of(known.metrics), only=wanted[0].id if len(wanted) == 1 else None)
+        # The runs know which image and edit type an item is of, and which items the table leaves out.
+        column = replace(one.column, items={**one.column.items, **facts})
+        one = replace(one, column=column, metrics=[m for m in wanted if m.id in one.metrics])
+        yield _agreement(one, replace(people, notes=(*one.notes, *people.notes)), group, options, closed=True)
+
+
+def _of_table(
+    scores: Path, columns: str | None, known: Known | None = None, *, only: str | None = None, yes_from: float | None = None
+) -> _Judge:
     named = column_names(columns, "--score-columns")
-    table = read_label_table(scores, known=known, columns=named, option="--score-columns")
-    column = column_of_table(table)
-    return _Judge(name=scores.name, column=column, metrics=table.metrics, where=str(scores), notes=table.notes)
+    table = read_label_table(scores, known=known, columns=named, option="--score-columns", only=only)
+    column, name = column_of_table(table), scores.name
+    if yes_from is not None and (numbers := [m for m in table.metrics if not _zero_or_one(column, m)]):
+        answers = {
+            m: {key: _yes(a, yes_from) if m in numbers else a for key, a in column.of(m).items()} for m in table.metrics
+        }
+        column, name = replace(column, answers=answers), f"{name}, yes from {yes_from:g}"
+    return _Judge(name=name, column=column, metrics=table.metrics, where=str(scores), notes=table.notes)
+
+
+def _zero_or_one(column: JudgeColumn, metric: str) -> bool:
+    return {answer for answer in column.of(metric).values() if isinstance(answer, float)} <= {0.0, 1.0}
+
+
+def _yes(answer: Answer, least: float) -> Answer:
+    """A number as 1 for yes or 0 for no; anything else as it is."""
+    return float(answer >= least) if isinstance(answer, float) else answer
 
 
 def _between_tables(
-    scores: Path,
+    judge: _Judge,
     human: Path,
     columns: str | None,
-    score_columns: str | None,
-    rubric: str | None,
+    bound: Sequence[Metric] | None,
     chosen: tuple[str, ...] | None,
     group: str | None,
     options: AlignOptions,
 ) -> JudgeAgreement:
-    bound = _metrics_of(rubric)
-    judge = _of_table(scores, score_columns, None if bound is None else names_of(bound))
     known = names_of(judge.metrics if bound is None else bound)
     only = str(judge.metrics[0]) if len(judge.metrics) == 1 else None
     named = column_names(columns, "--columns")
@@ -351,9 +425,16 @@ def _print(
     elif as_csv:
         write(render.records_csv([record for one in found for record in one.records()]))
     elif as_markdown:
-        write("\n".join(pages.markdown(one) for one in found))
+        write("\n".join([*(pages.markdown(one) for one in found), *map(render.markdown, _side_by_side(found))]))
     else:
         for index, one in enumerate(found):
             if index:
                 out().print()
             out().print(pages.terminal(one))
+        for table in _side_by_side(found):
+            out().print()
+            out().print(render.terminal(table))
+
+
+def _side_by_side(found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement]) -> list[Table]:
+    return list(side_by_side([one for one in found if isinstance(one, JudgeAgreement)]))

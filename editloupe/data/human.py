@@ -27,6 +27,7 @@ CRITERIA: Final = (
     "sc", "pq",
 )  # fmt: skip
 """Names after `human_` that are whole metrics for a loader, which knows no protocol; the rater follows them."""
+_TURN: Final = re.compile(r"turn([1-9][0-9]{0,3})_(.+)", re.IGNORECASE)
 _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 _YES_NO: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -35,11 +36,15 @@ def human_column(name: str) -> tuple[str, str] | None:
     """Return (metric, rater) of a column `human_<metric>[_<rater>]`; None for any other column.
 
     The rater is what follows a double underscore, or a name of `CRITERIA`, or a last part such as 1, r1, rater1;
-    else the whole is the metric and the rater is "human".
+    else the whole is the metric and the rater is "human". A rating of a turn, `human_turn2_<metric>`, has the metric
+    `turn2_<metric>`.
     """
     rest = name.removeprefix("human_")
     if rest == name or not rest.strip("_"):
         return None
+    turn, of = turn_and_metric(rest)
+    if turn and (found := human_column(f"human_{of}")) is not None:
+        return of_turn(turn, found[0]), found[1]
     metric, double, rater = rest.partition("__")
     if double and metric and rater:
         return metric, rater
@@ -50,6 +55,17 @@ def human_column(name: str) -> tuple[str, str] | None:
             return rest[: len(known)], rest[len(known) + 1 :]
     metric, _, rater = rest.rpartition("_")
     return (metric, rater) if metric and _RATER.fullmatch(rater) else (rest, NO_RATER)
+
+
+def turn_and_metric(name: str) -> tuple[int, str]:
+    """Return (2, "if") for "turn2_if", and (0, name) for a rating of the sample as a whole."""
+    match = _TURN.fullmatch(name)
+    return (int(match[1]), match[2]) if match else (0, name)
+
+
+def of_turn(turn: int, metric: str) -> str:
+    """Return the name under which a sample holds the ratings of one of its turns; 0 for the sample as a whole."""
+    return f"turn{turn}_{metric}" if turn else metric
 
 
 def names_of(metrics: Iterable[Metric | str]) -> Known:
@@ -85,8 +101,9 @@ def named(ratings: Ratings, known: Known) -> dict[str, dict[str, Rating]]:
     """
     found: dict[str, dict[str, Rating]] = {}
     for name, by_rater in ratings.items():
-        metric, part = metric_and_rater(name, known) or (name, NO_RATER)
-        own = found.setdefault(metric, {})
+        turn, rest = turn_and_metric(name)
+        metric, part = metric_and_rater(rest, known) or (rest, NO_RATER)
+        own = found.setdefault(of_turn(turn, metric), {})
         for rater, rating in by_rater.items():
             who = rater if part == NO_RATER else part if rater == NO_RATER else f"{part} {rater}"
             own[who if who not in own else f"{who} ({name})"] = rating

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.chat import Finish, Message, Reply, Usage
+from editloupe.data.human import of_turn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.write import json_bytes, whole, without_none
@@ -147,7 +148,9 @@ def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[s
         "uuid": _id(finding.task_id, finding.judge_id, str(finding.repeat)),
         "input": [_message(source, m, "", i, finding) for i, m in enumerate(first)],
         # What people said: the nearest thing to a right answer that a judge has.
-        "target": [str(rating) for rating in sample.human.get(finding.metric, {}).values()] or "" if sample else "",
+        "target": [str(rating) for rating in sample.human.get(of_turn(finding.turn, finding.metric), {}).values()] or ""
+        if sample
+        else "",
         "messages": [_message(source, m, model, i, finding) for i, m in enumerate(messages)],
         "output": _output(source, backend, replies[-1] if replies else None),
         "scores": {},

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -25,8 +27,10 @@ class Published(Serialisable):
 
     judge_id: str
     editor: str
-    dims: Mapping[str, str]
+    dims: Mapping[str, str | int]
     """The scores that it is a mean of: those with these dimensions, for example {"language": "en"}."""
+    part: Annotated[str | None, Field(exclude_if=lambda part: part is None)] = None
+    """The part of the sample that these scores are about; None for any."""
     metric: str
     """Id of the protocol's metric."""
     mean: float | None
@@ -62,7 +66,9 @@ def record_of(read: Imported, before: Mapping[str, Json]) -> dict[str, Json]:
 
     before: the record of earlier imports into the run. Raises ConfigError as `published_in`.
     """
-    published = {(p.judge_id, p.editor, p.metric, *p.dims.items()): p for p in (*published_in(before), *read.published)}
+    published = {
+        (p.judge_id, p.editor, p.metric, p.part, *p.dims.items()): p for p in (*published_in(before), *read.published)
+    }
     imported = before.get("imported")
     earlier = imported.get("notes") if isinstance(imported, Mapping) else None
     notes = dict.fromkeys((*(map(str, earlier) if isinstance(earlier, list) else ()), *read.notes))

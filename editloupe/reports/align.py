@@ -28,7 +28,7 @@ from editloupe.stats.bootstrap import (
 )
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.weighted import CORRELATIONS
-from editloupe.tables import Cell, Column, Row, Table, numbers, words
+from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, numbers, words
 from editloupe.values import Json, Serialisable
 
 TITLES: Final[Mapping[str, str]] = {
@@ -50,6 +50,8 @@ TITLES: Final[Mapping[str, str]] = {
 }
 _AVERAGES: Final = {"fisher": "Fisher's z", "mean": "plain mean", "tanh-mean": "tanh of the mean"}
 _BRIEF: Final = ("spearman", "weighted_kappa", "kappa", "kendall")
+_YES_OR_NO: Final = ("kappa", "f1", "pearson")
+"""Shown beside accuracy where there are two labels."""
 _PLURALS: Final = {"editor": "editors", "edit_type": "edit types", "area": "target areas"}
 
 
@@ -315,7 +317,8 @@ def tables(found: MetricAgreement, level: float) -> Iterator[Table]:
         yield people_table(found.all.ceiling, found.raters, level)
     for dimension, title in DIMENSIONS.items():
         if dimension in found.by:
-            yield _by(title, found.by[dimension])
+            two = found.scale is not None and len(found.scale.values) == 2
+            yield _by(title, found.by[dimension], _YES_OR_NO if two else None)
     if found.confusion is not None and found.scale is not None:
         yield confusion_table(found.scale, found.confusion.rows, "Labels: people's in rows, the judge's in columns")
 
@@ -384,8 +387,49 @@ def _averages(found: Averages, inside: str) -> Iterator[Table]:
         yield numbers("left-out", "Left out of the averages", ("", "Figures", "Because"), lines, fixed=3)
 
 
-def _by(title: str, found: Sequence[GroupAgreement]) -> Table:
-    brief = [name for name in _BRIEF if name in found[0].figures][:2]
+def side_by_side(found: Sequence[JudgeAgreement]) -> Iterator[Table]:
+    """Yield a table for each metric of two labels that several judges have: every judge by edit type, then overall."""
+    by_metric: dict[str, list[tuple[str, MetricAgreement]]] = {}
+    for one in found:
+        for a in one.criteria:
+            if "accuracy" in a.all.figures and a.scale is not None and len(a.scale.values) == 2:
+                by_metric.setdefault(a.criterion, []).append((one.judge or "", a))
+    for metric, judges in by_metric.items():
+        if len(judges) < 2:
+            continue
+        groups: dict[str, list[tuple[str, GroupAgreement]]] = {}
+        for name, a in judges:
+            for group in a.by.get("edit_type", ()):
+                groups.setdefault(group.name, []).append((name, group))
+        groups["all"] = [(name, a.all) for name, a in judges]
+        yield Table(
+            name=f"side-by-side-{metric}",
+            title=f"{judges[0][1].title}: judges side by side",
+            columns=(
+                *label_columns("Edit type", "Judge"),
+                *(Column(title=TITLES[name].split(",")[0]) for name in ("accuracy", *_YES_OR_NO)),
+            ),
+            rows=tuple(
+                Row(
+                    cells=(
+                        words(group),
+                        words(name),
+                        estimated(of.figures["accuracy"], digits=4, interval_digits=2),
+                        *(estimated(of.figures[f], digits=4, interval_digits=2, counts=False) for f in _YES_OR_NO),
+                    ),
+                    strong=group == "all",
+                )
+                for group, members in groups.items()
+                for name, of in members
+            ),
+            fixed=2,
+            caption="Each judge on what it has judged of people's labels (judged/asked), with intervals.",
+        )
+
+
+def _by(title: str, found: Sequence[GroupAgreement], names: Sequence[str] | None = None) -> Table:
+    """A row a group. names: of the figures; None for the main ones that there are."""
+    brief = list(names or [name for name in _BRIEF if name in found[0].figures][:2])
     share = "exact" if "exact" in found[0].figures else "mae"
     heads = {name: TITLES[name] if name != "weighted_kappa" else "Quadratic κ" for name in brief}
     rows = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.data.human import value_on
+from editloupe.data.human import turn_and_metric, value_on
 from editloupe.findings import Finding
 from editloupe.reports.judged import Judged
 from editloupe.scores import Score
@@ -90,14 +90,18 @@ def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:
 def human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """Yield the ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     for sample in judged.samples.values():
-        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "turn": 0, "part": ""}
+        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "part": ""}
         about |= {"sample": sample.id, "editor": sample.editor, "source": sample.source.sha256}
         about |= {"edit_type": sample.edit_type, "kind": "human"}
-        for metric in judged.metrics.metrics:
-            for rater, given in sample.human.get(metric.id, {}).items():
+        ids = [metric.id for metric in judged.metrics.metrics]
+        rated = ((*turn_and_metric(name), name) for name in sample.human)
+        for place, turn, name in sorted((ids.index(id_), turn, name) for turn, id_, name in rated if id_ in ids):
+            metric = judged.metrics.metrics[place]
+            for rater, given in sample.human[name].items():
                 value = value_on(metric, given)
                 yield {
                     **about,
+                    "turn": turn,
                     "judge": rater,
                     "metric": metric.id,
                     "value": value,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of
+from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of, turn_and_metric
 from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
-from editloupe.reports.columns import HumanLabels, Item, Key
+from editloupe.reports.columns import HumanLabels, Item, Key, key_name
 from editloupe.reports.label_tables import (
     as_rating,
     column_names,
@@ -54,21 +54,21 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
     unknown: dict[str, int] = {}
     broken: list[str] = []
     for sample in samples:
-        ratings: dict[str, dict[str, float | str]] = {}
         for name, by_rater in sample.human.items():
-            if name not in known:
+            turn, metric = turn_and_metric(name)
+            if metric not in known:
                 unknown[name] = unknown.get(name, 0) + len(by_rater)
                 continue
             for rater, raw in by_rater.items():
                 try:
                     value = as_rating(raw)
                 except ValueError as error:
-                    broken.append(f"{known[name].short} of {sample.key} by {rater}: {error}; left out")
+                    place = key_name((sample.editor, sample.id, turn, ""))
+                    broken.append(f"{known[metric].short} of {place} by {rater}: {error}; left out")
                     continue
                 if value is not None:
-                    ratings.setdefault(name, {})[rater] = value
-        if ratings:
-            found[sample.editor, sample.id, 0, ""] = ratings
+                    key = (sample.editor, sample.id, turn, "")
+                    found.setdefault(key, {}).setdefault(metric, {})[rater] = value
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
     return HumanLabels(
         source=source,

@@ -21,12 +21,12 @@ def published_table(judged: Judged) -> Table | None:
         scores = [
             score
             for score in by_place.get((one.editor, one.metric), ())
-            if all(score.dims.get(dim) == value for dim, value in one.dims.items())
+            if one.part in (None, score.part) and all(score.dims.get(dim) == value for dim, value in one.dims.items())
         ]
         values = [score.value for score in scores if score.value is not None]
         mean = math.fsum(values) / len(values) if values else None
         change = None if mean is None or one.mean is None else mean - one.mean
-        names = (one.editor, *(one.dims.get(dim, "") for dim in dims), metrics.get(one.metric, one.metric))
+        names = (one.editor, *(str(one.dims.get(dim, "")) for dim in dims), metrics.get(one.metric, one.metric))
         cells = (
             Cell(value=one.mean, name="published", digits=4, more={"published_count": one.count}),
             Cell(value=one.count, name=""),

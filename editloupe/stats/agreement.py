@@ -112,8 +112,9 @@ def figures(
 
     numbers: for correlations (ties get their average rank), if the scale has an order, and for errors: mae, the mean of
     |x − y|, and bias, the mean of x − y, positive where x is the more lenient.   labels: the readings that are labels of
-    the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels.   good: adds accuracy
-    and F1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth.
+    the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels. Two labels without an
+    order have Pearson's r all the same: it is φ, whichever of them is 1.   good: adds accuracy and F1 of good (at least
+    `good`) or not; F1 is that of the good ones, y being the truth.
     """
     found: dict[str, Figure] = {}
     labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
@@ -121,6 +122,8 @@ def figures(
         found |= _figures(numbers, {**CORRELATIONS, "mae": mae, "bias": bias}, drawing)
     if scale is not None:
         found |= label_figures(labels, scale, drawing)
+        if not scale.ordered and len(scale.values) == 2:
+            found |= _figures(labels, {"pearson": CORRELATIONS["pearson"]}, drawing)
     if good is not None:
         found |= _figures(labels, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
         if found["f1"].adjusted is not None:

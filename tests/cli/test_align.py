@@ -253,10 +253,11 @@ def test_scores_by_two_judges_in_one_table_are_refused(editloupe: Run, tmp_path:
     assert code == 2 and "give each judge a file of its own" in " ".join(err.split())
 
 
-def test_neither_or_both_of_run_and_scores_is_a_usage_error(editloupe: Run, tmp_path: Path, scores: Path):
-    for words in ((), ("runs/x", "--scores", scores)):
-        code, _, err = editloupe("align", *words)
-        assert code == 2 and "one of the two" in " ".join(err.split())
+def test_nothing_to_compare_is_a_usage_error(editloupe: Run, tmp_path: Path, scores: Path):
+    code, _, err = editloupe("align")
+    assert code == 2 and "name a run folder, or a table of scores with --scores FILE" in " ".join(err.split())
+    code, _, err = editloupe("align", "runs/x", "--scores", scores, "--votes", tmp_path / "votes.csv")
+    assert code == 2 and "--votes goes with one judge" in " ".join(err.split())
 
 
 @pytest.fixture

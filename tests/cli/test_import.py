@@ -148,7 +148,7 @@ def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Progr
         (("unicbench", "results", "--data", "unic"), "--out is missing: name the run folder to write"),
         (
             ("gedit", "results", "--data", "unic", "--out", "run"),
-            "no result files 'gedit' are known; expected one of unicb",
+            "no result files 'gedit' are known; expected one of edival, unicbench",
         ),
         (
             ("unicbench", "unic", "--data", "unic", "--out", "run"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.data.human import metric_and_rater, named, names_of, value_on
+from editloupe.data.human import human_column, metric_and_rater, named, names_of, turn_and_metric, value_on
 from editloupe.reports.run import Run
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric
@@ -64,3 +64,15 @@ def test_people_stand_beside_the_judges_in_a_runs_frame(tmp_path: Path):
         ("ann", "human", 3.0, "Over Modification", None),
         ("ben", "human", None, None, "off_menu"),
     ]
+
+
+def test_a_rating_of_a_turn_has_the_turn_in_front():
+    assert human_column("human_turn2_if_anna") == ("turn2_if", "anna")
+    assert human_column("human_turn12_charm__anna") == ("turn12_charm", "anna")
+    # No turn: nothing to rate, or none that counts from 1.
+    assert human_column("human_turn2") == ("turn2", "human")
+    assert human_column("human_turn0_if") == ("turn0_if", "human")
+    known = names_of([Metric(id="instruction_following", short="IF", domain=Binary())])
+    found = named({"turn2_if": {"anna": "yes"}, "if": {"anna": "no"}}, known)
+    assert found == {"turn2_instruction_following": {"anna": "yes"}, "instruction_following": {"anna": "no"}}
+    assert [turn_and_metric(name) for name in found] == [(2, "instruction_following"), (0, "instruction_following")]

@@ -149,3 +149,17 @@ def test_an_interval_holds_its_figure_and_widens_with_fewer_images():
         assert found.interval.low < found.value < found.interval.high
         widths.append(found.clusters)
     assert widths == [200, 10]
+
+
+def test_two_labels_without_an_order_have_pearsons_r_and_three_have_none():
+    """Both yes on 4, no on 3, yes and no on 1, no and yes on 2: φ = (4 · 3 − 1 · 2) / sqrt(5 · 5 · 6 · 4) = 0.40825."""
+    x = [1.0] * 4 + [0.0] * 3 + [1.0] + [0.0] * 2
+    y = [1.0] * 4 + [0.0] * 3 + [0.0] + [1.0] * 2
+    two = LabelScale(values=(0, 1), names=("no", "yes"), ordered=False)
+    found = figures(paired(x, y), scale=two, good=1.0)
+    assert found["pearson"].value == pytest.approx(0.40825, abs=1e-5)
+    assert "spearman" not in found
+    other = figures(paired([1 - v for v in x], [1 - v for v in y]), scale=two)
+    assert other["pearson"].value == pytest.approx(found["pearson"].value)
+    three = LabelScale(values=(0, 1, 2), names=("a", "b", "c"), ordered=False)
+    assert "pearson" not in figures(paired(x, y), scale=three)

@@ -45,6 +45,7 @@ from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import OPEN, Pair, Rules, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
+from editloupe.protocols.edival.tables import tables
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
@@ -91,6 +92,8 @@ class EdiVal(BaseProtocol):
         "judge": "answers yes or no, and reads text",
         SHORTEN: "shortens an object's name, without an image; with position_names=short alone",
     }
+
+    tables = tables()
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)

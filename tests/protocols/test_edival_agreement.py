@@ -1,0 +1,169 @@
+"""Judges of EdiVal beside people: the paper's Table 5 from confusion tables, and judges of runs and tables side by side.
+
+The paper prints Pearson's r, κ and F1 of each edit type. Of whole numbers of edits, as many as four editors have at turn 1
+(Table 2 times 4; of count_change one fewer), a single confusion table a row gives all three to four decimals, and people's
+yeses are the same for all judges. `edival_agreement.csv` has these tables beside the printed figures.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import plugins
+from editloupe.protocols.base import Group, Known
+from editloupe.scores import Score
+from tests.protocols.edival_published import COUNTS
+from tests.reports.checks import Checks
+from tests.reports.runs import answered, sample, write_protocol_run
+from tests.toys.install import install
+
+Program = Callable[..., tuple[int, str, str]]
+JUDGES = ("EdiVal-IF", "Qwen2.5-VL", "CLIP_dir")
+CELLS = {"yes_yes": (1, 1), "yes_no": (1, 0), "no_yes": (0, 1), "no_no": (0, 0)}
+"""Column → (what the judge says, what people say)."""
+FEW = ("--resamples", "100")
+
+
+class Typed(Checks):
+    """Each finding is a score, with the edit's type."""
+
+    name = "typed"
+
+    def score(self, group: Group, known: Known) -> Iterator[Score]:
+        """Yield the scores with one dimension more."""
+        types = {sample.key: sample.edit_type for sample in group}
+        for score in super().score(group, known):
+            yield replace(score, dims={"edit_type": types[score.key]})
+
+
+def rows() -> list[dict[str, str]]:
+    with (Path(__file__).parent / "edival_agreement.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """people.csv, and a table of answers a judge; CLIP's are similarities."""
+    monkeypatch.chdir(tmp_path)
+    people = ["item,edit_type,label\n"]
+    judges = {judge: ["item,score\n"] for judge in JUDGES}
+    for row in rows():
+        if row["edit_type"] == "all":
+            continue
+        # People's yeses first: then every judge's table is one of the same items.
+        given = sorted(((h, j) for name, (j, h) in CELLS.items() for _ in range(int(row[name]))), reverse=True)
+        for number, (human, answer) in enumerate(given):
+            item = f"{row['edit_type']}-{number}"
+            said = answer if row["judge"] != "CLIP_dir" else 0.21 if answer else 0.19
+            judges[row["judge"]].append(f"{item},{said}\n")
+            if row["judge"] == JUDGES[0]:
+                people.append(f"{item},{row['edit_type']},{human}\n")
+    Path("people.csv").write_text("".join(people), encoding="utf-8")
+    for judge, lines in judges.items():
+        Path(f"{judge}.csv").write_text("".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+TABLES = [word for judge in JUDGES for word in ("--scores", f"{judge}.csv")]
+
+
+def test_the_papers_table_5_comes_out_to_three_decimals(files: Path, editloupe: Program) -> None:
+    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--yes-from", "0.2", "--json", *FEW)
+    assert code == 0, err
+    found: dict[tuple[str, str], Any] = {}
+    for judge in json.loads(out)["judges"]:
+        name = judge["judge"].partition(".csv")[0]
+        (metric,) = judge["criteria"]
+        for group in (metric["all"], *metric["by"]["edit_type"]):
+            found[group["name"], name] = group["figures"]
+    assert [judge["judge"] for judge in json.loads(out)["judges"]][-1] == "CLIP_dir.csv, yes from 0.2"
+    compared = 0
+    for row in rows():
+        figures = found[row["edit_type"], row["judge"]]
+        for ours, theirs in (("pearson", "plcc"), ("kappa", "kappa"), ("f1", "f1")):
+            assert figures[ours]["value"] == pytest.approx(float(row[theirs]), abs=5.1e-5), (row, ours)
+            compared += 1
+    assert compared == 90
+    # Four editors at turn 1: 4 · 572 edits but one.
+    assert sum(4 * counts[0] for counts in COUNTS.values()) == 2288
+    assert {found["all", judge]["accuracy"]["judged"] for judge in JUDGES} == {2287}
+    # The text says 81.3, 75.2 and 65.4.
+    accuracy = {judge: round(100 * found["all", judge]["accuracy"]["value"], 1) for judge in JUDGES}
+    assert accuracy == {"EdiVal-IF": 81.4, "Qwen2.5-VL": 80.9, "CLIP_dir": 61.3}
+
+
+def test_judges_stand_side_by_side_by_edit_type(files: Path, editloupe: Program) -> None:
+    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--yes-from", "0.2", "--markdown", *FEW)
+    assert code == 0, err
+    table = out.partition("judges side by side")[2]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    assert lines[0] == ["Edit type", "Judge", "Accuracy", "Cohen κ", "F1 of good", "Pearson r"]
+    assert len(lines) == 2 + 30
+    assert [line[1] for line in lines[2:5]] == ["EdiVal-IF.csv", "Qwen2.5-VL.csv", "CLIP_dir.csv, yes from 0.2"]
+    remove = {line[1]: [cell.split(" ")[0] for cell in line[2:]] for line in lines if line[0] == "subject_remove"}
+    assert remove["EdiVal-IF.csv"] == ["0.7700", "0.5409", "0.7837", "0.5473"]
+    assert "(300/300)" in next(line[2] for line in lines if line[0] == "subject_remove")
+    assert [line[0].strip("*") for line in lines[-3:]] == ["all"] * 3
+
+
+def test_without_a_threshold_numbers_are_no_labels(files: Path, editloupe: Program) -> None:
+    code, out, err = editloupe("align", "--scores", "CLIP_dir.csv", "--human", "people.csv", "--json", *FEW)
+    assert code == 0, err
+    (judge,) = json.loads(out)["judges"]
+    assert "kappa" not in judge["criteria"][0]["all"]["figures"]
+    for words, said in (
+        (("--yes-from", "0.2"), "--yes-from goes with --scores"),
+        (("--scores", "CLIP_dir.csv", "--yes-from", "much"), "--yes-from much: expected a number"),
+    ):
+        code, _, err = editloupe("align", *words, "--human", "people.csv")
+        assert code == 2 and said in " ".join(err.split())
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Two runs about two turns of two samples, with answers of yes and no."""
+    entry = "[editloupe.protocols]\ntyped = tests.protocols.test_edival_agreement:Typed\n"
+    site = str(install(tmp_path / "site", name="editloupe-typed", entry_points=entry))
+    sys.path.insert(0, site)
+    plugins.forget()
+    monkeypatch.chdir(tmp_path)
+    a, b = sample("a", edit_type="add", editor="e"), sample("b", edit_type="swap", editor="e")
+    said = {"rules": ("yes", "no", "yes", "no"), "lmm": ("yes", "yes", "yes", "no")}
+    for name, answers in said.items():
+        places = ((a, 1), (a, 2), (b, 1), (b, 2))
+        findings = [answered(of, "kept", answer, turn=turn) for (of, turn), answer in zip(places, answers, strict=True)]
+        write_protocol_run(tmp_path / name, "typed", Checks.metrics, [a, b], {f"toy/{name}": findings})
+    people = "sample,editor,turn,kept_ann,kept_ben\na,e,1,yes,yes\na,e,2,no,yes\nb,e,1,no,no\nb,e,2,no,no\n"
+    Path("people.csv").write_text(people, encoding="utf-8")
+    yield tmp_path
+    sys.path.remove(site)
+    plugins.forget()
+
+
+def test_runs_and_tables_are_compared_on_the_labels_of_turns(runs: Path, editloupe: Program) -> None:
+    """People: a1 yes, a2 a draw, b1 no, b2 no. Rules: yes, no, yes, no: 2 of 3 right. Table: nothing of b2."""
+    Path("clip.csv").write_text("item,editor,turn,score\na,e,1,0.3\na,e,2,0.1\nb,e,1,0.1\n", encoding="utf-8")
+    command = ("align", "rules", "lmm", "--human", "people.csv", "--scores", "clip.csv", "--yes-from", "0.2", *FEW)
+    code, out, err = editloupe(*command, "--json")
+    assert code == 0, err
+    found = {judge["judge"]: judge["criteria"][0] for judge in json.loads(out)["judges"]}
+    rules, lmm, clip = found.values()
+    assert [name.split(" ")[-1] for name in found] == ["rules", "lmm", "0.2"]
+    assert rules["all"]["figures"]["accuracy"]["value"] == pytest.approx(2 / 3)
+    # φ of (yes, yes, no) and (yes, no, no): (1 · 1 − 1 · 0) / sqrt(2 · 1 · 1 · 2) = 0.5
+    assert rules["all"]["figures"]["pearson"]["value"] == pytest.approx(0.5)
+    accuracy = clip["all"]["figures"]["accuracy"]
+    assert (accuracy["value"], accuracy["judged"], accuracy["asked"]) == (1.0, 2, 3)
+    # The table names no edit type; the runs do.
+    assert [group["name"] for group in clip["by"]["edit_type"]] == ["add", "swap"]
+    assert lmm["raters"] == 2 and lmm["all"]["ceiling"]["fleiss_kappa"]["judged"] == 4
+    code, out, err = editloupe(*command)
+    assert code == 0 and "judges side by side" in out

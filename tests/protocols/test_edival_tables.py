@@ -1,0 +1,241 @@
+"""EdiVal's tables: the paper's Tables 3, 8 to 14 and 17 to 19 from counts and means, ranks, missing parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from editloupe.protocols.base import BaseProtocol
+from editloupe.protocols.edival.instructions import EDIT_TYPES
+from editloupe.protocols.edival.tables import overall, tables
+from editloupe.reports.judged import Judged
+from editloupe.reports.report import tables_of
+from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
+from editloupe.tables import Table
+from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published, score
+
+UNIT = Interval(low=0, high=1)
+METRICS = (
+    *(Metric(id=id_, domain=Binary()) for id_ in ("instruction_following", "image_success")),
+    Metric(id="content_consistency", domain=UNIT),
+    *(Metric(id=id_, domain=Real() if id_ == "preference" else UNIT) for id_ in NAMES.values()),
+    Metric(id="preference_change", domain=Real()),
+)
+CALLED = {"multipass": "multi-turn", "singlepass": "complex"}
+
+
+class Scored(BaseProtocol):
+    """A protocol with these tables; its scores are given."""
+
+    name = "edival-tables"
+    metrics = METRICS
+    tables = tables()
+
+
+def report(scores: Iterable[Score]) -> dict[str, Table]:
+    """The tables of a report on these scores, by name."""
+    judged = Judged(
+        name="j",
+        folder=Path("run"),
+        judge_id="j",
+        backend="j",
+        mode="",
+        ablations=(),
+        metrics=MetricSet(id="edival", metrics=METRICS),
+        protocol=Scored(),
+        criteria=tuple(metric.id for metric in METRICS),
+        samples={},
+        findings=(),
+        scores=tuple(scores),
+    )
+    return {table.name: table for table in tables_of(judged)}
+
+
+def figures(table: Table) -> dict[tuple[object, ...], tuple[object, str]]:
+    """(row keys, column keys) → the figure unrounded, and its text up to the first space."""
+    found = {}
+    for row in table.rows:
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            if column.keys and cell.name == "mean":
+                found[(*row.keys.values(), *column.keys.values())] = cell.value, cell.text.split()[0]
+    return found
+
+
+SOME = ("GPT-Image-1", "UltraEdit", "IP2P")
+"""Outputs missing, two sets of images, and neither."""
+EACH = pytest.mark.parametrize("chosen", ["some", pytest.param("all", marks=pytest.mark.slow)])
+
+
+@cache
+def of_counts(chosen: str) -> dict[str, Table]:
+    """The report on counted edits of some models or of all."""
+    return report(made for mode in MODES for model in wanted(mode, chosen) for made in counted(model, mode))
+
+
+def wanted(mode: str, chosen: str) -> list[str]:
+    return [model for model in models(mode) if chosen == "all" or model in SOME]
+
+
+@pytest.fixture(scope="module")
+def of_cells() -> dict[str, Table]:
+    return report(made for mode in MODES for model in models(mode) for made in printed(model, mode))
+
+
+def test_overall_is_missing_where_a_part_is_and_0_where_one_is_0() -> None:
+    # sqrt(75.93 · 92.51) = 83.811
+    assert overall(75.93, 92.51) == pytest.approx(83.811, abs=5e-4)
+    assert overall(0, 92.51) == overall(50, 0) == 0
+    assert overall(None, 92.51) is overall(50, None) is None
+
+
+@EACH
+@pytest.mark.parametrize(("mode", "cells"), [("multipass", 39), ("singlepass", 33)])
+def test_image_success_is_the_papers_in_every_cell(chosen: str, mode: str, cells: int) -> None:
+    found, compared = figures(of_counts(chosen)[f"{CALLED[mode]}-success"]), 0
+    for model in wanted(mode, chosen):
+        success = published()[MODES[mode][0], model]["image_success"]
+        assert mode == "singlepass" or success == published()["3", model]["IF"]
+        for edits, cell in enumerate(success, start=1):
+            assert found[model, "image_success", edits][1] == cell, (model, edits)
+            compared += 1
+    assert compared == (cells if chosen == "all" else 9)
+
+
+@EACH
+@pytest.mark.parametrize(("mode", "within"), [("multipass", 0.01), ("singlepass", 0.015)])
+def test_task_rates_follow_from_those_of_the_types(chosen: str, mode: str, within: float) -> None:
+    by_type, whole = (figures(of_counts(chosen)[f"{CALLED[mode]}-{name}"]) for name in ("by-type", "success"))
+    compared = 0
+    for model in {*WHOLE} & {*wanted(mode, chosen)}:
+        for kind, cells in published()[MODES[mode][1], model].items():
+            for edits, cell in enumerate(cells, start=1):
+                assert by_type[kind, model, "instruction_following", edits][1] == cell, (model, kind, edits)
+        for edits, cell in enumerate(published()[MODES[mode][0], model]["task_rate"], start=1):
+            rate = whole[model, "instruction_following", edits][0]
+            assert rate == pytest.approx(float(cell), abs=within), (model, edits)
+            compared += 1
+    assert compared == (24 if chosen == "all" else 6)
+
+
+@EACH
+def test_marginal_rates_are_those_of_the_last_edit(chosen: str) -> None:
+    found = figures(of_counts(chosen)["complex-success"])
+    for model in wanted("singlepass", chosen):
+        for edits, cell in enumerate(published()["11", model]["marginal_rate"], start=1):
+            assert found[model, "instruction_following", edits, "last edit"][1] == cell, (model, edits)
+
+
+def test_every_mean_says_how_much_was_judged_of_what_was_asked() -> None:
+    table = of_counts("some")["multi-turn-success"]
+    (row,) = [row for row in table.rows if row.keys["editor"] == "UltraEdit"]
+    # The paper's image success of UltraEdit is over ten images more than its task rates, which the benchmark has not.
+    assert row.cells[1].text.startswith("51.37 [") and row.cells[1].text.endswith("(582/582)")
+    assert row.cells[4].text.startswith("50.52 [") and row.cells[4].text.endswith("(572/572)")
+    table = of_counts("some")["complex-by-type"]
+    (row,) = [row for row in table.rows if (row.keys["edit_type"], row.keys["editor"]) == ("subject_add", "IP2P")]
+    # Prompts of one, two and three edits have 67, 67 + 77 and 67 + 77 + 93 additions.
+    assert [cell.text for cell in row.cells[2:]] == [
+        "23.88 (67/67)",
+        "31.94 (144/144)",
+        "29.11 (237/237)",
+    ]
+    # Of GPT-Image-1 nobody knows how many edits of a type were judged.
+    assert list(dict.fromkeys(row.keys["edit_type"] for row in table.rows)) == [*EDIT_TYPES, ""]
+
+
+def test_content_consistency_and_overall_are_the_papers_in_39_cells(of_cells: dict[str, Table]) -> None:
+    found = figures(of_cells["multi-turn-overall"])
+    compared = 0
+    for model in models("multipass"):
+        paper = published()["3", model]
+        for edits in (1, 2, 3):
+            success, kept, both = (float(paper[name][edits - 1]) for name in ("IF", "CC", "O"))
+            # CC from Table 14, whose cells are rounded; O of the printed cells, as the paper has it.
+            assert found[model, "content_consistency", edits][0] == pytest.approx(kept, abs=0.0101)
+            assert overall(success, kept) == pytest.approx(both, abs=0.0051), (model, edits)
+            assert found[model, "overall", edits][0] == pytest.approx(both, abs=0.0101), (model, edits)
+            compared += 1
+    assert compared == 39
+
+
+def test_editors_are_ranked_by_overall_at_the_last_turn(of_cells: dict[str, Table]) -> None:
+    table = of_cells["multi-turn-overall"]
+    ranks = {str(row.keys["editor"]): row.cells[-1].value for row in table.rows}
+    paper = {model: int(published()["3", model]["rank"][0]) for model in models("multipass")}
+    # The paper has the two the other way round, although it prints 22.50 and 22.89.
+    assert (ranks["UltraEdit"], ranks["AnyEdit"]) == (10, 11) and (paper["UltraEdit"], paper["AnyEdit"]) == (11, 10)
+    assert ranks == {**paper, "UltraEdit": 10, "AnyEdit": 11}
+    assert "Rank: by O at T3" in table.caption
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_consistency_and_quality_are_the_papers(of_cells: dict[str, Table], mode: str) -> None:
+    for place, name in ((2, "consistency"), (3, "quality")):
+        found, compared = figures(of_cells[f"{CALLED[mode]}-{name}"]), 0
+        for model in models(mode):
+            for figure, cells in published().get((MODES[mode][place], model), {}).items():
+                for edits, cell in enumerate(cells, start=1):
+                    assert found[model, NAMES[figure], edits][1] == cell, (model, figure, edits)
+                    compared += 1
+        assert compared >= 99
+
+
+def one(editor: str, success: float | None, kept: float | None, turn: int = 1, sample: int = 0) -> list[Score]:
+    """The scores of one image after a turn."""
+    found = []
+    for metric, value in (("image_success", success), ("instruction_following", success), ("content_consistency", kept)):
+        made = score(editor, "multipass", sample, turn, metric, value or 0.0)
+        found.append(
+            made if value is not None else Score.from_json({**made.to_json(), "value": None, "missing": "not_defined"})
+        )
+    return found
+
+
+def test_ties_share_the_better_rank_and_a_missing_part_has_none() -> None:
+    made = report(
+        [*one("a", 0.5, 0.5), *one("b", 0.25, 1.0), *one("c", 0.0, 0.9), *one("d", 1.0, None), *one("e", 0.9, 0.9)]
+    )
+    rows = {row.keys["editor"]: [cell.text for cell in row.cells[1:]] for row in made["multi-turn-overall"].rows}
+    assert rows == {
+        "a": ["50.00 (1/1)", "50.00 (1/1)", "50.00", "2 (tie)"],
+        "b": ["25.00 (1/1)", "100.00 (1/1)", "50.00", "2 (tie)"],
+        "c": ["0.00 (1/1)", "90.00 (1/1)", "0.00", "4"],
+        "d": ["100.00 (1/1)", "– (0/1)", "–", "–"],
+        "e": ["90.00 (1/1)", "90.00 (1/1)", "90.00", "1"],
+    }
+
+
+def test_without_consistency_there_is_success_and_no_overall() -> None:
+    found = report(score for score in one("a", 1.0, None) if score.metric != "content_consistency")
+    assert "multi-turn-success" in found and not {"multi-turn-overall", "multi-turn-consistency"} & set(found)
+    assert not [name for name in found if name.startswith("complex")]
+
+
+def test_whole_chains_stand_apart_as_the_paper_counts_them() -> None:
+    """Two images of two turns; the second one's second turn could not be judged."""
+    made = [*one("a", 1.0, 0.8), *one("a", 0.0, 0.6, turn=2), *one("a", 0.0, 0.9, sample=1)]
+    made += one("a", None, None, turn=2, sample=1)
+    found = report(made)
+    texts = {name: [f"{cell.value:.2f} ({cell.judged}/{cell.asked})" for cell in found[name].rows[0].cells[1:3]]
+             for name in ("multi-turn-success", "multi-turn-success-whole", "multi-turn-overall-whole")}  # fmt: skip
+    assert texts == {
+        "multi-turn-success": ["50.00 (2/2)", "0.00 (1/2)"],
+        "multi-turn-success-whole": ["100.00 (1/1)", "0.00 (1/1)"],
+        "multi-turn-overall-whole": ["100.00 (1/1)", "0.00 (1/1)"],
+    }
+    assert not any("whole" in name for name in report(made[:6]))
+
+
+def test_a_row_that_could_not_be_read_is_counted_below_the_table() -> None:
+    lost = Score(sample_id="9", editor="a", metric="image_success", value=None, missing="input_error")
+    assert "stand in no column: 1." in report([*one("a", 1.0, 0.8), lost])["multi-turn-success"].caption
+
+
+def test_distance_to_the_base_image_says_that_the_papers_is_another() -> None:
+    made = [score("a", "multipass", 0, 1, metric, 0.5) for metric in ("preference", "preference_change")]
+    table = report(made)["multi-turn-quality"]
+    assert [column.title for column in table.columns[1:]] == ["HPSv3 T1", "|Δ HPSv3| T1"]
+    assert "distance of the two means" in table.caption
