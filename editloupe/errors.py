@@ -19,6 +19,7 @@
     │   └── NotRecorded          the backend recorded/RUN has no answer to this request
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
+    │   ├── PhraseError          a phrase that no detector can look for, or that is too long for this one
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
     ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
     ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
@@ -168,6 +169,10 @@ class ProtocolError(EditLoupeError):
 
 class ToolError(EditLoupeError):
     """A tool cannot do what was asked; the model reads the message and may mend its call."""
+
+
+class PhraseError(ToolError):
+    """A phrase cannot be looked for: it names nothing, or has more tokens than the detector takes."""
 
 
 class ToolFailed(ToolError):

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from editloupe.answers import Boxes, Confidence
+from editloupe import models as installed
+from editloupe.answers import Boxes, Confidence, Record
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError, ToolError
+from editloupe.errors import MeasureError, PhraseError, ToolError
 from editloupe.measures import base
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.values import Box
@@ -37,9 +38,7 @@ class DetectTarget:
         Raises MeasureError unless there is one image, and for a phrase that cannot be looked for.
         Raises ModelAbsent without a detector.
         """
-        if len(images) != 1:
-            raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
-        (rgb,) = images.values()
+        rgb = _only(images)
         height, width = rgb.shape[:2]
         try:
             found = search(models.get("detect"), rgb, cleaned(args.phrase)).detections
@@ -48,3 +47,62 @@ class DetectTarget:
         boxes = tuple(Box(*(v * 1000 for v in d.box.to_unit(width=width, height=height))) for d in found)
         confidence = Confidence(value=found[0].score, source="detector") if found else None
         return Boxes(boxes=boxes, confidence=confidence)
+
+
+class Detections:
+    """What a detector sees of a named object in one image: every box with its score, from a single pass, best first.
+
+    The whole image is looked at once and no box is dropped as a duplicate of another, so that rules with thresholds of
+    their own can be applied to what is recorded. No box is an answer: the detector saw none.
+    """
+
+    name = "detections"
+    version = "1"
+    needs: tuple[str, ...] = ("detect",)
+
+    class Args(base.Args):
+        """What is looked for, and which boxes are recorded."""
+
+        phrase: str = Field(min_length=1, max_length=MAX_PHRASE)
+        """The object's name."""
+        box_threshold: float = Field(default=0.25, ge=0, le=1)
+        """A recorded box scores above it."""
+        text_threshold: float = Field(default=0.25, ge=0, le=1)
+        """A word of a box's label scores above it."""
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> base.Measured:
+        """Return {"phrase", "detections": [{"box": [x0, y0, x1, y1] in thousandths, "score": 0 to 1, "label"}]}.
+
+        Raises MeasureError unless there is one image, and for a phrase that cannot be looked for or is too long for the
+        detector. Raises ModelAbsent without a detector.
+        """
+        rgb = _only(images)
+        height, width = rgb.shape[:2]
+        detector = models.get("detect")
+        thresholds = {"box_threshold": args.box_threshold, "text_threshold": args.text_threshold}
+        try:
+            (found,) = detector([rgb], cleaned(args.phrase), **thresholds)
+        except PhraseError as error:
+            raise MeasureError(str(error), status="input_error") from error
+        except ToolError as error:
+            raise MeasureError(str(error), status="tool_failed") from error
+        detections = [
+            {
+                "box": [round(v * 1000, 3) for v in d.box.to_unit(width=width, height=height)],
+                "score": round(d.score, 6),
+                "label": d.label,
+            }
+            for d in found.detections
+        ]
+        return base.Measured(
+            answer=Record(data={"phrase": args.phrase, "detections": detections}),
+            data={"detector": detector.version, "seen_px": [found.width, found.height], **installed.computed(detector)},
+        )
+
+
+def _only(images: Mapping[str, RGB]) -> RGB:
+    """Return the one image. Raises MeasureError unless there is exactly one."""
+    if len(images) != 1:
+        raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
+    (rgb,) = images.values()
+    return rgb

@@ -16,7 +16,9 @@ import pytest
 from editloupe import models
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
+from editloupe.errors import ConfigError, MeasureError, MissingExtra, ModelAbsent, ToolError
+from editloupe.measures.base import Models
+from editloupe.measures.detection import Detections
 from editloupe.models import hub
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import DetectionResult
@@ -174,6 +176,39 @@ def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_mode
     # At most 192 px long, 8×5000 px would be 0.3 px wide.
     with pytest.raises(ToolError, match=r"8×5000 px is too narrow for GroundingDINO .*; zoom_in on a part"):
         detector(folders["grounding-dino"])([noise(8, 5000)], "red mug")
+
+
+def test_thresholds_of_a_call_go_before_the_detectors_own(folders: dict[str, Path]) -> None:
+    for family, folder in folders.items():
+        made = detector(folder, threshold=1.0)
+        rgb = noise(96, 64)
+        assert made([rgb], "red mug")[0].detections == ()
+        every = made([rgb], "red mug", box_threshold=0.0, text_threshold=0.0)[0].detections
+        assert every, family
+        between = sorted(d.score for d in every)[len(every) // 2]
+        some = made([rgb], "red mug", box_threshold=between)[0].detections
+        assert [d.box for d in some] == [d.box for d in every if d.score > between]
+        if family != "owlv2":
+            assert {d.label for d in every} == {"red mug"}
+            none = made([rgb], "red mug", box_threshold=0.0, text_threshold=1.0)[0].detections
+            assert {d.label for d in none} == {""}
+
+
+def test_the_measure_records_what_one_pass_gives(folders: dict[str, Path]) -> None:
+    door = Models(device="cpu", names={"detect": str(folders["grounding-dino"])})
+    rgb = noise(96, 64)
+    made = Detections()
+    args = made.Args(phrase="red mug", box_threshold=0.0, text_threshold=0.0)
+    found = made(args, {"image": rgb}, door)
+    data: Any = found.answer.to_json()["data"]
+    scores = [one["score"] for one in data["detections"]]
+    assert scores and scores == sorted(scores, reverse=True)
+    assert all(0 <= v <= 1000 for one in data["detections"] for v in one["box"])
+    assert found.data["device"] == "cpu" and found.data["seen_px"] == [144, 96]
+    assert made(args, {"image": rgb}, door).answer == found.answer
+    with pytest.raises(MeasureError, match=r"the phrase has .* tokens") as caught:
+        made(made.Args(phrase="x y " * 40), {"image": rgb}, door)
+    assert caught.value.status == "input_error"
 
 
 def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folders: dict[str, Path]) -> None:

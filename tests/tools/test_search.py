@@ -30,7 +30,7 @@ class Reds:
         self.limit, self.more = limit, more
         self.asked: list[tuple[str, list[tuple[int, ...]]]] = []
 
-    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
+    def __call__(self, images: Sequence[RGB], phrase: str, **thresholds: float | None) -> list[DetectionResult]:
         self.asked.append((phrase, [image.shape[:2] for image in images]))
         return [self._look(image) for image in images]
 
@@ -226,7 +226,7 @@ def test_a_networks_corners_are_clipped_and_what_is_no_box_is_dropped() -> None:
 
 def test_running_out_of_memory_is_what_the_model_reads() -> None:
     class Full(Reds):
-        def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
+        def __call__(self, images: Sequence[RGB], phrase: str, **thresholds: float | None) -> list[DetectionResult]:
             raise ToolError("GroundingDINO ran out of memory on this picture alone")
 
     with pytest.raises(ToolError, match="out of memory"):

@@ -52,11 +52,22 @@ class Detector(Protocol):
     def side_px(self) -> int:
         """A square part of an image with this side is seen without being reduced."""
 
-    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
+    def __call__(
+        self,
+        images: Sequence[RGB],
+        phrase: str,
+        *,
+        box_threshold: float | None = None,
+        text_threshold: float | None = None,
+    ) -> list[DetectionResult]:
         """Return one result for each H×W×3 uint8 RGB image.
 
         phrase: lower case, without a full stop at its end.
-        Raises ToolError where the phrase is too long for the model, or one image does not fit into memory.
+        box_threshold: a box scores above it, 0 to 1; None takes `threshold`.
+        text_threshold: a word of a label scores above it, 0 to 1; None takes the detector's own. A detector whose boxes
+        name no words leaves it aside.
+        Raises PhraseError where the phrase is too long for the model, and ToolError where an image is too narrow or does
+        not fit into memory.
         """
 
 

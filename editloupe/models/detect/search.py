@@ -9,7 +9,7 @@ from itertools import product
 from typing import Final
 
 from editloupe.data.images import RGB
-from editloupe.errors import ToolError
+from editloupe.errors import PhraseError
 from editloupe.imaging import render
 from editloupe.imaging.geometry import spans
 from editloupe.models.detect.base import Detection, DetectionResult, Detector, suppress
@@ -68,11 +68,11 @@ def search(detector: Detector, rgb: RGB, phrase: str) -> Search:
 def cleaned(phrase: str) -> str:
     """Return a phrase as detectors want it: lower case, single spaces, no full stop at the end.
 
-    Raises ToolError where nothing is left.
+    Raises PhraseError where nothing is left.
     """
     text = " ".join(phrase.lower().split()).strip(" .")
     if not any(c.isalnum() for c in text):
-        raise ToolError(f"there is nothing to look for in {phrase!r}; name an object, for example 'red mug'")
+        raise PhraseError(f"there is nothing to look for in {phrase!r}; name an object, for example 'red mug'")
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ToolError
+from editloupe.errors import PhraseError, ToolError
 from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
 from editloupe.models.devices import Device, fitting, import_torch
@@ -50,6 +50,8 @@ class _Item:
     """Of the image in px."""
     height: int
     """Of the image in px."""
+    box_threshold: float
+    text_threshold: float
 
 
 class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
@@ -73,12 +75,13 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         self._owl = weights.family == "owlv2"
         self.threshold = box_threshold if box_threshold is not None else OWL_THRESHOLD if self._owl else BOX_THRESHOLD
         self.text_threshold = text_threshold
-        # Only pictures of one size share a batch: padding would change what the backbone sees at their borders.
+        # Only pictures of one size share a batch: padding would change what the backbone sees at their borders. A batch is
+        # read by one pair of thresholds.
         super().__init__(
             weights,
             FAMILIES[weights.family],
             device,
-            key=lambda item: tuple(item.pixels.shape),
+            key=lambda item: (tuple(item.pixels.shape), item.box_threshold, item.text_threshold),
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
@@ -91,18 +94,29 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         size = self._ready().processor.image_processor.size
         return int(size.get("shortest_edge") or size.get("height"))
 
-    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
+    def __call__(
+        self,
+        images: Sequence[RGB],
+        phrase: str,
+        *,
+        box_threshold: float | None = None,
+        text_threshold: float | None = None,
+    ) -> list[DetectionResult]:
         loaded = self._ready()
         text = phrase if self._owl else f"{phrase}."
         tokens = len(loaded.processor.tokenizer(text)["input_ids"])
         if tokens > loaded.max_tokens:
-            raise ToolError(
+            raise PhraseError(
                 f"the phrase has {tokens} tokens and {self.name} takes {loaded.max_tokens}; name the object in a few words"
             )
         # One by one, so that a GPU works on the first tiles while the next are being prepared.
-        return self._batcher.map(self._item(loaded, rgb, text) for rgb in images)
+        thresholds = {
+            "box_threshold": self.threshold if box_threshold is None else box_threshold,
+            "text_threshold": self.text_threshold if text_threshold is None else text_threshold,
+        }
+        return self._batcher.map(self._item(loaded, rgb, text, **thresholds) for rgb in images)
 
-    def _item(self, loaded: _Detector, rgb: RGB, phrase: str) -> _Item:
+    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, **thresholds: float) -> _Item:
         # Writable and contiguous, since pictures from the store are read-only.
         height, width = rgb.shape[:2]
         try:
@@ -115,7 +129,7 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
                 f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
             ) from error
         mask = made["pixel_mask"][0] if "pixel_mask" in made else None
-        return _Item(pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height)
+        return _Item(pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height, **thresholds)
 
     def _run(self, items: list[_Item]) -> list[DetectionResult]:
         torch, loaded = import_torch(), self._ready()
@@ -143,14 +157,15 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_Item]
     ) -> list[DetectionResult]:
         process = loaded.processor.post_process_grounded_object_detection
-        options: dict[str, Any] = {"threshold": self.threshold, "target_sizes": [(i.height, i.width) for i in items]}
+        least, least_of_words = items[0].box_threshold, items[0].text_threshold
+        options: dict[str, Any] = {"threshold": least, "target_sizes": [(i.height, i.width) for i in items]}
         if self._owl:
             found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
         else:
             found = process(outputs, tokens, **options)
             for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
                 # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
-                matched = (scores[scores.amax(-1) > self.threshold] > self.text_threshold).tolist()
+                matched = (scores[scores.amax(-1) > least] > least_of_words).tolist()
                 one["text_labels"] = [_words(item.phrase, spans, row) for row in matched]
         return [self._result(one, item) for one, item in zip(found, items, strict=True)]
 

@@ -1,0 +1,160 @@
+"""What is seen of a named object in one picture of a chain: by the detector, or by boxes that the data gives.
+
+A picture is named by its turn: 0 for the base image, t for the image after turn t. The picture before an edit of turn t is
+that of turn t - 1, so that no picture is searched twice for one object.
+
+Given boxes stand in the column `boxes`: a list with an item for each picture, the base image first. An item is an object
+from a name to its boxes [x0, y0, x1, y1] in px of that picture, or null. An empty list says that the object is not there;
+of a name that is not listed nothing is given, and the detector is asked. The boxes of `Sample.targets` count for the base
+image (source) and the last output (edited).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from editloupe.answers import Record
+from editloupe.data.boxes import inside, read_quads, to_px
+from editloupe.errors import DataError
+from editloupe.findings import Finding
+from editloupe.protocols.base import Known
+from editloupe.tasks import About, Measure, Recipe
+from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
+
+DETECTIONS: Final = "detections"
+"""The question; also the name of the measure."""
+RECORDED: Final = 0.25
+"""Boxes that score above it are recorded, as are words of their labels. Rules cannot have a lower threshold."""
+BOXES: Final = "boxes"
+"""Column with given boxes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """One box in which something was seen."""
+
+    box: Box
+    """In fractions, 0 to 1, of the picture's width and height."""
+    score: float
+    """0 to 1; higher is surer. 1 for a given box."""
+    label: str = ""
+    """The words of the phrase that the box matched."""
+
+
+def detect(protocol: str, sample: Sample, turn: int, phrase: str, *, rests_on: tuple[str, ...] = ()) -> Measure:
+    """Return the task that finds a phrase in a picture: by the detector or, where boxes are given, by those.
+
+    turn: 0 for the base image.   Raises DataError for given boxes that cannot be read.
+    """
+    text, picture = spelled(phrase), picture_of(sample, turn)
+    boxes = given_boxes(sample, turn).get(text)
+    about = about_picture(sample, turn, text)
+    if boxes is not None:
+        sizes = {"width": picture.width, "height": picture.height} if picture is not None else {}
+        seen: list[Json] = [
+            {"box": [round(v * 1000, 3) for v in box.to_unit(**sizes)], "score": 1.0, "label": text} for box in boxes
+        ]
+        answer = Record(data={"phrase": text, "detections": seen}).to_json()
+        return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
+    name = f"the image after turn {turn}" if turn else "the base image"
+    return Measure(
+        protocol=protocol,
+        metric=DETECTIONS,
+        about=about,
+        measure=DETECTIONS,
+        args={"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED},
+        views=() if picture is None else (Recipe(alias="image", origin=picture),),
+        rests_on=rests_on,
+        blocked=("missing_output", f"{name} is missing") if picture is None else None,
+    )
+
+
+def looked(known: Known, sample: Sample, turn: int, phrase: str) -> Finding | None:
+    """Return the finding of `detect`; None while there is none."""
+    return known.finding(DETECTIONS, about_picture(sample, turn, phrase))
+
+
+def seen(known: Known, sample: Sample, turn: int, phrase: str) -> list[Sight] | None:
+    """Return what was seen of a phrase in a picture, best first. [] says that nothing was.
+
+    None while nobody has looked, and where the search failed: `looked` has the status.
+    """
+    finding = looked(known, sample, turn, phrase)
+    return None if finding is None else sights_of(finding)
+
+
+def sights_of(finding: Finding) -> list[Sight] | None:
+    """Return what a finding says was seen; None for one without such an answer."""
+    data = finding.answer.data if isinstance(finding.answer, Record) else None
+    found = data.get("detections") if isinstance(data, Mapping) else None
+    if not isinstance(found, list | tuple):
+        return None
+    try:
+        return [
+            Sight(box=box_from_json(one["box"]).scaled(0.001, 0.001), score=float(one["score"]), label=str(one["label"]))
+            for one in found
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def picture_of(sample: Sample, turn: int) -> ImageRef | None:
+    """Return the base image (turn 0) or the image after a turn; None where that is missing."""
+    return sample.source if turn == 0 else sample.turns[turn - 1].edited
+
+
+def about_picture(sample: Sample, turn: int, phrase: str) -> About:
+    """Return what a search for a phrase in a picture is about: the part is "base: red cup" or "after: red cup"."""
+    return About.of(sample, turn=turn, part=f"{'after' if turn else 'base'}: {spelled(phrase)}")
+
+
+def spelled(phrase: str) -> str:
+    """Return a phrase in the one spelling in which it is looked for: lower case, single spaces, no full stop around it."""
+    return " ".join(phrase.lower().split()).strip(" .")
+
+
+def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
+    """Return the boxes that the data gives for a picture, in px, by name. Raises DataError for what cannot be read."""
+    picture = picture_of(sample, turn)
+    if picture is None:
+        return {}
+    found: dict[str, list[Box]] = {}
+    roles = [role for role, of in (("source", 0), ("edited", len(sample.turns))) if of == turn]
+    for target in sample.targets:
+        for role, box in target.boxes.items():
+            if target.name is not None and role in roles:
+                found.setdefault(spelled(target.name), []).append(box)
+    found.update(_column(sample, turn, picture))
+    return found
+
+
+def _column(sample: Sample, turn: int, picture: ImageRef) -> dict[str, list[Box]]:
+    listed = sample.extra.get(BOXES)
+    if listed is None:
+        return {}
+    count = len(sample.turns) + 1
+    if not isinstance(listed, list | tuple) or len(listed) != count:
+        number = len(listed) if isinstance(listed, list | tuple) else f"a {type(listed).__name__}"
+        raise DataError(
+            f"sample {sample.key!r}: column {BOXES!r} needs a list with an item for each of its {count} pictures, the base "
+            f"image first; found {number}"
+        )
+    names = listed[turn]
+    if names is None:
+        return {}
+    where = f"sample {sample.key!r}: column {BOXES!r}, item {turn}"
+    if not isinstance(names, Mapping):
+        raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {names!r}")
+    size = {"width": picture.width, "height": picture.height}
+    found: dict[str, list[Box]] = {}
+    for name, boxes in names.items():
+        if not isinstance(boxes, list | tuple):
+            raise DataError(f"{where}, {name!r}: expected a list of boxes [x0, y0, x1, y1] in px; found {boxes!r}")
+        try:
+            inner = [inside(to_px(quad, "xyxy", **size), **size) for quad in read_quads(boxes)]
+        except ValueError as error:
+            raise DataError(f"{where}, {name!r}: expected boxes [x0, y0, x1, y1] in px: {error}") from error
+        found.setdefault(spelled(name), []).extend(inner)
+    return found

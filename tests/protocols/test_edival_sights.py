@@ -1,0 +1,111 @@
+"""What is seen in a picture of a chain: by the detector, or by boxes that the data gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from editloupe.answers import answer_from_json
+from editloupe.errors import DataError
+from editloupe.findings import Finding
+from editloupe.measures.base import run_measure
+from editloupe.protocols.base import Known
+from editloupe.protocols.edival.sights import Sight, detect, looked, seen
+from editloupe.tasks import Measure
+from editloupe.values import Box, ImageRef, Sample, Target, Turn
+
+BASE, FIRST, SECOND = (
+    ImageRef(sha256=c * 64, width=w, height=100, media_type="image/png") for c, w in (("0", 200), ("1", 400), ("2", 200))
+)
+
+
+def sample(*edited: ImageRef | None, **more: Any) -> Sample:
+    return Sample(id="7", source=BASE, turns=tuple(Turn(instruction="x", edited=one) for one in edited), **more)
+
+
+def found(task: Measure, answer: Any = None, status: Any = "ok") -> Finding:
+    return Finding.of(task, judge_id="j", repeat=0, status=status, ending="measure", answer=answer)
+
+
+def test_a_picture_is_searched_once_whatever_the_spelling_of_the_phrase():
+    chain = sample(FIRST, SECOND)
+    task = detect("edival", chain, 1, " Red  Cup. ")
+    assert task.id == detect("edival", chain, 1, "red cup").id
+    assert (task.measure, task.about.turn, task.about.part) == ("detections", 1, "after: red cup")
+    assert task.args == {"phrase": "red cup", "box_threshold": 0.25, "text_threshold": 0.25}
+    assert [view.origin for view in task.views] == [FIRST]
+    base = detect("edival", chain, 0, "red cup")
+    assert (base.about.turn, base.about.part, base.views[0].origin) == (0, "base: red cup", BASE)
+
+
+def test_a_missing_picture_is_not_searched():
+    task = detect("edival", sample(FIRST, None), 2, "cup")
+    assert task.blocked == ("missing_output", "the image after turn 2 is missing") and task.views == ()
+
+
+def test_sights_are_in_fractions_and_nothing_seen_is_not_unknown():
+    chain = sample(FIRST)
+    task = detect("edival", chain, 1, "cup")
+    boxes = [{"box": [100, 200, 300, 400], "score": 0.5, "label": "cup"}]
+    answer = answer_from_json({"kind": "record", "data": {"phrase": "cup", "detections": boxes}})
+    known = Known([found(task, answer)])
+    (sight,) = seen(known, chain, 1, "Cup") or []
+    assert sight == Sight(box=Box(0.1, 0.2, 0.3, 0.4), score=0.5, label="cup")
+    assert seen(Known(), chain, 1, "cup") is None and looked(Known(), chain, 1, "cup") is None
+    none = answer_from_json({"kind": "record", "data": {"phrase": "cup", "detections": []}})
+    assert seen(Known([found(task, none)]), chain, 1, "cup") == []
+    failed = Known([found(task, status="tool_failed")])
+    assert seen(failed, chain, 1, "cup") is None and looked(failed, chain, 1, "cup") is not None
+    other = answer_from_json({"kind": "number", "value": 1})
+    assert seen(Known([found(task, other)]), chain, 1, "cup") is None
+
+
+def test_given_boxes_are_findings_of_the_key_and_no_detector_is_asked():
+    boxes = [{"Red cup": [[20, 10, 60, 50], [0, 0, 20, 10]], "hat": []}, None, {"red cup": []}]
+    chain = sample(FIRST, SECOND, extra={"boxes": boxes})
+    task = detect("edival", chain, 0, "red cup")
+    assert (task.measure, task.views) == ("key", ())
+    known = Known([found(task, run_measure("key", task.args, {}))])
+    # 20 of 200 px is 0.1 of the width, 10 of 100 px is 0.1 of the height.
+    assert [list(s.box) for s in seen(known, chain, 0, "red cup") or []] == [
+        pytest.approx([0.1, 0.1, 0.3, 0.5]),
+        pytest.approx([0, 0, 0.1, 0.1]),
+    ]
+    assert [s.score for s in seen(known, chain, 0, "red cup") or []] == [1.0, 1.0]
+    for turn, phrase, measure in (
+        (0, "hat", "key"),
+        (0, "jar", "detections"),
+        (1, "red cup", "detections"),
+        (2, "red cup", "key"),
+    ):
+        assert detect("edival", chain, turn, phrase).measure == measure, (turn, phrase)
+    gone = detect("edival", chain, 2, "red cup")
+    assert seen(Known([found(gone, run_measure("key", gone.args, {}))]), chain, 2, "red cup") == []
+
+
+def test_boxes_of_targets_count_for_the_base_image_and_the_last_output():
+    target = Target(name="Cup", boxes={"source": Box(20, 10, 60, 50), "edited": Box(40, 10, 80, 50)})
+    nameless = Target(boxes={"source": Box(0, 0, 9, 9)})
+    chain = sample(FIRST, SECOND, targets=(target, nameless))
+    assert [detect("edival", chain, turn, "cup").measure for turn in (0, 1, 2)] == ["key", "detections", "key"]
+    answer: Any = detect("edival", chain, 2, "cup").args["answer"]
+    assert answer["data"]["detections"][0]["box"] == [200, 100, 400, 500]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "said"),
+    [
+        ({"cup": []}, "needs a list with an item for each of its 2 pictures, the base image first; found a dict"),
+        ([None], "found 1"),
+        ([[], None], "item 0: expected an object from a name to its boxes, or null; found"),
+        ([{"cup": None}, None], "item 0, 'cup': expected a list of boxes"),
+        ([{"cup": [[1, 2, 3]]}, None], "item 0, 'cup': expected boxes"),
+        ([{"cup": [[5, 5, 1, 1]]}, None], "empty or inverted"),
+        ([{"cup": [[0, 0, 900, 50]]}, None], "reaches outside the image of 200×100 px"),
+    ],
+)
+def test_given_boxes_that_cannot_be_read_are_told(boxes: Any, said: str):
+    with pytest.raises(DataError, match=said) as caught:
+        detect("edival", sample(FIRST, extra={"boxes": boxes}), 0, "cup")
+    assert "sample '7': column 'boxes'" in str(caught.value)
