@@ -30,6 +30,8 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 MAX_NESTING: Final = 100
 """How many brackets of a JSON text may stand in one another. What Python itself reads depends on its version and stack."""
 
+_ENDS: Final = (".", "!", "?", "。", "！", "？")
+"""What ends a sentence."""
 _NO_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^][{}"]+', re.DOTALL)
 
 
@@ -372,13 +374,17 @@ class Sample(Serialisable):
 
     @property
     def instruction(self) -> str:
-        """Of the last turn."""
-        return self.turns[-1].instruction
+        """What leads from the source to `edited`: the instructions of all turns, as `in_one` joins them."""
+        return in_one([turn.instruction for turn in self.turns])
 
     @property
     def edited(self) -> ImageRef | None:
         """The output of the last turn; None where it is missing."""
         return self.turns[-1].edited
+
+    def asked(self, turn: int) -> str:
+        """Return the instruction of a turn, from 1; 0 for that of the sample as a whole."""
+        return self.turns[turn - 1].instruction if turn else self.instruction
 
     @property
     def key(self) -> str:
@@ -402,6 +408,13 @@ class Sample(Serialisable):
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with the digest of the content."""
         return {**super().to_json(), "content": self.content}
+
+
+def in_one(instructions: Sequence[str]) -> str:
+    """Return instructions as one: a single one as it is, several as sentences in their order."""
+    if len(instructions) == 1:
+        return instructions[0]
+    return " ".join(text if text.endswith(_ENDS) else f"{text}." for text in map(str.strip, instructions))
 
 
 def sample_key(editor: str, id: str) -> str:

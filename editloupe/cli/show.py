@@ -139,7 +139,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             say(f"Instruction{which}: {turn.instruction}")
     shown: Finding | None = finding
     if finding.trace is None:
-        _show_edit(store, sample)
+        _show_edit(store, sample, finding.turn)
     else:
         forks = forks_of(store.folder, finding.trace)
         name = finding.trace
@@ -152,7 +152,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             trace = read_whole(store.folder, store.folder / name)
             kept = 0 if (parent := Parent.of(trace.header)) is None else parent.step
         except TraceError as error:
-            _show_edit(store, sample)
+            _show_edit(store, sample, finding.turn)
             note(f"warning: {error}")
         else:
             _question(store, trace)
@@ -176,11 +176,15 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         _verdict(shown)
 
 
-def _show_edit(store: RunStore, sample: Sample | None) -> None:
-    if sample is not None:
-        show_image("Original Image", sample.source, store)
-        if sample.edited is not None:
-            show_image("Edited Image", sample.edited, store)
+def _show_edit(store: RunStore, sample: Sample | None, turn: int) -> None:
+    """Show a sample's pictures. turn: the last that is shown; 0 for all."""
+    if sample is None:
+        return
+    show_image("Original Image", sample.source, store)
+    for number, one in enumerate(sample.turns[: turn or None], start=1):
+        if one.edited is not None:
+            name = "Edited Image" + (f" (after turn {number})" if len(sample.turns) > 1 else "")
+            show_image(name, one.edited, store)
 
 
 def _question(store: RunStore, trace: Trace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,18 +17,20 @@ from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
 from editloupe.cli.output import note, out, print_json, progress, say, stoppable, tell_traces
 from editloupe.config import JudgeConfig, RunConfig
+from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
+from editloupe.data.rows import DataRow, read_row
 from editloupe.data.samples import GENERAL, box_file, load
 from editloupe.data.tables import read_table
-from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
+from editloupe.errors import ConfigError, DataError, ModelAbsent
 from editloupe.exports.write import whole
 from editloupe.reports import targets as report
 from editloupe.reports.plots import cumulative, histogram
 from editloupe.reports.targets import TargetTable, by_rules
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Setup, open_setup
-from editloupe.values import Json
+from editloupe.values import Json, in_one
 
 
 @with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices", "langsmith"), absolute)
@@ -201,19 +204,19 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
 
 def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
     """Return the metadata's rows with (source, instruction) as the samples have them."""
-    images = ImageStore(cache_bytes=0)
-    root = path.parent if path.is_file() else path
-    file = path if path.is_file() else next(f for f in sorted(root.glob("metadata.*")) if f.suffix != ".md")
+    folder = Folder(path.parent if path.is_file() else path, ImageStore(cache_bytes=0))
+    file = path if path.is_file() else next(f for f in sorted(path.glob("metadata.*")) if f.suffix != ".md")
     lines: list[tuple[Mapping[str, Json], tuple[str, str]]] = []
-    for line in read_table(file).lines:
+    table = read_table(file)
+    for line in table.lines:
         if line.fault is not None:
             raise DataError(f"{file}, line {line.number}: {line.fault}; a file with boxes needs all lines in order")
-        source, instruction = line.values.get("source_file_name"), line.values.get("instruction")
-        try:
-            sha = images.add_file(root / str(source)).sha256
-        except ImageError:
-            sha = ""  # counted as input_error above, and written as it is
-        lines.append((line.values, (sha, str(instruction).strip())))
+        row = read_row(line, folder=folder, text_only=table.text_only)
+        place = ("", "")  # counted as input_error above, and written as it is
+        with suppress(RowError):
+            if isinstance(row, DataRow):
+                place = (row.source.image().sha256, in_one(row.instructions))
+        lines.append((line.values, place))
     return lines
 
 

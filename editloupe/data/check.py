@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import size_note
+from editloupe.data.rows import size_note, turn_notes
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef, Json, Sample, Serialisable
@@ -138,23 +138,28 @@ def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]
 
 
 def _of_sample(sample: Sample) -> Iterator[DataProblem]:
-    source, edited = sample.source, sample.edited
+    source = sample.source
     for mask in sample.masks.values():
         if (mask.width, mask.height) != (source.width, source.height):
             message = f"the mask is {mask.width}×{mask.height} px, the source {source.width}×{source.height} px"
             yield _problem("mask_size", sample, message, mask)
-    if edited is None:
-        yield _problem("missing_output", sample, "no edited image; a run counts it as missing_output")
-        return
-    if (edited.width, edited.height) != (source.width, source.height):
-        ratio = (edited.width / edited.height) / (source.width / source.height)
-        other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
-        message = size_note(source, edited) + ("; the aspect is another one" if other else "")
-        yield _problem("aspect" if other else "size", sample, message, edited)
-    if edited.sha256 == source.sha256:
-        yield _problem("unchanged", sample, "the edited image is its source, byte for byte", edited)
-    known = size_note(source, edited)
-    yield from (_problem("sample", sample, note) for note in sample.warnings if note != known)
+    before: ImageRef | None = source
+    for number, turn in enumerate(sample.turns, start=1):
+        edited, where = turn.edited, f"turn {number}: " if len(sample.turns) > 1 else ""
+        if edited is None:
+            yield _problem("missing_output", sample, f"{where}no edited image; a run counts it as missing_output")
+        elif (edited.width, edited.height) != (source.width, source.height):
+            ratio = (edited.width / edited.height) / (source.width / source.height)
+            other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
+            message = where + size_note(source, edited) + ("; the aspect is another one" if other else "")
+            yield _problem("aspect" if other else "size", sample, message, edited)
+        if edited is not None and before is not None and edited.sha256 == before.sha256:
+            what = "its source" if number == 1 else "that of the turn before"
+            yield _problem("unchanged", sample, f"{where}the edited image is {what}, byte for byte", edited)
+        before = edited
+    if any(turn.edited is not None for turn in sample.turns):
+        known = turn_notes(source, sample.turns)
+        yield from (_problem("sample", sample, note) for note in sample.warnings if note not in known)
 
 
 def _problem(

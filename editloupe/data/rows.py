@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -16,14 +18,29 @@ from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
 from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, finite, sample_key
+from editloupe.values import (
+    Box,
+    ImageRef,
+    Json,
+    Role,
+    Sample,
+    Serialisable,
+    Target,
+    Turn,
+    digest,
+    finite,
+    parse_json,
+    sample_key,
+)
 
 OWN_COLUMNS: Final = frozenset(
-    ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
-     "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
-     "editor")
+    ("id", "source_file_name", "edited_file_name", "edited_file_names", "reference_file_name", "mask_file_name",
+     "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox",
+     "edited_bboxes", "bbox_format", "target_name", "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
+_OF_TURNS: Final = ("instructions", "edited_file_names")
+"""Columns of a row with a list for several turns; to a row with one instruction they are columns like any other."""
 NO_OUTPUT: Final = "no edited image"
 """What is noted on a sample without an output."""
 _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
@@ -74,10 +91,12 @@ class DataRow:
     """ "" until rows are `named`, where the row states none."""
     editor: str = ""
     source: ImageFile
-    edited: ImageFile | None = None
+    edited: tuple[ImageFile | None, ...] = (None,)
+    """The output of each turn."""
     reference: ImageFile | None = None
     masks: Mapping[str, ImageFile] = field(default_factory=dict)
-    instruction: str
+    instructions: tuple[str, ...]
+    """What was asked for in each turn."""
     edit_type: str | None = None
     quads: tuple[Quad, ...] = ()
     """The targets in the source image."""
@@ -214,10 +233,9 @@ def _read(
     source = _place(values, "source_file_name", folder)
     if source is None:
         raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
-    edited, reference, mask = (_place(values, f"{role}_file_name", folder) for role in ("edited", "reference", "mask"))
-    instruction = _text(values, "instruction")
-    if not instruction:
-        raise RowError("no_instruction", "the instruction is empty; expected what the editor was asked to do")
+    reference, mask = (_place(values, f"{role}_file_name", folder) for role in ("reference", "mask"))
+    instructions, edited = _turns(values, folder)
+    own = OWN_COLUMNS.difference(_OF_TURNS) if _text(values, "instruction") else OWN_COLUMNS
     stated = _text(values, "bbox_format")
     if stated and stated not in FORMATS:
         raise RowError("row", f"column 'bbox_format': expected one of {', '.join(FORMATS)}, found {stated!r}")
@@ -225,7 +243,7 @@ def _read(
     extra: dict[str, Json] = {}
     for column, value in values.items():
         if (label := human_column(column)) is None:
-            extra |= {} if column in OWN_COLUMNS else {column: _storable(value)}
+            extra |= {} if column in own else {column: _storable(value)}
         elif (rating := _rating(column, value, text_only)) is not None:
             human.setdefault(label[0], {})[label[1]] = rating
     quads = _quads(values)
@@ -246,7 +264,7 @@ def _read(
         edited=edited,
         reference=reference,
         masks={} if mask is None else {"edit": mask},
-        instruction=instruction,
+        instructions=instructions,
         edit_type=known.edit_type,
         quads=quads,
         role_quads=role_quads,
@@ -254,8 +272,45 @@ def _read(
         target_name=target_name,
         human=human,
         extra=extra,
-        hints=() if edited is None else (edited.stem,),
+        hints=(edited[0].stem,) if len(edited) == 1 and edited[0] is not None else (),
     )
+
+
+def _turns(values: Mapping[str, Json], folder: Folder) -> tuple[tuple[str, ...], tuple[ImageFile | None, ...]]:
+    """Return the instruction and the output of each turn: of one, or of several where a row has them as lists."""
+    instruction, output = _text(values, "instruction"), _place(values, "edited_file_name", folder)
+    texts = () if instruction else _listed(values, "instructions")
+    if not instruction and not texts:
+        raise RowError("no_instruction", "the instruction is empty; expected what the editor was asked to do")
+    one, several = "'instruction' and 'edited_file_name'", "'instructions' and 'edited_file_names'"
+    if instruction and (output is not None or not values.get("edited_file_names")):
+        return (instruction,), (output,)
+    names = _listed(values, "edited_file_names")
+    if instruction or output is not None:
+        raise RowError("row", f"a row of one turn has {one}, a row of several turns {several}; found some of both")
+    instructions = tuple("" if text is None else text.strip() for text in texts)
+    if "" in instructions:
+        number = instructions.index("") + 1
+        raise RowError("no_instruction", f"the instruction of turn {number} is empty; expected what was asked for in it")
+    if names and len(names) != len(texts):
+        counts = f"{len(texts)} instructions and {len(names)} edited images"
+        raise RowError("row", f"columns {several}: found {counts}; expected one of each for a turn, null for no image")
+    named = names or [None] * len(texts)
+    return instructions, tuple(ImageFile(folder=folder, name=name) if name and name.strip() else None for name in named)
+
+
+def _listed(values: Mapping[str, Json], column: str) -> list[str | None]:
+    """Return the column's list of texts and nulls, which may be written as JSON text; [] where it is null or blank."""
+    value = values.get(column)
+    if isinstance(value, str):
+        with suppress(ValueError):
+            parsed = parse_json(value) if value.strip() else None
+            json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half a surrogate pair could not be written again
+            value = parsed
+    found = [] if value is None else value
+    if isinstance(found, list | tuple) and all(item is None or isinstance(item, str) for item in found):
+        return [None if item is None else str(item) for item in found]
+    raise RowError("row", f"column {column!r}: expected a list with a text for each turn, found {shown(value)}")
 
 
 def _identifier(value: Json) -> str:
@@ -329,8 +384,10 @@ def _storable(value: Json) -> Json:
 
 
 def _offers(row: DataRow) -> tuple[str, ...]:
-    short = digest([row.source.name, row.instruction])[:12]
-    long = digest([row.source.name, row.instruction, None if row.edited is None else row.edited.name])[:12]
+    asked: Json = row.instructions[0] if len(row.instructions) == 1 else list(row.instructions)
+    names = [None if file is None else file.name for file in row.edited]
+    short = digest([row.source.name, asked])[:12]
+    long = digest([row.source.name, asked, names[0] if len(names) == 1 else names])[:12]
     return (*(hint for hint in row.hints if hint), short, long)
 
 
@@ -350,14 +407,11 @@ def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
 
 def _sample(row: DataRow, dataset: str) -> Sample:
     source = row.source.image()
-    edited = None if row.edited is None else row.edited.image()
-    warnings = []
-    if edited is None:
-        warnings.append(NO_OUTPUT)
-    elif (edited.width, edited.height) != (source.width, source.height):
-        warnings.append(size_note(source, edited))
+    edits = [None if file is None else file.image() for file in row.edited]
+    turns = tuple(Turn(instruction=i, edited=edited) for i, edited in zip(row.instructions, edits, strict=True))
+    warnings = list(turn_notes(source, turns))
     reference = None if row.reference is None else row.reference.image()
-    images: dict[Role, ImageRef | None] = {"source": source, "edited": edited, "reference": reference}
+    images: dict[Role, ImageRef | None] = {"source": source, "edited": edits[-1], "reference": reference}
     quads: dict[Role, tuple[Quad, ...]] = {"source": row.quads, **row.role_quads}
     targets: list[dict[Role, Box]] = [{} for _ in range(max(map(len, quads.values())))]
     for role, written in quads.items():
@@ -383,7 +437,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         dataset=dataset,
         editor=row.editor,
         source=source,
-        turns=(Turn(instruction=row.instruction, edited=edited),),
+        turns=turns,
         reference=reference,
         targets=tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes),
         masks={role: place.image() for role, place in row.masks.items()},
@@ -392,6 +446,21 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         extra=row.extra,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def turn_notes(source: ImageRef, turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Return what is noted on the outputs of turns, which it names where there are several: missing, of another size."""
+    found = []
+    for number, turn in enumerate(turns, start=1):
+        edited = turn.edited
+        if edited is None:
+            note = NO_OUTPUT
+        elif (edited.width, edited.height) != (source.width, source.height):
+            note = size_note(source, edited)
+        else:
+            continue
+        found.append(f"turn {number}: {note}" if len(turns) > 1 else note)
+    return tuple(found)
 
 
 def size_note(source: ImageRef, edited: ImageRef) -> str:

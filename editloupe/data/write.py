@@ -37,26 +37,30 @@ def metadata_row(sample: Sample, placed: Callable[[ImageRef], str]) -> dict[str,
     """Return a sample as a line of metadata.jsonl.
 
     placed: returns an image's name in the folder.
-    Raises DataError for what the layout cannot hold: several turns, masks beside "edit", targets of several names, or a
-    box that one target has and another lacks.
+    Raises DataError for what the layout cannot hold: masks beside "edit", targets of several names, or a box that one
+    target has and another lacks.
     """
-    if len(sample.turns) > 1:
-        raise DataError(f"sample {sample.key!r} has {len(sample.turns)} turns; the layout imagefolder holds one")
-    if others := sorted(set(sample.masks) - {"edit"}):
-        raise DataError(f"sample {sample.key!r} has the mask {others[0]!r}; the layout imagefolder holds 'edit' alone")
-    named: dict[str, ImageRef | None] = {
-        "source": sample.source,
-        "edited": sample.edited,
-        "reference": sample.reference,
-        "mask": sample.masks.get("edit"),
-    }
+    if masks := sorted(set(sample.masks) - {"edit"}):
+        raise DataError(f"sample {sample.key!r} has the mask {masks[0]!r}; the layout imagefolder holds 'edit' alone")
+
+    def name(ref: ImageRef | None) -> str | None:
+        return None if ref is None else placed(ref)
+
+    several = len(sample.turns) > 1
+    # A row with one of these has a single turn.
+    hidden = ("instruction", "edited_file_name") if several else ()
+    edits = [name(turn.edited) for turn in sample.turns]
+    asked = [turn.instruction for turn in sample.turns]
     return {
         # First, so that the columns of the layout have precedence.
-        **sample.extra,
+        **{column: value for column, value in sample.extra.items() if column not in hidden},
         "id": sample.id,
         "editor": sample.editor,
-        **{f"{role}_file_name": None if ref is None else placed(ref) for role, ref in named.items()},
-        "instruction": sample.instruction,
+        "source_file_name": name(sample.source),
+        **({"edited_file_names": edits} if several else {"edited_file_name": edits[0]}),
+        "reference_file_name": name(sample.reference),
+        "mask_file_name": name(sample.masks.get("edit")),
+        **({"instructions": asked} if several else {"instruction": asked[0]}),
         "edit_type": sample.edit_type,
         **_targets(sample),
         **{

@@ -139,7 +139,7 @@ def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[s
     sample = source.sample(finding)
     backend = source.backends[finding.judge_id]
     model = backend.partition("?")[0]
-    first = messages[:1] or (Message.of_text("user", "" if sample is None else sample.instruction),)
+    first = messages[:1] or (Message.of_text("user", "" if sample is None else sample.asked(finding.turn)),)
     replies = [e.reply for e in episode.exchanges if e.reply is not None] if episode else []
     found: dict[str, Any] = {
         "id": _sample_id(finding),
@@ -154,7 +154,7 @@ def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[s
         "metadata": {
             **{name: getattr(finding, name) for name in _METADATA},
             "edit_type": None if sample is None else sample.edit_type,
-            "instruction": None if sample is None else sample.instruction,
+            "instruction": None if sample is None else sample.asked(finding.turn),
         },
         "model_usage": {model: usage} if (usage := _usage(source, backend, finding.usage)) else {},
         "total_time": finding.seconds,

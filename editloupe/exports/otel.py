@@ -162,10 +162,11 @@ class _Spans:
             values |= _outcome(finding) | self._evaluation(finding)
         if self.content:
             first = episode.exchanges[0].messages if episode.exchanges else episode.trace.messages()
+            sample = episode.sample
             values |= {
                 "input.value": first[0].text if first else None,
                 "input.mime_type": "text/plain",
-                "editloupe.sample.instruction": None if episode.sample is None else episode.sample.instruction,
+                "editloupe.sample.instruction": None if sample is None else sample.asked(episode.task.about.turn),
             }
         return self._span(
             "invoke_agent editloupe",

@@ -166,8 +166,10 @@ class RunStore:
         """Raise RunMismatch if a sample is no longer what this run judged."""
         for sample in samples:
             known = self.samples.get(sample.key)
+            if known is None or not any(turn.edited for turn in known.turns):
+                continue  # without an output nothing was judged
             # An output that was missing and is there now was never judged: it may join.
-            if known is not None and known.content != sample.content and known.edited is not None:
+            if known.content != _without_new(known, sample).content:
                 raise RunMismatch(
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
                     "choose another --out, or put the old file back"
@@ -613,11 +615,21 @@ def _named(owner: Path) -> str:
         return "another process"
 
 
+def _without_new(old: Sample, new: Sample) -> Sample:
+    """Return a sample without the outputs that it did not have before."""
+    if len(old.turns) != len(new.turns):
+        return new
+    turns = zip(old.turns, new.turns, strict=True)
+    return replace(new, turns=tuple(now if before.edited else replace(now, edited=None) for before, now in turns))
+
+
 def _changed(old: Sample, new: Sample) -> str:
     if old.source != new.source:
         return "the source image has changed"
-    if old.edited != new.edited:
-        return "the edited image has changed" if new.edited else "the edited image is gone"
+    for number, (before, now) in enumerate(zip(old.turns, new.turns, strict=False), start=1):
+        if before.edited is not None and before.edited != now.edited:
+            which = f" of turn {number}" if len(old.turns) > 1 else ""
+            return f"the edited image{which} has changed" if now.edited else f"the edited image{which} is gone"
     if old.instruction != new.instruction:
         return f"the instruction was {old.instruction!r} and is {new.instruction!r}"
     return "its targets, masks, reference or edit type have changed"

@@ -16,6 +16,9 @@ from editloupe.errors import DataError, SampleError
 
 LAYOUT: Final = "metadata.jsonl, metadata.csv or metadata.parquet with source_file_name, edited_file_name and instruction"
 
+_EDITED: Final = ("edited_file_name", "edited_file_names")
+_INSTRUCTION: Final = ("instruction", "instructions")
+"""Of a row of one turn, and of one of several."""
 _PATTERNS: Final = ("{id}", "{edited}", "{source}")
 
 
@@ -25,7 +28,7 @@ def matches(data: DataSet) -> bool:
 
 
 def load(data: DataSet) -> Loaded:
-    """Load one sample a row. With `data.edited`, each row once for each editor, whose files replace `edited_file_name`.
+    """Load one sample a row. With `data.edited`, each row once for each editor, whose files replace those of the row.
 
     Raises SampleError where the file lacks a column, DataError where it is not clear which file is meant.
     """
@@ -48,8 +51,9 @@ def load(data: DataSet) -> Loaded:
         matched = with_outputs(named(rows), data.edited, store=data.store, patterns=_PATTERNS)
         rows = list(matched.rows)
         notes.extend(matched.notes)
-        if "edited_file_name" in table.columns:
-            notes.append("edited_file_name names no image here: the outputs come from the editors' own folders")
+        if own := [name for name in _EDITED if name in table.columns]:
+            verb = "names" if len(own) == 1 else "name"
+            notes.append(f"{' and '.join(own)} {verb} no image here: the outputs come from the editors' own folders")
     else:
         rows = list(named(rows))
     return assemble(rows, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes)
@@ -60,8 +64,9 @@ def _files(root: Path) -> list[Path]:
 
 
 def _check_columns(table: MetadataTable, *, with_edited: bool) -> None:
-    needed = ("source_file_name", *(("edited_file_name",) if with_edited else ()), "instruction")
-    missing = [name for name in needed if name not in table.columns]
+    columns = (("source_file_name",), *((_EDITED,) if with_edited else ()), _INSTRUCTION)
+    needed = [names[0] for names in columns]
+    missing = [names[0] for names in columns if not any(name in table.columns for name in names)]
     if not missing or not table.columns:
         return  # without columns every line is broken, and each will say how
     close = {name: difflib.get_close_matches(name, table.columns, 1) for name in missing}

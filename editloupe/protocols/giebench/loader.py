@@ -273,7 +273,7 @@ def _with_edit(row: Row, path: Json, folder: Folder) -> Row:
         given = Path(path)
         inside = given.is_absolute() and given.is_relative_to(folder.root.resolve())
         name = given.relative_to(folder.root.resolve()).as_posix() if inside else path
-        return replace(row, edited=ImageFile(folder=folder, name=name))
+        return replace(row, edited=(ImageFile(folder=folder, name=name),))
     return row
 
 

@@ -247,7 +247,7 @@ def _checked(row: DataRow, key: Json, file: _File, language: str) -> Row:
     if file.edited is None:
         return row
     edited = ImageFile(folder=file.edited, name=row.source.name)
-    return replace(row, id=f"{key}-{edited.image().sha256[:12]}", edited=edited)
+    return replace(row, id=f"{key}-{edited.image().sha256[:12]}", edited=(edited,))
 
 
 def _with_points(sample: Sample) -> Sample:
@@ -324,13 +324,13 @@ class Outputs:
             used.update(self._found(subtask, row.id))
             if isinstance(row, DataRow):
                 try:
-                    row = replace(row, edited=self.output(subtask, row.id))
+                    row = replace(row, edited=(self.output(subtask, row.id),))
                 except RowError as error:
                     row = rejected(row, error)
             out.append(replace(row, editor=self.editor))
         if not used and any(isinstance(row, DataRow) for row in rows):
             self.refuse("no image there belongs to any row")
-        missing = sum(isinstance(row, DataRow) and row.edited is None for row in out)
+        missing = sum(isinstance(row, DataRow) and row.edited == (None,) for row in out)
         who = f"editor {self.editor!r}"
         notes.append(
             f"{who}: outputs in {self.folder.root}; {missing} missing, {self.total - len(used)} images belong to no row"

@@ -1,0 +1,234 @@
+"""Samples of several turns: as an ImageFolder, looked through, judged, shown and exported."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from editloupe.data.check import check
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
+from editloupe.data.write import metadata_row, place_image
+from editloupe.errors import RunMismatch
+from editloupe.runs.execute import execute
+from editloupe.values import Sample
+from tests.conftest import final
+from tests.setups import open_with
+
+Draw = Callable[..., Path]
+Write = Callable[..., Path]
+Program = Callable[..., tuple[int, str, str]]
+
+TURNS = ["Make the red mug blue.", "Remove the plate", "What about a cat?"]
+
+
+@pytest.fixture
+def mug(draw: Draw) -> dict[str, Any]:
+    """The row of three turns, the second without an output."""
+    for number, name in enumerate(("mug", "mug_turn_1", "mug_turn_3", "cup", "cup-after")):
+        draw(f"set/{name}.png", number)
+    return {
+        "id": "mug",
+        "source_file_name": "mug.png",
+        "instructions": TURNS,
+        "edited_file_names": ["mug_turn_1.png", None, "mug_turn_3.png"],
+    }
+
+
+CUP = {"id": "cup", "source_file_name": "cup.png", "edited_file_name": "cup-after.png", "instruction": "Go."}
+
+
+def opened(path: Path, **options: Any) -> Loaded:
+    return load(path, store=ImageStore(), **options)
+
+
+def names(sample: Sample) -> list[str | None]:
+    return [None if turn.edited is None or turn.edited.path is None else turn.edited.path.name for turn in sample.turns]
+
+
+def test_a_row_of_several_turns_is_one_sample(mug: dict[str, Any], write: Write) -> None:
+    mug |= {"editor": "Bagel", "human_if": 3, "lang": "en"}
+    loaded = opened(write("set/metadata.jsonl", [mug, CUP]).parent)
+    chain, single = loaded.samples
+    assert loaded.rejected == () and (chain.key, single.key) == ("Bagel/mug", "cup")
+    assert [turn.instruction for turn in chain.turns] == TURNS
+    assert names(chain) == ["mug_turn_1.png", None, "mug_turn_3.png"]
+    # What leads from the source to the last image is all that was asked for, in sentences.
+    assert chain.instruction == "Make the red mug blue. Remove the plate. What about a cat?"
+    assert [chain.asked(turn) for turn in range(4)] == [chain.instruction, *TURNS]
+    assert chain.edited == chain.turns[2].edited and chain.warnings == ("turn 2: no edited image",)
+    assert chain.human == {"if": {"human": 3}} and chain.extra == {"lang": "en"}
+    assert len(single.turns) == 1 and single.instruction == "Go." and single.extra == {}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_lists_stand_in_csv_and_parquet_too(mug: dict[str, Any], ending: str, tmp_path: Path) -> None:
+    file = tmp_path / "set" / f"metadata.{ending}"
+    columns = dict.fromkeys([*mug, *CUP])
+    rows = [{name: row.get(name) for name in columns} for row in (mug, CUP)]
+    if ending == "parquet":
+        polars.DataFrame(rows).write_parquet(file)
+    else:
+        with file.open("w", newline="", encoding="utf-8") as opened_file:
+            writer = csv.DictWriter(opened_file, list(columns))
+            writer.writeheader()
+            writer.writerows({k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows)
+    loaded = opened(file)
+    assert [len(sample.turns) for sample in loaded.samples] == [3, 1] and loaded.rejected == ()
+    assert names(loaded.samples[0]) == ["mug_turn_1.png", None, "mug_turn_3.png"]
+
+
+def test_columns_of_these_names_beside_one_instruction_travel_along(mug: dict[str, Any], write: Write) -> None:
+    """They did before rows could have several turns."""
+    row = CUP | {"instructions": ["a", 1], "edited_file_names": {"b": 2}}
+    (sample,) = opened(write("set/metadata.jsonl", [row]).parent).samples
+    assert sample.extra == {"instructions": ["a", 1], "edited_file_names": {"b": 2}} and len(sample.turns) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"instructions": []}, "no_instruction", "the instruction is empty"),
+        ({"instructions": ["Go.", " ", "Go."]}, "no_instruction", "the instruction of turn 2 is empty"),
+        ({"instructions": ["Go.", None, "Go."]}, "no_instruction", "the instruction of turn 2 is empty"),
+        ({"instructions": "Go."}, "row", "'instructions': expected a list with a text for each turn, found text 'Go.'"),
+        ({"instructions": '["\\ud800"]'}, "row", "'instructions': expected a list with a text for each turn"),
+        ({"instructions": ["Go.", 2]}, "row", "'instructions': expected a list with a text for each turn, found the list"),
+        ({"edited_file_names": {"a": 1}}, "row", "'edited_file_names': expected a list"),
+        ({"edited_file_names": ["mug_turn_1.png"]}, "row", "found 3 instructions and 1 edited images"),
+        ({"edited_file_name": "mug.png"}, "row", "a row of one turn has 'instruction' and 'edited_file_name'"),
+        ({"instruction": "Go."}, "row", "a row of several turns 'instructions' and 'edited_file_names'"),
+        ({"edited_file_names": [None, "no.png", None]}, "missing_file", "no.png: no such file"),
+        ({"edited_file_names": [None, "../a.png", None]}, "outside_folder", "holds '..'"),
+    ],
+)
+def test_a_row_of_turns_that_makes_no_sense_is_rejected_alone(
+    mug: dict[str, Any], write: Write, changes: dict[str, Any], kind: str, message: str
+) -> None:
+    loaded = opened(write("set/metadata.jsonl", [mug | changes, CUP]).parent)
+    (refused,) = loaded.rejected
+    assert (refused.id, refused.kind) == ("mug", kind) and message in refused.message
+    assert [sample.id for sample in loaded.samples] == ["cup"]
+
+
+def test_turns_without_any_output_are_missing(mug: dict[str, Any], write: Write) -> None:
+    bare = {name: value for name, value in mug.items() if name != "edited_file_names"}
+    path = write("set/metadata.jsonl", [bare]).parent
+    (sample,) = opened(path, outputs=False).samples
+    assert names(sample) == [None] * 3
+    path = write("set/metadata.jsonl", [bare | {"edited_file_names": None}]).parent
+    assert names(opened(path).samples[0]) == [None] * 3
+
+
+def test_outputs_of_editors_are_named_by_their_turn(mug: dict[str, Any], write: Write, draw: Draw, tmp_path: Path) -> None:
+    path = write("set/metadata.jsonl", [mug | {"id": "m"}, CUP, {**mug, "id": "bad", "instructions": [""]}]).parent
+    for name in ("a/m_turn_1.png", "a/m_turn_3.jpg", "a/cup.png", "b/m_turn_2.png", "b/m_turn_4.png", "c/cup-after.png"):
+        draw(name)
+    draw("c/mug_turn_3.png")
+    loaded = opened(path, edited={name: tmp_path / name for name in "abc"})
+    found = {sample.key: names(sample) for sample in loaded.samples}
+    assert found == {
+        "a/m": ["m_turn_1.png", None, "m_turn_3.jpg"],
+        "a/cup": ["cup.png"],
+        "b/m": [None, "m_turn_2.png", None],
+        "b/cup": [None],
+        # By the names of the row's own files.
+        "c/m": [None, None, "mug_turn_3.png"],
+        "c/cup": ["cup-after.png"],
+    }
+    assert [row.key for row in loaded.rejected] == ["a/bad", "b/bad", "c/bad"]
+    assert f"editor 'b': files in {tmp_path / 'b'} named {{id}}; 3 missing, 1 belong to no row" in loaded.notes
+
+
+def test_what_is_written_is_read_back(mug: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    store = ImageStore()
+    rows = [mug | {"editor": "a", "lang": ["en"], "bbox": [1, 2, 30, 40]}, CUP | {"instructions": ["Go", "on"]}]
+    samples = load(write("set/metadata.jsonl", rows).parent, store=store).samples
+    out = tmp_path / "out"
+    lines = [metadata_row(sample, lambda ref: place_image(ref, out, store=store)) for sample in samples]
+    assert "instruction" not in lines[0] and "edited_file_name" not in lines[0] and "edited_file_names" not in lines[1]
+    again = opened(write("out/metadata.jsonl", lines).parent).samples
+    for sample, other in zip(samples, again, strict=True):
+        assert (other.content, other.key, other.extra) == (sample.content, sample.key, sample.extra)
+        assert other.turns == sample.turns and other.warnings == sample.warnings
+
+
+def test_check_looks_at_every_turn(mug: dict[str, Any], write: Write, draw: Draw) -> None:
+    draw("set/mug_turn_1.png", 1, size=(64, 96))
+    draw("set/mug_turn_3.png", 2)
+    last = mug | {"id": "same", "edited_file_names": ["mug.png", "mug_turn_3.png", "mug_turn_3.png"]}
+    report = check(write("set/metadata.jsonl", [mug, last]).parent, store=ImageStore())
+    assert {(p.kind, p.sample, p.message.partition(": ")[0]) for p in report.problems} == {
+        ("aspect", "mug", "turn 1"),
+        ("missing_output", "mug", "turn 2"),
+        ("unchanged", "same", "turn 1"),
+        ("unchanged", "same", "turn 3"),
+    }
+    told = {p.message for p in report.problems if p.kind == "unchanged"}
+    assert told == {
+        "turn 1: the edited image is its source, byte for byte",
+        "turn 3: the edited image is that of the turn before, byte for byte",
+    }
+
+
+def test_every_command_takes_a_chain(
+    editloupe: Program, toys: None, mug: dict[str, Any], write: Write, draw: Draw, tmp_path: Path
+) -> None:
+    draw("set/mug_turn_2.png", 5)
+    path = write("set/metadata.jsonl", [mug | {"edited_file_names": [f"mug_turn_{n}.png" for n in (1, 2, 3)]}, CUP]).parent
+    Path("yes.jsonl").write_text(json.dumps(final("yes")) + "\n")
+    judge = ("judge", path, "--protocol", "turns", "--backend", "scripted/yes.jsonl")
+    assert editloupe(*judge, "--out", "run")[0] == 0
+    assert editloupe("export", "run", "--findings", "f.jsonl")[0] == 0
+    rows = [json.loads(line) for line in Path("f.jsonl").read_text().splitlines()]
+    asked = {(row["sample_id"], row["turn"], row["instruction"]) for row in rows}
+    assert asked == {("mug", 1, TURNS[0]), ("mug", 2, TURNS[1]), ("mug", 3, TURNS[2]), ("cup", 1, "Go.")}
+    # The original is the output of each turn.
+    assert editloupe(*judge, "--null-edit", "--out", "null")[0] == 0
+    nulls = {sample.id: sample for sample in opened(Path("null")).samples}
+    assert [turn.edited for turn in nulls["mug"].turns] == [nulls["mug"].source] * 3
+    # A protocol that knows no turns compares the source with the last image, by all that was asked for.
+    assert editloupe("judge", path, "--sample", "mug", "--out", "plain")[0] == 0
+    trace = next(Path("plain/traces").rglob("*.jsonl")).read_text()
+    assert "Make the red mug blue. Remove the plate. What about a cat?" in trace
+    code, said, _ = editloupe("show", "plain", "mug")
+    assert code == 0 and "Instruction 2: Remove the plate" in said
+    for command in (
+        ("check", path),
+        ("measure", path, "--measures", "psnr", "--out", "m"),
+        ("report", "run"),
+        ("verify", "run"),
+    ):
+        code, said, told = editloupe(*command)
+        assert code == 0, (command, said, told)
+
+
+def test_boxes_are_written_beside_a_chain(editloupe: Program, mug: dict[str, Any], write: Write, draw: Draw) -> None:
+    write("set/metadata.jsonl", [mug, CUP])
+    code, said, told = editloupe("targets", "set", "--json")
+    assert code == 0, (said, told)
+    assert json.loads(said)["targets"][0]["instruction"] == " ".join(("Make the red mug blue. Remove the plate.", TURNS[2]))
+
+
+def test_a_chain_may_gain_outputs_and_no_other_may_change(
+    draw: Draw, write: Write, mug: dict[str, Any], tmp_path: Path
+) -> None:
+    path, out = write("set/metadata.jsonl", [mug]).parent, tmp_path / "run"
+    setup = open_with(criteria=("if",))
+
+    def judged() -> None:
+        execute(setup, out, loaded=opened(path))
+
+    judged()
+    draw("set/mug_turn_2.png", 9)
+    write("set/metadata.jsonl", [mug | {"edited_file_names": [f"mug_turn_{n}.png" for n in (1, 2, 3)]}])
+    judged()
+    draw("set/mug_turn_1.png", 10)
+    with pytest.raises(RunMismatch, match="the edited image of turn 1 has changed"):
+        judged()
