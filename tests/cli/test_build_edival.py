@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.errors import ModelAbsent
+from editloupe.errors import ModelAbsent, PhraseError
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.edival.chain import read_chain
@@ -77,9 +77,12 @@ class Finder:
     def __init__(self) -> None:
         self.seen: dict[str, tuple[tuple[float, float, float, float], float]] = {}
         self.asked: list[str] = []
+        self.too_long = ""
 
     def __call__(self, images: Any, phrase: str, **thresholds: float) -> list[DetectionResult]:
         self.asked.append(phrase)
+        if phrase == self.too_long:
+            raise PhraseError(f"{phrase!r} is too long")
         height, width = images[0].shape[:2]
         box, score = self.seen.get(phrase, ((0.1, 0.1, 0.4, 0.4), 0.6))
         found = Detection(box=Box(*box).scaled(width, height), score=score, label=phrase)
@@ -267,6 +270,13 @@ def test_an_image_without_a_confirmed_object_is_dropped(editloupe: Run, tmp_path
     assert funnel["stages"][2]["left_out"] == {"not_found": 3}
 
 
+def test_an_object_that_the_detector_cannot_look_for_is_left_out(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+    finder.too_long = "wooden table"
+    code, funnel = build(editloupe, pictures(tmp_path / "images"))
+    assert code == 3 and funnel["written"] == 3
+    assert funnel["objects"] == {"listed": 9, "grounded": 6, "left_out": {"input_error": 3}}
+
+
 def test_without_a_detector_grounding_is_left_out_in_words_only(
     editloupe: Run, tmp_path: Path, finder: Finder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,7 +416,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
 
 @pytest.mark.skipif(not REAL.exists(), reason="the photographs are not here")
 def test_photographs_become_chains(editloupe: Run, tmp_path: Path) -> None:
-    found = sorted(p for p in REAL.rglob("*") if p.suffix.lower() in (".jpg", ".png", ".jpeg"))[:4]
+    found = sorted((REAL / "source").iterdir())[:4]
     (tmp_path / "photos").mkdir()
     for number, path in enumerate(found):
         shutil.copy(path, tmp_path / "photos" / f"{number}{path.suffix}")

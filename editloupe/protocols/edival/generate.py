@@ -92,7 +92,7 @@ class Scene:
     """What is known of an image after some edits."""
 
     objects: Mapping[str, SceneObject]
-    """Those that can be edited, by name."""
+    """All that have been there, by name."""
     pools: Pools
     edits: tuple[Edit, ...] = ()
 
@@ -256,9 +256,10 @@ class Draft:
 
     def _taken(self, new: str) -> str:
         """Return why a word cannot be what comes; "" where it can."""
-        kind, target = self.edit.edit_type, self.scene.objects.get(self.edit.target)
+        kind = self.edit.edit_type
         if kind in (SUBJECT_ADD, SUBJECT_REPLACE):
-            known = {*self.scene.pools.ever, *([target.kind] if target and kind == SUBJECT_REPLACE else [])}
+            # A "cup" beside a "red cup" could not be told from it.
+            known = {*self.scene.pools.ever, *(one.kind for one in self.scene.objects.values())}
             return f"{new!r} is or was there already" if new in known else ""
         if kind == MATERIAL_ALTER:
             # "wooden" is wood.
