@@ -123,7 +123,7 @@ class Score(Serialisable):
     missing: str | None = None
     """The status that left the score without a value, or "not judged yet"."""
     reason: str = ""
-    """What is known of why it is missing."""
+    """What is known of why it is missing; of a score with a value what it rests on, where the protocol says so."""
     protocol_fault: Annotated[bool, Field(exclude_if=lambda fault: not fault)] = False
     """True where it is missing since the protocol's `score` raised, gave a wrong score or left it out."""
     findings: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ def _described(name: str) -> dict[str, Any]:
         "roles": dict(getattr(cls, "roles", {})),
         "metrics": metrics,
         "tables": tables,
-        "options": [_option(field_name, field) for field_name, field in cls.Options.model_fields.items()],
+        "options": [_option(field.alias or own, field) for own, field in cls.Options.model_fields.items()],
         "problem": problem,
     }
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.answers import Number, Record
+from editloupe.answers import Answer, Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.align import luma
@@ -140,6 +140,18 @@ class Alignment:
         """Return the motion. Raises MeasureError if a picture is missing, or nothing lies outside the mask."""
         pair = compared(args, images)
         return pair.answered(Record(data=pair.aligned.to_json()))
+
+
+def residual_left(answer: Answer) -> tuple[float | None, str]:
+    """Return which share of the difference an alignment leaves, 0 to 1; None, with the reason, if nothing was aligned."""
+    data = answer.data if isinstance(answer, Record) else None
+    if not isinstance(data, Mapping) or "accepted" not in data:
+        return None, f"its answer is no number: {answer}"[:300]
+    before, after = data["residual_before"], data["residual_after"]
+    if data["accepted"] is True and isinstance(before, float) and isinstance(after, float):
+        # As published, an alignment is also kept where it makes things worse.
+        return (min(after / before, 1.0) if before else 1.0), ""
+    return None, str(data["why"])
 
 
 def _mask(kept: Kept | None) -> NDArray[np.uint8] | None:

@@ -21,8 +21,9 @@ from editloupe.values import Json
 if TYPE_CHECKING:
     from editloupe.models.detect.base import Detector
     from editloupe.models.faces import FaceEmbedder
-    from editloupe.models.features.base import Features
+    from editloupe.models.features.base import Features, TextFeatures
     from editloupe.models.lpips import LPIPS
+    from editloupe.models.preference.base import Preference
     from editloupe.models.read_text import TextReader
     from editloupe.models.segment.base import Segmenter
     from editloupe.models.upscale.base import Upscaler
@@ -41,7 +42,11 @@ def get(kind: Literal["read_text"], name: str | None = None, *, device: str = "a
 @overload
 def get(kind: Literal["features", "clip", "dino"], name: str | None = None, *, device: str = "auto") -> Features: ...
 @overload
+def get(kind: Literal["clip_text"], name: str | None = None, *, device: str = "auto") -> TextFeatures: ...
+@overload
 def get(kind: Literal["faces"], name: str | None = None, *, device: str = "auto") -> FaceEmbedder: ...
+@overload
+def get(kind: Literal["preference"], name: str | None = None, *, device: str = "auto") -> Preference: ...
 @overload
 def get(kind: Literal["lpips"], name: str | None = None, *, device: str = "auto") -> LPIPS: ...
 @overload
@@ -51,8 +56,8 @@ def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
-    kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "lpips", "faces",
-    or a kind that another package brings.
+    kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "clip_text",
+    "lpips", "faces", "preference", or a kind that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
 

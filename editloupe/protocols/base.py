@@ -38,9 +38,14 @@ QuestionKey: TypeAlias = tuple[str, str, str, int, str]
 
 
 class Options(BaseModel):
-    """What a run may set of a protocol. A protocol derives its own model from this one."""
+    """What a run may set of a protocol. A protocol derives its own model from this one.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    An option whose name Python keeps for itself, such as "if", is the alias of a field.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, serialize_by_alias=True
+    )
 
 
 class RubricOptions(Options):
@@ -455,7 +460,7 @@ def _raised(error: BaseException) -> str:
 
 
 def _explained(error: ValidationError, model: type[BaseModel]) -> str:
-    known = ", ".join(model.model_fields) or "none"
+    known = ", ".join(field.alias or name for name, field in model.model_fields.items()) or "none"
     problems = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "options"

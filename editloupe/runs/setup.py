@@ -165,9 +165,11 @@ def open_setup(config: RunConfig) -> Setup:
                 "detect": weights.detector,
                 "upscale": weights.upscaler,
                 "clip": weights.clip,
+                "clip_text": weights.clip,
                 "dino": weights.dino,
                 "lpips": weights.lpips,
                 "faces": weights.faces,
+                "preference": weights.preference,
             },
         ),
     )
@@ -184,7 +186,10 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
-    names = ("device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "reader", "picture_budget", "marks")
+    names = (
+        "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "reader", "picture_budget",
+        "marks",
+    )  # fmt: skip
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)
 

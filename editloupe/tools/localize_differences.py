@@ -19,6 +19,7 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
+from editloupe.imaging.orientation import UPRIGHT
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
@@ -135,7 +136,8 @@ class LocalizeDifferences(CropTool):
             lines.append(_not_shown(found, len(shown), names))
         # Where crops show the text, the whole pair need not be read.
         read = len(looks) or len(pairs)
-        text = self.reading.in_pairs(context.images, views[: 2 * read], names=names, crops=crops[:read])
+        upright = found.alignment.orientation == UPRIGHT
+        text = self.reading.in_pairs(context.images, views[: 2 * read], names=names, crops=crops[:read], upright=upright)
         if found.widespread:
             lines += _regenerated(found, names)
         numbered = ", with the regions numbered" * (self.marked and bool(found.regions))

@@ -156,17 +156,27 @@ class TextReading:
         return self._notes(images, {crop: (view,)}, (name,))
 
     def in_pairs(
-        self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]
+        self,
+        images: ImageStore,
+        panes: Sequence[View],
+        *,
+        names: tuple[str, str],
+        crops: Sequence[str],
+        upright: bool = True,
     ) -> TextNotes:
         """Return the notes on pictures of two panes: what is read in both, and what in one only.
 
         panes: two for each picture, the first image's first.
         names: of the two images in the conversation.
         crops: the pictures' names in the conversation.
+        upright: False where one image is mirrored or turned: the same place of a pane is then another of the picture.
         """
-        return self._notes(images, dict(zip(crops, zip(panes[::2], panes[1::2], strict=True), strict=True)), names)
+        pictures = dict(zip(crops, zip(panes[::2], panes[1::2], strict=True), strict=True))
+        return self._notes(images, pictures, names, again=upright)
 
-    def _notes(self, images: ImageStore, pictures: Mapping[str, Sequence[View]], names: Sequence[str]) -> TextNotes:
+    def _notes(
+        self, images: ImageStore, pictures: Mapping[str, Sequence[View]], names: Sequence[str], *, again: bool = False
+    ) -> TextNotes:
         """Return the notes on pictures of one pane or two, by name. names: of the image of each pane."""
         if isinstance(self._reader, NoReader):
             return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
@@ -186,7 +196,7 @@ class TextReading:
                     texts = [tuple(t for t in texts[0] if t.sure)]
                     said = _listed(texts[0])
                 else:
-                    comparison = _Comparison(self._reader, images, panes, names, texts)
+                    comparison = _Comparison(self._reader, images, panes, names, texts, again=again)
                     said = comparison.in_words()
                     if comparison.looks:
                         looks[crop] = comparison.looks
@@ -299,7 +309,10 @@ class _Comparison:
         panes: Sequence[View],
         names: Sequence[str],
         texts: Sequence[Sequence[TextLine]],
+        *,
+        again: bool,
     ) -> None:
+        """again: whether to look once more, in the other image, for what only one seems to have."""
         self.looks: list[Json] = []
         """The second looks, for programs."""
         self._reader, self._images, self._panes, self._names, self._texts = reader, images, panes, names, texts
@@ -307,7 +320,7 @@ class _Comparison:
         self._both: list[TextLine] = []
         self._pairs: list[tuple[TextLine, TextLine]] = []
         self._match()
-        for side in (0, 1):
+        for side in (0, 1) if again else ():
             for one in [t for t in self._only[side] if t.sure]:
                 if one in self._only[side]:
                     self._look_again(one, side)

@@ -33,6 +33,8 @@ class ToolSettings:
     """For the measure lpips: a file of weights; None is none."""
     faces: str | None = None
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of a package; None is none."""
+    preference: str | None = None
+    """For the measure preference: the address of a model of preference such as HPSv3; None is none."""
     reader: str = "auto"
     """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
     picture_budget: float = 0.5

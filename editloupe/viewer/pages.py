@@ -38,7 +38,7 @@ from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
-from editloupe.values import ImageRef
+from editloupe.values import ImageRef, Json
 from editloupe.viewer.compared import GAIN, SHOWN
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pictures import Pictures, jpeg
@@ -321,7 +321,8 @@ class Site:
         ]  # fmt: skip
         return _page(
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
-            scores=scores, panes=_panes(sample), marks=[*targets(sample), *(m for v in found for m in v.marks)],
+            scores=scores, panes=_panes(sample), strip=_strip(sample),
+            marks=[*targets(sample), *(m for v in found for m in v.marks)],
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
             several=len(names) > 1, area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn,
             overlay=run.pictures.overlay_name(edit.masks["edit"]) if edit and "edit" in edit.masks else None,
@@ -392,15 +393,37 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     if sample is None:
         return []
     found = [("source", "Source", sample.source)]
-    for number, turn in enumerate(sample.turns, start=1):
-        last = number == len(sample.turns)
-        if turn.edited is not None:
-            name = "Edited" if len(sample.turns) == 1 else f"After turn {number}"
-            found.append(("edited" if last else "more", name, turn.edited))
-    found.sort(key=lambda pane: pane[0] == "more")
+    # Of a chain the last turn that has an output; the strip of turns says where there is none.
+    last = next((n for n in range(len(sample.turns), 0, -1) if sample.turns[n - 1].edited is not None), 0)
+    edited = sample.turns[last - 1].edited if last else None
+    if edited is not None:
+        found.append(("edited", "Edited" if len(sample.turns) == 1 else f"After turn {last}", edited))
     if sample.reference is not None:
         found.append(("more", "Reference", sample.reference))
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
+
+
+def _strip(entry: RunSample) -> list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]]:
+    """The source and each turn of a chain as (heading, instruction, image or None, columns); [] for a single turn."""
+    sample = entry.sample
+    if sample is None or len(sample.turns) == 1:
+        return []
+    found: list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]] = [("Source", "", sample.source, [])]
+    by_turn = {k: v for k, v in sample.extra.items() if isinstance(v, list | tuple) and len(v) == len(sample.turns)}
+    for number, turn in enumerate(sample.turns):
+        columns = [(name.replace("_", " "), _value(values[number])) for name, values in by_turn.items()]
+        shown = [(name, words) for name, words in columns if words != turn.instruction]
+        found.append((f"After turn {number + 1}", turn.instruction, turn.edited, shown))
+    return found
+
+
+def _value(value: Json) -> str:
+    """A column's value in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return ", ".join(map(str, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _compact(data: Mapping[str, Any]) -> str:

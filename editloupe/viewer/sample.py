@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.agent.answer import Parsed, parse_reply
-from editloupe.answers import Record
+from editloupe.answers import Boxes, Record
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
 from editloupe.chat import Reply, ToolCall, Usage
@@ -16,10 +16,10 @@ from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding, Observation, Step
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric
-from editloupe.tasks import Task, task_from_json
+from editloupe.tasks import Recipe, Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Box, ImageRef, Json, Sample, View, digest
+from editloupe.values import Box, ImageRef, Json, Sample, View, digest, finite
 from editloupe.viewer.compared import Compared
 from editloupe.viewer.reader import RunReader, RunSample
 from editloupe.viewer.rows import finding_tone, question_name, short_answer
@@ -30,7 +30,7 @@ _RAW = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A box in px of one image: a target, a crop's place, or evidence."""
+    """A box in px of one image: a target, a crop's place, evidence, or a place that an answer gives."""
 
     kind: str
     image: ImageRef
@@ -156,7 +156,7 @@ class SampleVerdict:
         self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
         """Of a fork its own only."""
 
-        self.marks = [*self._evidence(inputs), *self._crops()]
+        self.marks = [*self._evidence(inputs), *self._found(task, sample.sample), *self._crops()]
         self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
         """For a fork, the verdict that it continues."""
 
@@ -173,7 +173,12 @@ class SampleVerdict:
     @property
     def label(self) -> str:
         """The answer on one line, or the status in brackets."""
-        return "(in progress)" if self.finding is None else short_answer(self.finding)
+        if self.finding is None:
+            return "(in progress)"
+        found = [mark.name for mark in self.marks if mark.kind == "found"]
+        if found and isinstance(self.finding.answer, Record):
+            return f"{found[0]} and {len(found) - 1} more" if len(found) > 1 else found[0]
+        return short_answer(self.finding)
 
     @property
     def text(self) -> str:
@@ -254,6 +259,31 @@ class SampleVerdict:
                     id=f"{self.id}-e{number}",
                     verdict=self.id,
                 )
+
+    def _found(self, task: Task | None, sample: Sample | None) -> Iterator[Mark]:
+        """The places that the answer gives, on the picture that was asked about."""
+        answer = self.finding.answer if self.finding else None
+        if task is None or answer is None:
+            return
+        views: dict[str, Recipe] = {view.alias: view for view in task.views}
+        if not views and sample is not None:
+            # What is known of a turn, and was not looked for in a picture.
+            turn = task.about.turn
+            image = sample.source if turn == 0 else sample.turns[turn - 1].edited if turn <= len(sample.turns) else None
+            views = {} if image is None else {"image": Recipe(alias="image", origin=image)}
+        if not views:
+            return
+        last = list(views)[-1]
+        places = (
+            [(str(n), last, list(box)) for n, box in enumerate(answer.boxes, start=1)] if isinstance(answer, Boxes) else []
+        )
+        if isinstance(answer, Record):
+            places = list(_places(answer.data, last))
+        for number, (name, alias, thousandths) in enumerate(places, start=1):
+            view = views.get(alias)
+            box = None if view is None else _on_origin(thousandths, view)
+            if view is not None and box is not None:
+                yield Mark(kind="found", image=view.origin, box=box, name=name, id=f"{self.id}-f{number}", verdict=self.id)
 
 
 def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[SampleVerdict]:
@@ -367,6 +397,35 @@ def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
         if sample.sample.edited is not None:
             found["Edited Image"] = sample.sample.edited
     return found | {view.alias: view.origin for view in (task.views if task else ())}
+
+
+def _places(data: Json, alias: str) -> Iterator[tuple[str, str, list[float]]]:
+    """The items with a box in the lists of a JSON answer, as (name, alias of the picture, thousandths).
+
+    An item is an object with `box`, and as far as it has them one of `label`, `name`, `object` and `phrase`, one of `score`
+    and `confidence`, and `image`.
+    """
+    lists = [v for v in data.values() if isinstance(v, list)] if isinstance(data, Mapping) else [data]
+    items = [item for found in lists if isinstance(found, list) for item in found]
+    for number, item in enumerate(items, start=1):
+        box = item.get("box") if isinstance(item, Mapping) else None
+        numbers = [finite(v) for v in box] if isinstance(box, list) else []
+        if not isinstance(item, Mapping) or len(numbers) != 4 or None in numbers:
+            continue
+        words = next((str(item[key]) for key in ("label", "name", "object", "phrase") if item.get(key)), str(number))
+        sure = next((v for key in ("score", "confidence") if (v := finite(item.get(key))) is not None), None)
+        image = item.get("image")
+        named = words if sure is None else f"{words} {sure:.2f}"
+        yield named, image if isinstance(image, str) else alias, [v for v in numbers if v is not None]
+
+
+def _on_origin(thousandths: list[float], view: Recipe) -> Box | None:
+    """A box of the picture that a view shows, in px of the image that it was made from; None where it is no box."""
+    shown = view.region or Box.whole(width=view.origin.width, height=view.origin.height)
+    try:
+        return Box.from_thousandths(thousandths, width=shown.width, height=shown.height).shifted(shown.x0, shown.y0)
+    except ValueError:
+        return None
 
 
 def _cost(judge: str, usage: Usage, prices: Prices) -> float | None:

@@ -32,48 +32,74 @@ PROCESSORS: dict[str, dict[str, Any]] = {
 """As the hub has them, but for the sizes."""
 
 
-def _vision() -> dict[str, Any]:
+WORDS = ("<|startoftext|>", "<|endoftext|>", "a", "red", "cup", "photo", "of", "left", "right")
+"""The vocabulary of the tiny CLIP's texts, by token id."""
+MOST_TOKENS = 20
+
+
+def _vision(side: int) -> dict[str, Any]:
     return {
         "hidden_size": 32,
         "intermediate_size": 40,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "image_size": SIDE,
+        "image_size": side,
         "patch_size": 16,
     }
 
 
-def encoder(family: str, seed: int = 0) -> Any:
-    """Return a random model: "clip" (with its text part), "dinov2", "dinov2_with_registers" or "dinov3"."""
+def encoder(family: str, seed: int = 0, *, side: int = SIDE, registers: int = 3) -> Any:
+    """Return a random model: "clip" (with its text part), "dinov2", "dinov2_with_registers" or "dinov3".
+
+    side: px of its input.   registers: of "dinov3".
+    """
     import torch
     import transformers as t
 
     torch.manual_seed(seed)
-    vision = _vision()
+    vision = _vision(side)
     if family == "clip":
         text = {
             key: vision[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
         }
-        config = t.CLIPConfig(vision_config=vision, text_config={**text, "vocab_size": 50}, projection_dim=16)
+        text |= {"vocab_size": 50, "max_position_embeddings": MOST_TOKENS, "bos_token_id": 0, "eos_token_id": 1}
+        config = t.CLIPConfig(vision_config=vision, text_config=text, projection_dim=16)
         model: Any = t.CLIPModel(config)
     elif family == "dinov2":
         model = t.Dinov2Model(t.Dinov2Config(**vision))
     elif family == "dinov2_with_registers":
         model = t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**vision, num_register_tokens=4))
     else:
-        model = t.DINOv3ViTModel(t.DINOv3ViTConfig(**vision, num_register_tokens=3))
+        model = t.DINOv3ViTModel(t.DINOv3ViTConfig(**vision, num_register_tokens=registers))
     for parameter in model.parameters():
         # Spread, so that images differ.
         parameter.data += 0.1 * torch.randn_like(parameter)
     return model.eval()
 
 
-def encoder_folder(folder: Path, family: str, seed: int = 0) -> Path:
-    """Save a random encoder with its processor."""
-    encoder(family, seed).save_pretrained(folder)
-    kind = "dinov2" if family.startswith("dinov2") else family
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSORS[kind]))
+def encoder_folder(folder: Path, family: str, seed: int = 0, *, side: int = SIDE, registers: int = 3) -> Path:
+    """Save a random encoder with its processor, and CLIP's with its tokenizer."""
+    encoder(family, seed, side=side, registers=registers).save_pretrained(folder)
+    said = dict(PROCESSORS["dinov2" if family.startswith("dinov2") else family])
+    if side != SIDE:
+        size = {"height": side, "width": side}
+        said |= {"size": size, "crop_size": size}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+    if family == "clip":
+        _tokenizer(folder)
     return folder
+
+
+def _tokenizer(folder: Path) -> None:
+    """Save a tokenizer of whole words, with CLIP's marks around a text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token=WORDS[1]))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    begin, end = WORDS[:2]
+    made.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=[(begin, 0), (end, 1)])
+    PreTrainedTokenizerFast(tokenizer_object=made, bos_token=begin, eos_token=end, pad_token=end).save_pretrained(folder)
 
 
 def lpips_state(network: str, seed: int = 0) -> dict[str, Any]:

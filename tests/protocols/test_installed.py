@@ -44,7 +44,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     # All turns pass in a only: turn 2 of b is wrong, turn 3 of c changes nothing.
     "turns": [
         {"id": "a", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=yes right=yes]"]},
-        {"id": "b", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=no]", "z [changed=yes right=yes]"]},
+        {
+            "id": "b",
+            "turns": ["x [changed=yes right=yes]", "y [changed=yes right=no]", "z [changed=yes right=yes]"],
+            "objects": [["cup"], ["cup", "jar"], []],
+        },
         {"id": "c", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=no right=yes]"]},
     ],
     # 8 × 8 of 64 × 32 pixels are another colour: 1/32. The picture of c has no red at all.
@@ -139,7 +143,7 @@ def draw(folder: Path, protocol: str) -> Path:
             edited[:8, 8 * turn : 8 * turn + 8] = row.get("colour", [200, 20, 20])
             Image.fromarray(edited).save(folder / f"{row['id']}-{turn}.png")
             made.append({"instruction": instruction, "edited": f"{row['id']}-{turn}.png"})
-        extra = {key: row[key] for key in ("options", "answer", "question") if key in row}
+        extra = {key: row[key] for key in ("options", "answer", "question", "objects") if key in row}
         listed.append({"id": row["id"], "source": f"{row['id']}.png", "turns": made, **extra})
     (folder / "samples.json").write_text(json.dumps(listed))
     return folder

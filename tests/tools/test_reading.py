@@ -31,6 +31,7 @@ from editloupe.tools.reading import NoReader, TextReading, describe_reader, open
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, View
+from tests.imaging.drawn import textured, with_square
 from tests.setups import open_with
 
 CAUTION = "it may be misread or missed"
@@ -51,6 +52,17 @@ class Fake:
         self.seen.append((width, height))
         r, g, b = (int(v) for v in rgb[height // 2, width // 2])
         return tuple(Reading(text=t, confidence=c, box=self.box) for t, c in self.lines.get((r, g, b), ()))
+
+
+class OnlyOnce(Fake):
+    """Reads one text in the first picture that it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
+        super().__call__(rgb)
+        return (Reading(text="SHOPPER 140", confidence=0.99, box=self.box),) if len(self.seen) == 1 else ()
 
 
 RED, BLUE = (200, 40, 30), (30, 60, 200)
@@ -239,6 +251,23 @@ def test_what_one_image_alone_seems_to_have_is_looked_for_once_more_in_the_other
     assert look["image"] == "Edited Image"  # type: ignore[index, call-overload]
     assert look["for"] == "SHOPPER 140"  # type: ignore[index, call-overload]
     assert [entry["text"] for entry in look["read"]] == [text for text, _ in close]  # type: ignore[index, call-overload, union-attr]
+
+
+def test_nothing_is_looked_for_in_the_other_image_where_that_is_mirrored():
+    first = textured(320, 240)
+    second = np.ascontiguousarray(with_square(first, (40, 60, 80, 100))[:, ::-1])
+    found = {}
+    for name, other in (("upright", with_square(first, (40, 60, 80, 100))), ("mirrored", second)):
+        store = ImageStore()
+        refs = {"Original Image": store.add_array(first), "Edited Image": store.add_array(other)}
+        tool = LocalizeDifferences(reader=OnlyOnce(), marked=False)
+        args = tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image")
+        found[name] = tool(args, ToolContext(images=store, views={alias: View.whole(ref) for alias, ref in refs.items()}))
+    for seen in found.values():
+        assert "only in 'Original Image': 'SHOPPER 140' (0.99); none in 'Edited Image'." in seen.text
+    assert "mirrored" in found["mirrored"].text
+    asked = ["second_looks" in seen.data["text_reading"] for seen in found.values()]  # type: ignore[operator]
+    assert asked == [True, False]
 
 
 def test_a_text_in_place_of_a_quite_different_one_needs_no_second_look():

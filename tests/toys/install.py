@@ -14,6 +14,7 @@ choice = editloupe_toys.choice:MultipleChoice
 turns = editloupe_toys.turns:EveryTurn
 pixels = editloupe_toys.pixels:Pixels
 objects = editloupe_toys.objects:ObjectsKept
+places = editloupe_toys.places:Places
 faulty = editloupe_toys.faulty:Faulty
 wrong = editloupe_toys.wrong:WrongMeasure
 

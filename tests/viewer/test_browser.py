@@ -370,10 +370,11 @@ def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setenv("TOY_CALLS", str(site / "calls.txt"))
         plugins.forget()
         folders = {}
-        for protocol in ("stars", "turns", "pixels"):
+        for protocol in ("stars", "turns", "pixels", "places"):
             at = tmp_path_factory.mktemp(protocol)
-            backend = None if protocol == "pixels" else "toy/judge"
-            config = RunConfig(path=draw(at / "data", protocol), protocol=protocol, judge=JudgeConfig(backend=backend))
+            backend = None if protocol in ("pixels", "places") else "toy/judge"
+            data = draw(at / "data", "turns" if protocol == "places" else protocol)
+            config = RunConfig(path=data, protocol=protocol, judge=JudgeConfig(backend=backend))
             execute(open_setup(config), at / "run")
             export(Site.of([RunReader(at / "run")]), at / "pages")
             folders[protocol] = at / "pages"
@@ -424,13 +425,42 @@ def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_oth
     # Turn 2 is not right, so that the sample does not pass.
     assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
     shown = page.locator("figcaption").all_inner_texts()
-    assert shown == ["Source\n64×32", "After turn 3\n64×32", "After turn 1", "After turn 2"]
+    assert shown == ["Source\n64×32", "After turn 3\n64×32", "Source", *(f"After turn {n}\nCompare" for n in (1, 2, 3))]
     page.get_by_role("tab", name="right turn 2").click()
     assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
     assert page.locator(".verdict.open .label").inner_text() == "no"
     assert "Edited Image (after turn 2): whole" in page.locator(".verdict.open").inner_text()
     page.get_by_role("link", name="visible, turn 2: yes").click()
     until(lambda: page.locator(".verdict.open h2").inner_text() == "Visible, turn 2")
+
+
+def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(open_other: Callable[[str], Page]) -> None:
+    page = open_other("places")
+    sample_page(page, "b")
+    turns = page.locator(".strip > li")
+    assert turns.count() == 4 and "y [changed=yes right=no]" in turns.nth(2).inner_text()
+    # A column with an item for each turn stands below it.
+    assert turns.locator("dt").all_inner_texts() == ["objects"] * 3
+    assert turns.locator("dd").all_inner_texts() == ["cup", "cup, jar", "none"]
+    # The panes show source and last turn, until a turn is chosen.
+    what = page.locator(".pane .what")
+    assert what.all_inner_texts() == ["Source", "After turn 3"]
+    turns.nth(2).get_by_role("button", name="Compare").click()
+    assert what.all_inner_texts() == ["After turn 1", "After turn 2"]
+    images = [page.locator(f".pane.{side} .stack > img").get_attribute("src") for side in ("source", "edited")]
+    assert images == [turns.nth(n).locator("img").get_attribute("src") for n in (1, 2)]
+    # The open answer's box is drawn; a link to a place on another image shows the turn that made it.
+    page.get_by_role("tab", name="squares turn 3").click()
+    page.get_by_role("link", name="square 0.90, x 24–32, y 0–8").click()
+    assert what.all_inner_texts() == ["After turn 2", "After turn 3"]
+    found = page.locator(".pane.edited .lay .mark.found:visible")
+    assert found.count() == 1 and found.locator("rect").first.get_attribute("x") == "24"
+    page.get_by_role("tab", name="before turn 1").click()
+    page.get_by_role("link", name="1, x 0–32, y 16–32").click()
+    assert what.all_inner_texts() == ["Source", "After turn 1"]
+    assert page.locator(".pane.source .lay .mark.found:visible").count() == 1
+    page.get_by_role("button", name="Swipe", exact=True).click()
+    assert page.locator(".over img").get_attribute("src") == turns.nth(1).locator("img").get_attribute("src")
 
 
 def test_a_measure_says_what_it_is_and_what_its_number_means(open_other: Callable[[str], Page]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -23,6 +24,38 @@ Vector: TypeAlias = NDArray[np.float32]
 """D: an image, or some patches of it, as a vector."""
 Patches: TypeAlias = NDArray[np.bool_]
 """rows×columns: which patches of the encoder's grid count."""
+
+
+TokenGrid: TypeAlias = NDArray[np.float32]
+"""rows×columns×D: one vector a patch, the upper left one first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What an encoder makes of an image, token by token, after its last layer."""
+
+    cls: Vector
+    """Of the class token, which stands for the whole image."""
+    registers: NDArray[np.float32]
+    """R×D: of the register tokens, which show no place of the image. R is 0 for an encoder without."""
+    patches: TokenGrid
+    """One vector for each patch, and nothing else."""
+
+    def with_registers(self) -> Tokens:
+        """Return the tokens as EdiVal's published code takes them: registers count as the first patches.
+
+        The grid is the most square one that holds them all. At 224 px DINOv3 has 4 registers and 14×14 patches; together
+        they are 200 "patches", which makes a grid of 10×20, and none of them stands where it belongs.
+        """
+        every = np.concatenate([self.registers, self.patches.reshape(-1, self.patches.shape[-1])])
+        rows, columns = most_square(len(every))
+        return Tokens(cls=self.cls, registers=self.registers[:0], patches=every.reshape(rows, columns, -1))
+
+
+def most_square(count: int) -> tuple[int, int]:
+    """Return (rows, columns) of the grid of `count` cells whose rows ÷ columns is nearest to 1: 196 is 14×14, 200 10×20."""
+    grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
+    return min(grids, key=lambda grid: abs(grid[0] / grid[1] - 1))
 
 
 class Features(Protocol):
@@ -48,3 +81,21 @@ class Features(Protocol):
         the image is squashed to the network's square, and the patches that count are averaged, at least one of them.
         Raises ToolError where one image does not fit into memory.
         """
+
+    def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
+        """Return the tokens of each H×W×3 uint8 RGB image, which is squashed to the network's square as a whole.
+
+        Raises ToolError where one image does not fit into memory.
+        """
+
+
+class TextFeatures(Protocol):
+    """Turns texts into vectors of the space in which a CLIP model puts images. It is called from several threads."""
+
+    name: str
+    """In messages, with the identity of its weights."""
+    version: str
+    """Its part of a judge's identity."""
+
+    def __call__(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text. Raises ToolError for a text with more tokens than the model reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES, Features
+from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES, Features, TextFeatures
 from editloupe.models.hub import Kind, Weights
 
 DEFAULT_CLIP: Final = "openai/clip-vit-base-patch32"
@@ -16,6 +16,14 @@ DINO_REVISION: Final = "a1d738ccfa7ae170945f210395d99dde8adb1805"
 
 _CLIP: Final = Kind(
     name="CLIP", need="CLIP", option="clip", families=CLIP_FAMILIES, default=DEFAULT_CLIP, revision=CLIP_REVISION
+)
+_CLIP_TEXT: Final = Kind(
+    name="CLIP with a text part",
+    need="CLIP",
+    option="clip",
+    families={"clip": "CLIP"},
+    default=DEFAULT_CLIP,
+    revision=CLIP_REVISION,
 )
 _DINO: Final = Kind(
     name="DINO", need="DINO", option="dino", families=DINO_FAMILIES, default=DEFAULT_DINO, revision=DINO_REVISION
@@ -44,6 +52,11 @@ def open_clip(name: str | None, device: str) -> Features:
     return _shared(_CLIP.wanted(name, device), device)
 
 
+def open_clip_text(name: str | None, device: str) -> TextFeatures:
+    """Return CLIP's text encoder. Raises as `open_clip`, also for weights of the image part alone."""
+    return _shared_text(_CLIP_TEXT.wanted(name, device), device)
+
+
 def open_dino(name: str | None, device: str) -> Features:
     """Return DINOv2 or DINOv3; None takes DEFAULT_DINO from the local cache. Raises as `open_clip`."""
     return _shared(_DINO.wanted(name, device), device)
@@ -54,3 +67,10 @@ def _shared(weights: Weights, device: str) -> Features:
     from editloupe.models.features.transformers import TransformersFeatures
 
     return TransformersFeatures(weights, device=device)
+
+
+@cache
+def _shared_text(weights: Weights, device: str) -> TextFeatures:
+    from editloupe.models.features.text import ClipTexts
+
+    return ClipTexts(weights, device=device)

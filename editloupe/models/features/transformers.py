@@ -17,7 +17,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError
 from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, fitting, import_torch
-from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Vector
+from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Tokens, Vector
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
 
@@ -51,11 +51,13 @@ class _Item:
 
     pixels: NDArray[np.float32]
     """3×side×side, normalised."""
-    weights: NDArray[np.float32] | None
+    weights: NDArray[np.float32] | None = None
     """One for each patch, row by row; None for the whole image."""
+    tokens: bool = False
+    """Whether all tokens are wanted, L×D, in place of one vector."""
 
 
-class TransformersFeatures(SavedNetwork[_Item, Vector, _Encoder]):
+class TransformersFeatures(SavedNetwork[_Item, NDArray[np.float32], _Encoder]):
     """Any model of FAMILIES, from a folder of transformers.
 
     max_batch: most images in a batch, as Network has it. It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
@@ -69,7 +71,7 @@ class TransformersFeatures(SavedNetwork[_Item, Vector, _Encoder]):
             weights,
             FAMILIES[weights.family],
             device,
-            key=lambda item: item.weights is None,
+            key=lambda item: (item.weights is None, item.tokens),
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
@@ -87,16 +89,27 @@ class TransformersFeatures(SavedNetwork[_Item, Vector, _Encoder]):
         loaded = self._ready()
         return self._batcher.map(_item(loaded, rgb, one) for rgb, one in zip(images, patches, strict=True))
 
-    def _run(self, items: list[_Item]) -> list[Vector]:
+    def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
+        loaded = self._ready()
+        found = self._batcher.map(_squashed(loaded, rgb) for rgb in images)
+        grid = loaded.side // loaded.patch
+        return [
+            Tokens(cls=one[0], registers=one[1 : loaded.extra], patches=one[loaded.extra :].reshape(grid, grid, -1))
+            for one in found
+        ]
+
+    def _run(self, items: list[_Item]) -> list[NDArray[np.float32]]:
         torch, loaded = import_torch(), self._ready()
         name, half = loaded.device.name, loaded.device.half
         pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
         given = [item.weights for item in items if item.weights is not None]
 
-        def forward() -> list[Vector]:
+        def forward() -> list[NDArray[np.float32]]:
             with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
                 vision = loaded.model.vision_model if self._clip else loaded.model
                 tokens = vision(pixel_values=pixels.to(name)).last_hidden_state
+                if items[0].tokens:
+                    return list(tokens.float().cpu().numpy())
                 found = tokens[:, 0]
                 if given:
                     weights = torch.from_numpy(np.stack(given)).to(name)[..., None]
@@ -177,7 +190,18 @@ def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _Item:
         left, top = (size[0] - side) // 2, (size[1] - side) // 2
         image = image.crop((left, top, left + side, top + side))
     else:
-        image = image.resize((side, side), Image.Resampling(loaded.resample))
-    values = (np.asarray(image, dtype=np.float32) / 255 - loaded.mean) / loaded.std
+        return _squashed(loaded, rgb, tokens=False)
     weights = None if patches is None else patches.astype(np.float32).ravel()
-    return _Item(pixels=np.ascontiguousarray(values.transpose(2, 0, 1)), weights=weights)
+    return _Item(pixels=_normalised(loaded, image), weights=weights)
+
+
+def _squashed(loaded: _Encoder, rgb: RGB, *, tokens: bool = True) -> _Item:
+    """Return the whole image at the network's size, by the model's own filter."""
+    image = Image.fromarray(rgb).resize((loaded.side, loaded.side), Image.Resampling(loaded.resample))
+    return _Item(pixels=_normalised(loaded, image), tokens=tokens)
+
+
+def _normalised(loaded: _Encoder, image: Image.Image) -> NDArray[np.float32]:
+    """Return 3×side×side of an image of the network's size."""
+    values = (np.asarray(image, dtype=np.float32) / 255 - loaded.mean) / loaded.std
+    return np.ascontiguousarray(values.transpose(2, 0, 1))

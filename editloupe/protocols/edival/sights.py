@@ -43,7 +43,7 @@ class Sight:
     """The words of the phrase that the box matched."""
 
 
-def detect(protocol: str, sample: Sample, turn: int, phrase: str, *, rests_on: tuple[str, ...] = ()) -> Measure:
+def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
     """Return the task that finds a phrase in a picture: by the detector or, where boxes are given, by those.
 
     turn: 0 for the base image.   Raises DataError for given boxes that cannot be read.
@@ -51,8 +51,8 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str, *, rests_on: t
     text, picture = spelled(phrase), picture_of(sample, turn)
     boxes = given_boxes(sample, turn).get(text)
     about = about_picture(sample, turn, text)
-    if boxes is not None:
-        sizes = {"width": picture.width, "height": picture.height} if picture is not None else {}
+    if boxes is not None and picture is not None:
+        sizes = {"width": picture.width, "height": picture.height}
         seen: list[Json] = [
             {"box": [round(v * 1000, 3) for v in box.to_unit(**sizes)], "score": 1.0, "label": text} for box in boxes
         ]
@@ -66,7 +66,6 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str, *, rests_on: t
         measure=DETECTIONS,
         args={"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED},
         views=() if picture is None else (Recipe(alias="image", origin=picture),),
-        rests_on=rests_on,
         blocked=("missing_output", f"{name} is missing") if picture is None else None,
     )
 

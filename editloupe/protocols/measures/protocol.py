@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from editloupe import plugins
-from editloupe.answers import Record
 from editloupe.config import Words
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.imaging.warp import How
 from editloupe.measures.base import open_measure
 from editloupe.measures.pair import MaskUse
+from editloupe.measures.pixels import residual_left
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
 from editloupe.tasks import About, Budget, Measure, Recipe, Task
@@ -171,14 +171,7 @@ def _value(finding: Finding | None) -> tuple[float | None, str | None, str]:
     """Return the value of a finding, or None with status and reason."""
     if finding is None or finding.answer is None:
         return None, NOT_JUDGED if finding is None else finding.status, "" if finding is None else finding.reason
-    answer = finding.answer
-    if answer.value is not None:
-        return answer.value, None, ""
-    data = answer.data if isinstance(answer, Record) else None
-    if not isinstance(data, Mapping) or "accepted" not in data:
-        return None, "not_defined", f"its answer is no number: {answer}"[:300]
-    before, after = data["residual_before"], data["residual_after"]
-    if data["accepted"] is True and isinstance(before, float) and isinstance(after, float):
-        # As published, an alignment is also kept where it makes things worse.
-        return (min(after / before, 1.0) if before else 1.0), None, ""
-    return None, "not_defined", str(data["why"])
+    if finding.answer.value is not None:
+        return finding.answer.value, None, ""
+    left, why = residual_left(finding.answer)
+    return left, None if left is not None else "not_defined", why

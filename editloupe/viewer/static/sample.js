@@ -78,6 +78,34 @@
     place();
   }
 
+  // A chain: the panes show one of its turns beside the image before it.
+  let after = null; // its heading
+
+  function pair(figure) {
+    const item = figure.closest("li"), before = one("figure", item.previousElementSibling);
+    after = figure.dataset.heading;
+    const marks = [before, figure].map((one_) => one("svg.marks", one_).cloneNode(true));
+    [before, figure].forEach((from, at) => {
+      const frame = frames[at], image = one("img", from), link = one("figcaption a", frame.parentElement);
+      for (const name of ["src", "width", "height", "alt"]) one(".stack > img.layer", frame).setAttribute(name, image.getAttribute(name));
+      for (const name of ["width", "height"]) frame.dataset[name] = image.getAttribute(name);
+      frame.style.setProperty("--ratio", frame.dataset.width / frame.dataset.height);
+      one(".what", frame.parentElement).textContent = from.dataset.heading;
+      link.href = image.src;
+      link.textContent = `${frame.dataset.width}×${frame.dataset.height}`;
+      all("svg.marks, .mark.mask", one(".lay", frame)).forEach((old) => old.remove());
+      one(".lay", frame).append(marks[at]);
+    });
+    const over = one(".over img");
+    for (const name of ["src", "width", "height"]) over.setAttribute(name, one("img", figure).getAttribute(name));
+    const second = marks[1].cloneNode(true);
+    second.classList.add("overlaid");
+    one(".lay", source).append(second);
+    for (const button of all(".turn-pair")) button.setAttribute("aria-pressed", button.closest("figure") === figure);
+    draw();
+    fit();
+  }
+
   function swipe(share) {
     const value = Math.min(100, Math.max(0, share * 100));
     source.style.setProperty("--swipe", `${value}%`);
@@ -165,6 +193,10 @@
       if (!one(`.lay .mark.${box.dataset.show}`)) box.closest("label").hidden = true;
       compare.classList.toggle(`show-${box.dataset.show}`, box.checked);
     }
+    for (const button of all(".turn-pair")) {
+      button.hidden = frames.length < 2;
+      button.addEventListener("click", () => pair(button.closest("figure")));
+    }
     one(".bar", compare).hidden = one(".below", compare).hidden = false;
     if (!one(".over")) one(".group", compare).hidden = true;
     new ResizeObserver(place).observe(source);
@@ -191,7 +223,7 @@
 
   // Boxes: those of the open verdict; with a step chosen, its own stand out.
   function draw(chosen = "") {
-    for (const mark of all(".lay .mark")) {
+    for (const mark of all(".lay .mark, .strip .mark")) {
       const mine = open && mark.dataset.verdict === open.id;
       mark.classList.toggle("active", Boolean(mine));
       mark.classList.toggle("faint", Boolean(mine && step && mark.dataset.step && mark.dataset.step !== step.id));
@@ -249,7 +281,12 @@
       return;
     }
     const link = event.target.closest("a[data-mark]");
-    const mark = link && one(`.lay .mark[data-mark="${CSS.escape(link.dataset.mark)}"]`);
+    const named = link && `.mark[data-mark="${CSS.escape(link.dataset.mark)}"]`;
+    const turned = link && !one(`.lay ${named}`) && one(`.strip ${named}`)?.closest("li");
+    // On an image of a chain that the panes do not show: the turn that made it, or for the source the first one.
+    const figure = turned && [turned, turned.nextElementSibling].map((item) => item && one("figure:has(.turn-pair)", item)).find(Boolean);
+    if (figure) pair(figure);
+    const mark = link && one(`.lay ${named}`);
     if (link && mark) {
       event.preventDefault();
       const turn = link.closest(".turn");
@@ -328,11 +365,15 @@
         document.getElementById("verdicts").replaceWith(fresh.getElementById("verdicts"));
         const lays = all(".lay", fresh);
         all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
+        const strip = one(".strip", fresh), turns = all(".strip svg.marks");
+        if (strip) all("svg.marks", strip).forEach((svg, at) => turns[at]?.replaceWith(svg));
         verdicts = all(".verdict");
         open = null;
         step = document.getElementById(was[1] || "");
         show(document.getElementById(was[0] || "") || verdicts.at(-1));
         if (step) step.classList.add("current");
+        const shown = after && all(".strip figure").find((figure) => figure.dataset.heading === after);
+        if (shown) pair(shown);
         for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
         place();
       }

@@ -1,0 +1,332 @@
+"""Measures of what an edit should have left alone: objects and background, by an encoder's tokens or by pixels.
+
+EdiVal, Eq. 3 and appendix I.3. Places are boxes of the source. In an edited image of another size or shape a place has the
+same share of the sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.answers import Number
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError, ToolError
+from editloupe.imaging.align import resize
+from editloupe.imaging.bars import without_bars
+from editloupe.imaging.masked import Kept, share
+from editloupe.measures.base import Args, Measured
+from editloupe.measures.pair import PairArgs, pictures
+from editloupe.models.features.base import Features, Tokens
+from editloupe.scores import Interval, Metric
+from editloupe.values import Box, Json
+
+_DUST_PX: Final = 0.01
+"""A box that reaches this far into a pixel does not touch it: boxes are recorded in rounded thousandths."""
+_LEAST_SHARE: Final = 0.5
+"""Of a patch that lies outside all boxes, for the patch to count."""
+
+_Crops: TypeAlias = tuple[RGB, RGB]
+"""The same place of the source and of the edited image."""
+
+
+class PlaceArgs(Args):
+    """How places are given, and which of them count."""
+
+    unit: Literal["thousandths", "px"] = "thousandths"
+    """Of the boxes: thousandths of the image's sides, or px of the image."""
+    bars: Literal["count", "leave_out"] = "count"
+    """Whether black bars that pad the source count."""
+
+
+class ObjectArgs(PlaceArgs):
+    """The arguments of a measure of objects."""
+
+    boxes: tuple[Box, ...]
+    """Of the source; the same places are compared in the edited image."""
+
+
+class ObjectTokenArgs(ObjectArgs):
+    """The arguments of a measure of objects by an encoder."""
+
+    tokens: Literal["paper", "official"] = "paper"
+    """paper: patches are patches.   official: as the published code, which counts registers as patches."""
+
+
+class BackgroundArgs(PlaceArgs):
+    """The arguments of a measure of the background, which is what lies outside all boxes."""
+
+    source_boxes: tuple[Box, ...]
+    """Of the source."""
+    edited_boxes: tuple[Box, ...] = ()
+    """Of the edited image."""
+
+
+class BackgroundTokenArgs(BackgroundArgs):
+    """The arguments of a measure of the background by an encoder."""
+
+    tokens: Literal["paper", "official"] = "paper"
+    """paper: patches are patches.   official: as the published code, which counts registers as patches."""
+
+
+class _Objects:
+    """The mean over objects of how alike a place of two images is."""
+
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[ObjectArgs]] = ObjectArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the mean over the boxes.
+
+        Raises MeasureError if there is no box, none shows anything of both images, or a picture is missing.
+        """
+        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        inner = _inner(source, args.bars)
+        crops: list[_Crops] = []
+        places: list[Box] = []
+        for place in _places(args.boxes, args.unit, source):
+            shown = place.intersection(inner)
+            parts = [None if shown is None else _pixels(shown, image) for image in (source, edited)]
+            if shown is not None and parts[0] is not None and parts[1] is not None:
+                crops.append((_cut(source, parts[0]), _cut(edited, parts[1])))
+                places.append(shown)
+        if not crops:
+            found = (
+                "there is no box" if not args.boxes else f"none of the {len(args.boxes)} boxes shows a part of the image"
+            )
+            raise MeasureError(f"{found}, so no object can be compared")
+        rows = self.compare(args, crops, models)
+        lost = len(args.boxes) - len(crops)
+        count = f"{len(crops)} of {len(args.boxes)}" if lost else str(len(crops))
+        said = f"{count} place{'' if len(args.boxes) == 1 else 's'} compared"
+        return Measured(
+            answer=Number(value=float(np.mean([row["value"] for row in rows]))),
+            reason="; ".join([said, *_sizes(source, edited)]),
+            data={
+                "places": [
+                    {"box": [round(v * 1000, 3) for v in place], **row} for place, row in zip(places, rows, strict=True)
+                ],
+                "left_out": lost,
+            },
+        )
+
+    def compare(self, args: Any, crops: Sequence[_Crops], models: Any) -> list[dict[str, float]]:
+        """Return for each place its "value" and what it is made of. Raises MeasureError if it is not defined."""
+        raise NotImplementedError
+
+
+class ObjectConsistency(_Objects):
+    """The mean over boxes of 0.5 · cosine of class tokens + 0.5 · cosine of mean patch tokens, -1 to 1 (higher is better).
+
+    Equal crops give 1.
+    """
+
+    name = "object_consistency"
+    Args: ClassVar[type[ObjectArgs]] = ObjectTokenArgs
+    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    metric = Metric(
+        id="object_consistency", name="Object consistency", short="Object", domain=Interval(low=-1, high=1), source="Eq. 3"
+    )
+
+    def compare(self, args: Any, crops: Sequence[_Crops], models: Any) -> list[dict[str, float]]:
+        """Return the similarity of each place, with its two parts."""
+        rows = []
+        for one, other in _tokens(models.get("dino"), crops, args.tokens):
+            whole = _cosine(one.cls, other.cls)
+            patches = _cosine(*(tokens.patches.mean(axis=(0, 1), dtype=np.float64) for tokens in (one, other)))
+            rows.append({"value": 0.5 * whole + 0.5 * patches, "cls": whole, "patches": patches})
+        return rows
+
+
+class ObjectL1(_Objects):
+    """The mean over boxes of 1 - mean |difference| of R, G and B as shares of 255, 0 to 1 (higher is better)."""
+
+    name = "object_l1"
+    metric = Metric(
+        id="object_l1", name="Object L1 consistency", short="Object L1", domain=Interval(low=0, high=1), source="Table 14"
+    )
+
+    def compare(self, args: Any, crops: Sequence[_Crops], models: Any) -> list[dict[str, float]]:
+        """Return the similarity of each place; a crop of the edited image is brought to the size of the source's."""
+        return [{"value": _l1(one, resize(other, width=one.shape[1], height=one.shape[0]))} for one, other in crops]
+
+
+class BackgroundConsistency:
+    """The cosine of the backgrounds of two images, -1 to 1 (higher is better). Equal images give 1.
+
+    A background is the weighted mean of patch tokens of length 1. A patch counts by the share of it that lies outside all
+    boxes, if that is at least a half.
+    """
+
+    name = "background_consistency"
+    version = "1"
+    Args: ClassVar[type[BackgroundArgs]] = BackgroundTokenArgs
+    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    metric = Metric(
+        id="background_consistency",
+        name="Background consistency",
+        short="Background",
+        domain=Interval(low=-1, high=1),
+        source="Eq. 3",
+    )
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the cosine. Raises MeasureError if the boxes leave no patch, and ModelAbsent without weights."""
+        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        encoder: Features = models.get("dino")
+        kept = _background(args, source, edited, (encoder.side_px, encoder.side_px))
+        ((one, other),) = _tokens(encoder, [(source, edited)], args.tokens)
+        rows, columns = one.patches.shape[:2]
+        weights = _pooled(kept, rows, columns)
+        weights[weights < _LEAST_SHARE] = 0
+        if not weights.any():
+            raise MeasureError("the boxes cover at least half of every patch, so no background is left")
+        value = _cosine(*(np.einsum("rcd,rc->d", _unit_length(tokens.patches), weights) for tokens in (one, other)))
+        part = float(np.count_nonzero(weights) / weights.size)
+        return _of_background(value, part, "patches", source, edited, grid=[rows, columns])
+
+
+class BackgroundL1:
+    """1 - mean |difference| of R, G and B outside all boxes, as a share of 255, 0 to 1 (higher is better)."""
+
+    name = "background_l1"
+    version = "1"
+    Args: ClassVar[type[BackgroundArgs]] = BackgroundArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+    metric = Metric(
+        id="background_l1",
+        name="Background L1 consistency",
+        short="Background L1",
+        domain=Interval(low=0, high=1),
+        source="Table 14",
+    )
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the similarity, in px of the source. Raises MeasureError if the boxes cover the image."""
+        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        height, width = source.shape[:2]
+        kept = _background(args, source, edited, (height, width))
+        value = _l1(source, resize(edited, width=width, height=height), kept)
+        return _of_background(value, share(kept), "pixels", source, edited)
+
+
+def _of_background(
+    value: float, part: float, what: str, source: RGB, edited: RGB, grid: Sequence[Json] | None = None
+) -> Measured:
+    said = [] if part == 1 else [f"{part * 100:.1f} % of the {what} are compared"]
+    data: dict[str, Json] = {"compared": part, **({} if grid is None else {"grid": list(grid)})}
+    return Measured(answer=Number(value=value), reason="; ".join([*said, *_sizes(source, edited)]), data=data)
+
+
+def _sizes(source: RGB, edited: RGB) -> list[str]:
+    """Return what is to be said of two images of different sizes."""
+    if source.shape == edited.shape:
+        return []
+    (height, width), (other_height, other_width) = source.shape[:2], edited.shape[:2]
+    shape = "" if width * other_height == height * other_width else " and another shape"
+    return [
+        f"the edited image has {other_width}×{other_height} px, the source {width}×{height} px{shape}: a place is the same "
+        "share of the sides in both"
+    ]
+
+
+def _places(boxes: Iterable[Box], unit: str, image: RGB) -> list[Box]:
+    """Return boxes as fractions of an image's sides."""
+    height, width = image.shape[:2]
+    sx, sy = (1 / 1000, 1 / 1000) if unit == "thousandths" else (1 / width, 1 / height)
+    return [box.scaled(sx, sy) for box in boxes]
+
+
+def _inner(source: RGB, bars: str) -> Box:
+    """Return the part of the source that counts, in fractions of its sides."""
+    if bars == "count":
+        return Box(0, 0, 1, 1)
+    height, width = source.shape[:2]
+    return without_bars(source).scaled(1 / width, 1 / height)
+
+
+def _pixels(place: Box, image: RGB | tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """Return the pixels that a place in fractions touches, inside an image or its (H, W); None for none."""
+    height, width = image if isinstance(image, tuple) else image.shape[:2]
+    x0, y0 = math.floor(place.x0 * width + _DUST_PX), math.floor(place.y0 * height + _DUST_PX)
+    x1, y1 = math.ceil(place.x1 * width - _DUST_PX), math.ceil(place.y1 * height - _DUST_PX)
+    x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, width), min(y1, height)
+    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
+
+
+def _cut(image: RGB, pixels: tuple[int, int, int, int]) -> RGB:
+    x0, y0, x1, y1 = pixels
+    return np.ascontiguousarray(image[y0:y1, x0:x1])
+
+
+def _background(args: Any, source: RGB, edited: RGB, shape: tuple[int, int]) -> Kept:
+    """Return H×W of the shape: which pixels lie outside all boxes. Raises MeasureError if none does."""
+    kept: Kept = np.zeros(shape, dtype=np.bool_)
+    if inner := _pixels(_inner(source, args.bars), shape):
+        kept[inner[1] : inner[3], inner[0] : inner[2]] = True
+    places = [*_places(args.source_boxes, args.unit, source), *_places(args.edited_boxes, args.unit, edited)]
+    for place in places:
+        if pixels := _pixels(place, shape):
+            kept[pixels[1] : pixels[3], pixels[0] : pixels[2]] = False
+    if not kept.any():
+        raise MeasureError(f"the {len(places)} boxes cover the image, so no background is left")
+    return kept
+
+
+def _tokens(encoder: Features, pairs: Sequence[_Crops], how: str) -> list[tuple[Tokens, Tokens]]:
+    """Return the tokens of pairs of pictures. Equal pictures are encoded once, so that no rounding tells them apart."""
+    given: list[RGB] = []
+    at: list[tuple[int, int]] = []
+    for one, other in pairs:
+        given.append(one)
+        first = len(given) - 1
+        if not np.array_equal(one, other):
+            given.append(other)
+        at.append((first, len(given) - 1))
+    try:
+        found = encoder.tokens(given)
+    except ToolError as error:
+        raise MeasureError(str(error), status="tool_failed") from error
+    if how == "official":
+        found = [tokens.with_registers() for tokens in found]
+    return [(found[first], found[second]) for first, second in at]
+
+
+def _cosine(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
+    """Return the cosine of two vectors, -1 to 1. Raises MeasureError for a vector without a direction."""
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    # One root of the product: of equal vectors the quotient is 1 without rounding.
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    if not (math.isfinite(size) and size > 0):
+        raise MeasureError("the encoder gives a vector without a direction")
+    return min(max(float(a @ b) / size, -1.0), 1.0)
+
+
+def _unit_length(patches: NDArray[np.float32]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(patches.astype(np.float64), axis=-1, keepdims=True)
+    return np.asarray(patches / np.maximum(lengths, 1e-8))
+
+
+def _pooled(kept: Kept, rows: int, columns: int) -> NDArray[np.float64]:
+    """Return rows×columns: which share of each cell is kept. Cells of a grid that does not divide the picture overlap."""
+    height, width = kept.shape
+
+    def edges(length: int, count: int) -> list[tuple[int, int]]:
+        return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+
+    return np.array(
+        [[kept[y0:y1, x0:x1].mean() for x0, x1 in edges(width, columns)] for y0, y1 in edges(height, rows)], np.float64
+    )
+
+
+def _l1(one: RGB, other: RGB, kept: Kept | None = None) -> float:
+    """Return 1 - mean |difference| over pixels and channels, as a share of 255.   kept: H×W, at least one; None for all."""
+    count = one.shape[0] * one.shape[1] if kept is None else np.count_nonzero(kept)
+    mask = None if kept is None else kept.view(np.uint8)
+    return 1 - float(cv2.norm(one, other, cv2.NORM_L1, mask)) / (3 * 255 * count)

@@ -1,0 +1,42 @@
+"""How much people would like an image, by a model of preference such as HPSv3 (EdiVal-VQ)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from editloupe.answers import Number
+from editloupe.data.images import RGB
+from editloupe.errors import BackendError, MeasureError, ToolError
+from editloupe.measures import base
+from editloupe.models.preference.base import Preference
+from editloupe.scores import Metric, Real
+
+
+class HumanPreference:
+    """The mean score that a model of preference gives to one image (higher is better). Its σ stands in the reason."""
+
+    name = "preference"
+    version = "1"
+    needs: ClassVar[tuple[str, ...]] = ("preference",)
+    metric = Metric(id="preference", name="Human preference", short="HPS", domain=Real(), source="2.4")
+
+    class Args(base.Args):
+        """What the image is scored as."""
+
+        prompt: str
+        """What the image was asked for; "" for the image alone."""
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> base.Measured:
+        """Return the mean. Raises MeasureError unless there is one image that the model scores, and ModelAbsent."""
+        if len(images) != 1:
+            raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
+        (rgb,) = images.values()
+        model: Preference = models.get("preference")
+        try:
+            found = model(rgb, args.prompt)
+        except BackendError as error:
+            raise MeasureError(str(error), status="backend_failed") from error
+        except ToolError as error:
+            raise MeasureError(str(error), status="tool_failed") from error
+        return base.Measured(answer=Number(value=found.mean), reason=f"σ {found.sigma:.4g}", data={"sigma": found.sigma})

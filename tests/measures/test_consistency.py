@@ -1,0 +1,278 @@
+"""Consistency of objects and background: values worked out by hand with a drawn encoder, and what has no value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError, ToolError
+from editloupe.imaging.bars import without_bars
+from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.models.features.base import Tokens
+from editloupe.testing import check_measure
+from editloupe.values import Json
+from tests.imaging.drawn import textured, with_square
+from tests.models.tiny_encoders import encoder_folder
+
+ALL = ("object_consistency", "object_l1", "background_consistency", "background_l1")
+GRID, SIDE = 4, 64
+
+
+class Drawn:
+    """An encoder whose tokens are colours: a patch is the mean (R, G, B) of its cell, the class token that of all.
+
+    Two register tokens are (0, 0, 255) in any image.
+    """
+
+    name, version, side_px, grid = "drawn", "1", SIDE, GRID
+
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
+        self.encoded += len(images)
+        size = (SIDE, SIDE)
+        return [self._one(cv2.resize(image, size, interpolation=cv2.INTER_AREA).astype(np.float32)) for image in images]
+
+    def _one(self, image: Any) -> Tokens:
+        cells = [[c.mean((0, 1)) for c in np.array_split(r, GRID, 1)] for r in np.array_split(image, GRID, 0)]
+        registers = np.array([[0, 0, 255]] * 2, np.float32)
+        return Tokens(cls=image.mean((0, 1)), registers=registers, patches=np.array(cells, np.float32))
+
+    def get(self, kind: str) -> Drawn:
+        assert kind == "dino"
+        return self
+
+
+def flat(*colour: int, width: int = 64, height: int = 64) -> RGB:
+    return np.full((height, width, 3), colour, np.uint8)
+
+
+def said(name: str, source: RGB, edited: RGB, door: Any = None, **args: Json) -> Measured:
+    images: Mapping[str, RGB] = {"source": source, "edited": edited}
+    return measured(name, args, images, door or Drawn())
+
+
+def undefined(name: str, source: RGB, edited: RGB, **args: Json) -> str:
+    with pytest.raises(MeasureError) as raised:
+        said(name, source, edited, **args)
+    assert raised.value.status == "not_defined"
+    return str(raised.value)
+
+
+ONE_BOX: list[Json] = [[250, 250, 750, 750]]
+
+
+@pytest.mark.parametrize("tokens", ["paper", "official"])
+def test_equal_images_are_exactly_1(tokens: str) -> None:
+    image = textured(120, 90)
+    for name in ALL:
+        given: dict[str, Json] = {"boxes": ONE_BOX} if name.startswith("object") else {"source_boxes": ONE_BOX}
+        if "l1" not in name:
+            given["tokens"] = tokens
+        assert said(name, image, image.copy(), **given).answer.value == 1.0
+        assert said(name, image, image.copy(), **{**given, "bars": "leave_out"}).answer.value == 1.0
+
+
+def test_an_object_is_half_its_class_token_and_half_its_patches() -> None:
+    # (3, 4, 0) · (4, 3, 0) = 24 of lengths 5 and 5 for the class token, and for the mean of the patches.
+    source, edited = flat(30, 40, 0), flat(40, 30, 0)
+    found = said("object_consistency", source, edited, boxes=ONE_BOX)
+    assert found.answer.value == pytest.approx(0.96, abs=1e-6)
+    (place,) = found.data["places"]  # type: ignore[misc]
+    assert place["box"] == [250, 250, 750, 750]  # type: ignore[index,call-overload]
+    # Official: the mean of 16 patches and 2 registers. (480, 640, 510) · (640, 480, 510) = 874500, of length² 900100.
+    found = said("object_consistency", source, edited, boxes=ONE_BOX, tokens="official")
+    assert found.answer.value == pytest.approx(0.5 * 0.96 + 0.5 * 874_500 / 900_100, abs=1e-6)
+
+
+def test_the_mean_over_objects() -> None:
+    source, edited = flat(30, 40, 0), flat(30, 40, 0)
+    edited[:32] = (40, 30, 0)
+    boxes: list[Json] = [[0, 0, 500, 500], [500, 500, 1000, 1000]]
+    # 0.96 above, 1 below. Of the second, equal pixels are encoded once.
+    encoder = Drawn()
+    found = said("object_consistency", source, edited, encoder, boxes=boxes)
+    assert found.answer.value == pytest.approx(0.98, abs=1e-6) and encoder.encoded == 3
+    assert found.reason == "2 places compared"
+    # L1: above |30 - 40| + |40 - 30| + 0 = 20 levels of 3 · 255, below 0.
+    expected = 1 - 0.5 * 20 / 765
+    assert said("object_l1", source, edited, boxes=boxes).answer.value == pytest.approx(expected, abs=1e-9)
+    # The same places in px.
+    pixels: list[Json] = [[0, 0, 32, 32], [32, 32, 64, 64]]
+    assert said("object_l1", source, edited, boxes=pixels, unit="px").answer.value == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_background_is_what_no_box_covers() -> None:
+    source, edited = flat(30, 40, 0), flat(30, 40, 0)
+    # The left half changes; a box of either image covers it.
+    edited[:, :32] = (255, 0, 0)
+    assert said("background_consistency", source, edited, source_boxes=[[0, 0, 500, 1000]]).answer.value == 1.0
+    assert said("background_l1", source, edited, source_boxes=[], edited_boxes=[[0, 0, 500, 1000]]).answer.value == 1.0
+    # Only the upper left quarter is covered: 4 of 16 patches do not count, 4 are (1, 0, 0), 8 are (0.6, 0.8, 0).
+    # Means (0.6, 0.8, 0) and (4 + 4.8, 6.4, 0) = (8.8, 6.4, 0): cosine 10.4 / √118.4.
+    quarter: list[Json] = [[0, 0, 500, 500]]
+    found = said("background_consistency", source, edited, source_boxes=quarter)
+    assert found.answer.value == pytest.approx(10.4 / 118.4**0.5, abs=1e-6)
+    assert found.reason == "75.0 % of the patches are compared" and found.data["grid"] == [4, 4]
+    # 16 · 32² of 48 · 32² … a third of the pixels differ by 225 + 40 levels of 765.
+    found = said("background_l1", source, edited, source_boxes=quarter)
+    assert found.answer.value == pytest.approx(1 - 265 / 765 / 3, abs=1e-9)
+
+
+def test_a_patch_counts_by_its_share_outside_from_a_half() -> None:
+    # A cell has 16 px. The box covers 8 px of the second column (share 0.5, counts half) or 9 (no longer counts).
+    source, edited = flat(30, 40, 0), flat(30, 40, 0)
+    edited[:, 16:32] = (255, 0, 0)
+    found = said("background_consistency", source, edited, source_boxes=[[0, 0, 24, 64]], unit="px")
+    # Columns 2 (weight 0.5), 3 and 4: 0.5 · (1, 0) + 2 · (0.6, 0.8) = (1.7, 1.6), against (0.6, 0.8).
+    assert found.answer.value == pytest.approx(2.3 / (1.7**2 + 1.6**2) ** 0.5, abs=1e-6)
+    assert said("background_consistency", source, edited, source_boxes=[[0, 0, 25, 64]], unit="px").answer.value == 1.0
+
+
+def test_official_tokens_lay_the_mask_over_another_grid() -> None:
+    # 16 patches and 2 registers are 18: a grid of 3×6. The registers, equal in both images, are its first two cells.
+    source, edited = flat(30, 40, 0), flat(30, 40, 0)
+    edited[:16] = (255, 0, 0)
+    # The box covers the row that changed. In the wrong grid two of its four tokens lie in the first row (of 21 ⅓ px, 16 of
+    # which are covered: share 0.27 … which does not count), with the registers; nothing of the change is left.
+    args: dict[str, Json] = {"source_boxes": [[0, 0, 1000, 250]]}
+    assert said("background_consistency", source, edited, **args).answer.value == 1.0
+    found = said("background_consistency", source, edited, **args, tokens="official")
+    assert found.data["grid"] == [3, 6] and found.answer.value == 1.0
+    # A box of the lower three quarters: only the changed row is background. Officially so is the change's first row of
+    # six: two registers and four changed tokens, 0.75 of the row each.
+    args = {"source_boxes": [[0, 250, 1000, 1000]]}
+    assert said("background_consistency", source, edited, **args).answer.value == pytest.approx(0.6, abs=1e-6)
+    found = said("background_consistency", source, edited, **args, tokens="official")
+    # (4 · 0.6, 4 · 0.8, 2) · (4, 0, 2) = 13.6, of lengths √(16 + 4) both.
+    assert found.answer.value == pytest.approx(13.6 / 20, abs=1e-6)
+
+
+def test_what_has_no_value() -> None:
+    image, other = flat(30, 40, 0), flat(40, 30, 0)
+    everything: list[Json] = [[0, 0, 1000, 600], [0, 500, 1000, 1000]]
+    for name in ("background_consistency", "background_l1"):
+        assert undefined(name, image, other, source_boxes=everything) == (
+            "the 2 boxes cover the image, so no background is left"
+        )
+    # A rim of 1 px is left: pixels can be compared, patches cannot.
+    rim: list[Json] = [[1, 1, 63, 63]]
+    assert said("background_l1", image, other, source_boxes=rim, unit="px").answer.value is not None
+    assert "cover at least half of every patch" in undefined(
+        "background_consistency", image, other, source_boxes=rim, unit="px"
+    )
+    for name in ("object_consistency", "object_l1"):
+        assert "there is no box" in undefined(name, image, other, boxes=[])
+        beside: list[Json] = [[1100, 0, 1200, 500]]
+        assert "none of the 1 boxes shows a part" in undefined(name, image, other, boxes=beside)
+        found = said(name, image, other, boxes=[*beside, *ONE_BOX])
+        assert found.reason == "1 of 2 places compared" and found.data["left_out"] == 1
+        with pytest.raises(MeasureError, match=r"argument boxes\.0") as raised:
+            said(name, image, other, boxes=[[500, 0, 500, 100]])
+        assert raised.value.status == "input_error"
+    black = flat(0, 0, 0)
+    assert "a vector without a direction" in undefined("object_consistency", black, other, boxes=ONE_BOX)
+
+
+def test_an_image_of_another_shape_is_compared_by_shares_of_its_sides() -> None:
+    # The editor answers a square with 1024×1536 px. The object is the upper left quarter of both.
+    source, edited = flat(30, 40, 0, width=512, height=512), flat(90, 90, 90, width=1024, height=1536)
+    source[:256, :256] = (200, 0, 0)
+    edited[:768, :512] = (200, 0, 0)
+    boxes: list[Json] = [[0, 0, 256, 256]]
+    told = (
+        "the edited image has 1024×1536 px, the source 512×512 px and another shape: a place is the same share of the "
+        "sides in both"
+    )
+    for name in ("object_consistency", "object_l1"):
+        found = said(name, source, edited, boxes=boxes, unit="px")
+        assert found.answer.value == pytest.approx(1) and found.reason == f"1 place compared; {told}"
+    # What is left: |30 - 90| + |40 - 90| + 90 = 200 levels of 765.
+    found = said("background_l1", source, edited, source_boxes=boxes, unit="px")
+    assert found.answer.value == pytest.approx(1 - 200 / 765, abs=1e-4) and found.reason.endswith(told)
+    # The box of the edited image is in its own px.
+    also: list[Json] = [[0, 0, 512, 768]]
+    found = said("background_l1", source, edited, source_boxes=[], edited_boxes=also, unit="px")
+    assert found.answer.value == pytest.approx(1 - 200 / 765, abs=1e-4)
+
+
+def padded() -> tuple[RGB, RGB]:
+    """Return a landscape with black bars above and below, and an edit that filled the bars and left the rest."""
+    source = np.zeros((64, 64, 3), np.uint8)
+    source[16:48] = (30, 40, 0)
+    return source, np.where(source.any(-1, keepdims=True), source, np.uint8(200))
+
+
+def test_black_bars_that_an_editor_filled_can_be_left_out() -> None:
+    source, edited = padded()
+    assert list(without_bars(source)) == [0, 16, 64, 48] and list(without_bars(edited)) == [0, 0, 64, 64]
+    # Half of the pixels differ by 200 levels.
+    found = said("background_l1", source, edited, source_boxes=[])
+    assert found.answer.value == pytest.approx(1 - 0.5 * 200 / 255, abs=1e-9)
+    for name in ("background_l1", "background_consistency"):
+        assert said(name, source, edited, source_boxes=[], bars="leave_out").answer.value == 1.0
+    # Half of the object's box is bar, and a second object lies in the bar alone.
+    boxes: list[Json] = [[0, 0, 64, 32], [0, 50, 64, 60]]
+    found = said("object_l1", source, edited, boxes=boxes, unit="px", bars="leave_out")
+    assert found.answer.value == 1.0 and found.reason == "1 of 2 places compared"
+    assert "no object can be compared" in undefined(
+        "object_l1", source, edited, boxes=[boxes[1]], unit="px", bars="leave_out"
+    )
+
+
+def test_bars_are_equally_wide_and_black_all_along() -> None:
+    night = flat(200, 200, 200)
+    night[:20] = (3, 3, 3)
+    assert list(without_bars(night)) == [0, 0, 64, 64]
+    night[-18:] = 0
+    assert list(without_bars(night)) == [0, 18, 64, 46]
+    assert list(without_bars(flat(0, 0, 0))) == [0, 0, 64, 64]
+    upright = flat(200, 200, 200)
+    upright[:, :5] = upright[:, -5:] = 6
+    assert list(without_bars(upright)) == [5, 0, 59, 64]
+
+
+def test_an_encoder_that_fails_is_a_failure_of_the_tool() -> None:
+    class Broken(Drawn):
+        def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
+            raise ToolError("out of memory")
+
+    with pytest.raises(MeasureError, match="out of memory") as raised:
+        said("object_consistency", flat(1, 2, 3), flat(3, 2, 1), Broken(), boxes=ONE_BOX)
+    assert raised.value.status == "tool_failed"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_measures_keep_the_contract(name: str) -> None:
+    given: dict[str, Json] = {"boxes": ONE_BOX} if name.startswith("object") else {"source_boxes": ONE_BOX}
+    check_measure(open_measure(name), args=given, models=Drawn())
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("family", ["dinov2", "dinov2_with_registers", "dinov3"])
+def test_by_a_real_network(family: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    folder = encoder_folder(tmp_path / family, family, side=224, registers=4)
+    door = Models(device="cpu", names={"dino": str(folder)})
+    source = textured(160, 120)
+    edited = with_square(source, (40, 30, 90, 80))
+    over: list[Json] = [[40, 30, 90, 80]]
+    beside: list[Json] = [[100, 85, 150, 115]]
+    for tokens in ("paper", "official"):
+        args: dict[str, Json] = {"unit": "px", "tokens": tokens}
+        assert said("object_consistency", source, source, door, boxes=over, **args).answer.value == 1.0
+        assert said("object_consistency", source, edited, door, boxes=beside, **args).answer.value == 1.0
+        changed = said("object_consistency", source, edited, door, boxes=over, **args).answer.value
+        assert changed is not None and changed < 0.9999
+        found = said("background_consistency", source, edited, door, source_boxes=over, **args)
+        assert found.answer.value is not None and 0.5 < found.answer.value < 1
+        registers = family != "dinov2"
+        assert found.data["grid"] == ([10, 20] if tokens == "official" and registers else [14, 14])

@@ -1,0 +1,229 @@
+"""A model of preference behind an address: what it is asked, what it may answer, and the script that serves HPSv3."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe import models
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError, MeasureError, ModelAbsent
+from editloupe.measures.base import Measured, Models, judge_of, measured, open_measure
+from editloupe.models.preference import remote
+from editloupe.testing import check_measure
+from tests.backends import loopback
+from tests.backends.loopback import Act, Body, LoopbackServer, hangs, resets_mid_body, sends, trickles
+
+MODEL = "HPSv3 1.0.0"
+IMAGE: RGB = np.arange(24 * 16 * 3, dtype=np.uint8).reshape(24, 16, 3)
+
+
+def says(**said: Any) -> Act:
+    return sends(json.dumps({"model": MODEL, **said}).encode())
+
+
+class Handler(loopback.LoopbackHandler):
+    """Takes what the protocol has, to the letter."""
+
+    def do_GET(self) -> None:  # noqa: N802
+        body = json.dumps(self.house.first).encode() if self.path == "/" else b"{}"
+        self.answer(200 if self.path == "/" else 404, body)
+
+    def do_POST(self) -> None:  # noqa: N802
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        problem = ""
+        if self.path != "/score" or self.headers["Content-Type"] != "application/json":
+            problem = f"{self.path} {self.headers['Content-Type']}"
+        elif set(body) != {"prompt", "image"} or not isinstance(body["prompt"], str):
+            problem = f"body {sorted(body)}"
+        elif Image.open(io.BytesIO(base64.b64decode(body["image"], validate=True))).format != "PNG":
+            problem = "the image is no PNG"
+        if problem:
+            self.house.complaints.append(problem)
+        act = self.house.take(body, {})
+        act(self, body)
+
+
+class Server(LoopbackServer):
+    handler = Handler
+    first: Any = {"model": MODEL}  # noqa: RUF012
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(remote, "PAUSES_S", (0.0, 0.0))
+    yield
+    remote._shared.cache_clear()
+
+
+def score(address: str, prompt: str = "", image: RGB = IMAGE) -> Measured:
+    return measured("preference", {"prompt": prompt}, {"image": image}, Models(names={"preference": address}))
+
+
+def failure(*script: Act, query: str = "?timeout_s=0.3") -> tuple[str, str, list[Body]]:
+    with Server(*script) as server:
+        with pytest.raises(MeasureError) as raised:
+            score(server.address + query)
+        assert not server.complaints
+        return raised.value.status, str(raised.value), server.seen
+
+
+def test_an_image_is_scored_as_it_is_with_its_prompt() -> None:
+    with Server(says(mean=5.14, sigma=1.02)) as server:
+        found = score(server.address, "a red cup")
+        assert not server.complaints
+        (asked,) = server.seen
+        spec = judge_of("preference", Models(names={"preference": server.address}))
+    assert found.answer.value == 5.14 and found.reason == "σ 1.02" and found.data["sigma"] == 1.02
+    assert asked["prompt"] == "a red cup"
+    with Image.open(io.BytesIO(base64.b64decode(asked["image"]))) as sent:
+        assert np.array_equal(np.asarray(sent), IMAGE)
+    # The address is no part of the identity: the model is.
+    assert spec.tools == {"preference": MODEL}
+
+
+def test_without_an_address_it_is_absent_with_a_reason() -> None:
+    with pytest.raises(
+        ModelAbsent, match=r"start examples/preference_worker.py .* by --preference or EDITLOUPE_PREFERENCE"
+    ):
+        models.get("preference")
+    with pytest.raises(MeasureError) as raised:
+        measured("preference", {"prompt": ""}, {"image": IMAGE}, Models())
+    assert raised.value.status == "not_defined"
+    assert judge_of("preference", Models()).tools == {"preference": "absent"}
+
+
+@pytest.mark.parametrize(
+    "address", ["hpsv3", "ftp://host", "http://", "http://user:key@host", "http://host?model=x", "http://host?timeout_s=0"]
+)
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected an address such as http://127.0.0.1:8100"):
+        models.get("preference", address)
+
+
+def test_an_address_where_nobody_answers_is_a_message_before_the_run() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ConfigError, match=r"the connection failed \(ConnectionRefusedError.*preference_worker.py"):
+        models.get("preference", address)
+    with Server(says()) as server:
+        server.first = {"name": "x"}
+        with pytest.raises(ConfigError, match=r"expected \{\"model\": NAME\} from GET /, found \{'name': 'x'\}"):
+            models.get("preference", server.address)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mean": 5.1},
+        {"mean": 5.1, "sigma": -1},
+        {"mean": "5.1", "sigma": 1},
+        {"mean": True, "sigma": 1},
+        {"mean": None, "sigma": 1},
+        {"mean": math.nan, "sigma": 1},
+        {"mean": 10**400, "sigma": 1},
+    ],
+)
+def test_an_answer_without_two_numbers_is_no_score(said: dict[str, Any]) -> None:
+    status, reason, _ = failure(says(**said))
+    assert status == "tool_failed" and "expected a finite mean and a sigma from 0, found {'model'" in reason
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "reason"),
+    [
+        (sends(b"5.14 1.02"), "tool_failed", "expected a JSON object, found '5.14 1.02'"),
+        (sends(b"[5.14, 1.02]"), "tool_failed", "expected a JSON object"),
+        (sends(b"\xff\xfe{"), "tool_failed", "expected a JSON object"),
+        (sends(b'{"error": "CUDA out of memory"}', status=500), "tool_failed", "HTTP 500: 'CUDA out of memory'"),
+        (sends(b"gone", status=404), "tool_failed", "HTTP 404"),
+        (sends(b'"' + b"a" * 2**20 + b'"'), "tool_failed", "its answer is longer than 1,048,576 bytes"),
+        (says(model="another", mean=1, sigma=1), "tool_failed", "asked 'HPSv3 1.0.0', and 'another' answers"),
+        (hangs, "backend_failed", "no answer within 0.3 s"),
+        (trickles, "backend_failed", "no answer within 0.3 s"),
+        (resets_mid_body, "backend_failed", "the connection failed"),
+        (sends(b"{}", status=503), "backend_failed", "is not ready (HTTP 503"),
+    ],
+)
+def test_what_goes_wrong_is_a_status_with_its_reason(act: Act, status: str, reason: str) -> None:
+    found, said, seen = failure(act)
+    assert found == status and reason in said
+    # Only where nobody answers is it tried again.
+    assert len(seen) == (3 if "connection failed" in said or "not ready" in said else 1)
+
+
+def test_a_server_that_starts_again_is_asked_again() -> None:
+    with Server(resets_mid_body, sends(b"{}", status=503), says(mean=2, sigma=1)) as server:
+        assert score(server.address).answer.value == 2.0
+        assert len(server.seen) == 3
+
+
+def test_the_measure_keeps_the_contract() -> None:
+    with Server(says(mean=2.5, sigma=1)) as server:
+        door = Models(names={"preference": server.address})
+        check_measure(open_measure("preference"), args={"prompt": ""}, images={"image": IMAGE}, models=door)
+    with pytest.raises(MeasureError, match="expected one image, found 2"):
+        measured("preference", {"prompt": ""}, {"a": IMAGE, "b": IMAGE}, door)
+
+
+STAND_IN = '''
+"""Stands for HPSv3's package: the same class, the same call, no network."""
+
+from PIL import Image
+
+
+class HPSv3RewardInferencer:
+    def __init__(self, config_path=None, checkpoint_path=None, device="cuda", differentiable=False):
+        print("loading", device)
+
+    def reward(self, prompts, image_paths):
+        with Image.open(image_paths[0]) as image:
+            if image.width > 20:
+                raise RuntimeError("too wide")
+            return [[len(prompts[0]) + image.height / 100, 0.0]]
+'''
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[str]:
+    """The address of the script of the examples, run beside a stand-in of HPSv3's package."""
+    (tmp_path / "hpsv3").mkdir()
+    (tmp_path / "hpsv3" / "__init__.py").write_text(STAND_IN)
+    script = Path(__file__).parents[2] / "examples" / "preference_worker.py"
+    command = [sys.executable, str(script), "--port", "0", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert lines[0] == "loading cpu\n"
+        yield lines[1].split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def test_the_script_serves_hpsv3(worker: str) -> None:
+    found = score(worker, "cup")
+    # Three letters and 24 rows of 100; the second output is the logarithm of σ: e⁰ = 1.
+    assert found.answer.value == pytest.approx(3.24) and found.data["sigma"] == 1.0
+    assert models.get("preference", worker).version == "HPSv3 of a checkout"
+    with pytest.raises(MeasureError, match="HTTP 500: 'RuntimeError: too wide'") as raised:
+        score(worker, "cup", np.zeros((8, 40, 3), np.uint8))
+    assert raised.value.status == "tool_failed"
+    # It goes on.
+    assert score(worker).answer.value == pytest.approx(0.24)

@@ -1,0 +1,510 @@
+"""EdiVal-IF: what is looked for and asked, chains to their first gap, both modes, runs judged again by other rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.answers import Answer, Number, Record
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError, DataError, ReplyError
+from editloupe.findings import Finding
+from editloupe.measures.base import run_measure
+from editloupe.protocols.base import Known, make_protocol, planned, scored
+from editloupe.protocols.edival.chain import Chain, Mode, Pools, columns
+from editloupe.protocols.edival.instructions import Edit
+from editloupe.protocols.edival.protocol import EdiVal
+from editloupe.runs.execute import Outcome
+from editloupe.scores import Score
+from editloupe.tasks import About, Ask, Measure, Task
+from editloupe.testing import check_protocol
+from editloupe.values import Json, Sample, Turn
+from tests.conftest import final
+from tests.setups import open_with, run_over
+
+Cli = Callable[..., tuple[int, str, str]]
+
+REMOVE = Edit(edit_type="subject_remove", target="red cup")
+ADD = Edit(edit_type="subject_add", new="lamp", position="left", reference="jar")
+REPLACE = Edit(edit_type="subject_replace", target="cups", new="jar")
+COLOR = Edit(edit_type="color_alter", target="jar", new="blue")
+MATERIAL = Edit(edit_type="material_alter", target="jar", new="wood")
+ADD_TEXT = Edit(edit_type="text_change", new="OPEN")
+NEW_TEXT = Edit(edit_type="text_change", target="sign", old_text="SHUT", new="OPEN")
+MOVE = Edit(edit_type="position_change", target="red cup", position="left", reference="glass jar")
+COUNT = Edit(edit_type="count_change", target="cup", count=3)
+PARK = Edit(edit_type="background_change", new="park", keep=("bear", "jar"))
+
+STORE = ImageStore()
+PICTURES = [STORE.add_array(np.full((100, 200, 3), 30 * n, np.uint8)) for n in range(4)]
+"""200×100 px: the base image, then one a turn."""
+
+LEFT, MIDDLE, RIGHT = ([[x, 20, x + 40, 60]] for x in (10, 80, 150))
+"""Boxes in px, with a centre of 30, 100 and 170 of 200 px."""
+
+
+def chain_of(*edits: Edit, mode: Mode = "multipass", outputs: str = "", id: str = "7", **extra: Json) -> Sample:
+    """A sample with these edits. outputs: "." for an output, "-" for a gap; "" for no gap."""
+    pools = Pools(ever=(), unchanged=(), available=(), background_kept=True)
+    chain = Chain(mode=mode, edits=edits, pools=(pools,) * len(edits))
+    sentences = [e.sentence() for e in edits] if mode == "multipass" else [". ".join(e.sentence() for e in edits)]
+    there = outputs or "." * len(sentences)
+    turns = [
+        Turn(instruction=text, edited=PICTURES[n] if there[n - 1] == "." else None)
+        for n, text in enumerate(sentences, start=1)
+    ]
+    return Sample(id=id, source=PICTURES[0], turns=tuple(turns), extra={**columns(chain), **extra})
+
+
+@dataclass
+class Play:
+    """A run without a run folder: what is seen and said is scripted, and what is asked is noted."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seen: Mapping[tuple[int, str], Any] = field(default_factory=dict)
+    """(turn, phrase) → boxes in px with a score of 0.9, or as (box, score); or a status. Of other phrases nothing."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """Question → a reply, or a status as ("refused",)."""
+    asked: list[Task] = field(default_factory=list)
+
+    def scores(self, sample: Sample) -> dict[tuple[str, int, str], Score]:
+        """Return (metric, turn, part) → score."""
+        protocol = make_protocol("edival", self.options)
+        protocol.check([sample])
+        findings: list[Finding] = []
+        self.asked = []
+        while True:
+            known = {task.id for task in self.asked}
+            new = [task for task in planned(protocol, [sample], Known(findings)) if task.id not in known]
+            if not new:
+                break
+            for task in new:
+                self.asked.append(task)
+                findings.append(self._finding(task))
+        return {(s.metric, s.turn, s.part): s for s in scored(protocol, [sample], findings)}
+
+    def verdict(self, sample: Sample) -> tuple[float | None, str | None]:
+        """Return value and status of the one edit of a sample."""
+        (score,) = (s for s in self.scores(sample).values() if s.metric == "instruction_following")
+        return score.value, score.missing
+
+    @property
+    def looked(self) -> list[tuple[int, str]]:
+        """(turn, phrase) of what was looked for, in order."""
+        return [(t.about.turn, t.about.part.partition(": ")[2]) for t in self.asked if t.metric == "detections"]
+
+    @property
+    def questions(self) -> list[Ask]:
+        return [task for task in self.asked if isinstance(task, Ask)]
+
+    def _finding(self, task: Task) -> Finding:
+        def made(status: Any, answer: Answer | None = None) -> Finding:
+            return Finding.of(task, judge_id="j", repeat=0, status=status, ending="answer", answer=answer, reason="because")
+
+        if task.blocked is not None:
+            return replace(made(task.blocked[0]), ending="blocked", reason=task.blocked[1])
+        if isinstance(task, Ask):
+            reply = self.said.get(task.metric, ("not scripted",))
+            return made(reply[0]) if isinstance(reply, tuple) else made("ok", task.answer.parse(reply))
+        if task.measure == "key":
+            return made("ok", run_measure("key", task.args, {}))
+        found = self.seen.get((task.about.turn, str(task.args["phrase"])), [])
+        if isinstance(found, str):
+            return made(found)
+        boxes = [one if isinstance(one, tuple) else (one, 0.9) for one in found]
+        sights: list[Json] = [
+            {"box": [b[0] * 5, b[1] * 10, b[2] * 5, b[3] * 10], "score": score, "label": ""} for b, score in boxes
+        ]
+        return made("ok", Record(data={"phrase": str(task.args["phrase"]), "detections": sights}))
+
+
+def test_a_turn_is_judged_against_the_turn_before_and_no_picture_is_searched_twice() -> None:
+    play = Play(seen={(0, "cup"): LEFT, (1, "cup"): LEFT, (2, "cup"): []})
+    count, gone = Edit(edit_type="count_change", target="cup", count=1), Edit(edit_type="subject_remove", target="Cup")
+    scores = play.scores(chain_of(count, gone))
+    assert play.looked == [(0, "cup"), (1, "cup"), (2, "cup")]
+    for turn in (1, 2):
+        for metric in ("instruction_following", "image_success"):
+            assert scores[metric, turn, ""].value == 1
+    assert scores["instruction_following", 2, ""].dims == {"edit_type": "subject_remove", "mode": "multipass", "turns": 2}
+    assert scores["instruction_following", 1, ""].reason == "the object is seen 1 time; 1 were asked for"
+    assert len(scores["instruction_following", 1, ""].findings) == 2
+    assert len(scores["image_success", 2, ""].findings) == 3
+    assert not play.questions
+
+
+def test_in_complex_mode_each_instruction_is_judged_from_the_base_image() -> None:
+    play = Play(seen={(0, "red cup"): LEFT, (0, "cup"): LEFT, (1, "cup"): [*LEFT, *MIDDLE, *RIGHT], (1, "red cup"): LEFT})
+    scores = play.scores(chain_of(COUNT, REMOVE, mode="singlepass"))
+    assert {turn for turn, _ in play.looked} == {0, 1}
+    values = {(metric, part): s.value for (metric, turn, part), s in scores.items() if turn == 1}
+    assert values == {
+        ("instruction_following", "instruction 1"): 1,
+        ("instruction_following", "instruction 2"): 0,
+        ("image_success", "instruction 1"): 1,
+        ("image_success", "instruction 2"): 0,
+    }
+    last = scores["image_success", 1, "instruction 2"]
+    assert last.dims == {"edit_type": "subject_remove", "mode": "singlepass", "turns": 2}
+    assert last.reason == "edit 2 was not followed: the object is still seen"
+
+
+def test_a_chain_with_one_edit_unknown_has_no_success_from_there_on() -> None:
+    # 1, missing (the cup is not seen before turn 2), 1.
+    play = Play(
+        seen={(0, "hat"): LEFT, (1, "hat"): [], (1, "red cup"): [], (2, "jar"): RIGHT, (3, "jar"): RIGHT, (3, "lamp"): LEFT}
+    )
+    scores = play.scores(chain_of(Edit(edit_type="subject_remove", target="hat"), REMOVE, ADD))
+    values = [[scores[metric, t, ""].value for t in (1, 2, 3)] for metric in ("instruction_following", "image_success")]
+    assert values == [[1, None, 1], [1, None, None]]
+    success = scores["image_success", 3, ""]
+    assert (success.missing, success.reason.partition(":")[0]) == ("not_defined", "edit 2 has no verdict")
+    # The published code: a miss before the edit is a failure.
+    values = Play(options={"miss": "failure"}, seen=play.seen).scores(chain_of(REMOVE, REMOVE)), [0, 0]
+    assert [values[0]["image_success", t, ""].value for t in (1, 2)] == values[1]
+
+
+@pytest.mark.parametrize(
+    ("chains", "values", "reasons"),
+    [
+        ("to_gap", [1, None, None], ["", "the output of turn 2 is missing", "judged up to its first missing output"]),
+        (
+            "complete",
+            [None, None, None],
+            ["the output of turn 2 is missing, and chains=complete leaves such a chain out"] * 3,
+        ),
+    ],
+)
+def test_a_chain_is_judged_to_its_first_gap(chains: str, values: list[float | None], reasons: list[str]) -> None:
+    hat = Edit(edit_type="subject_remove", target="hat")
+    play = Play(options={"chains": chains}, seen={(0, "hat"): LEFT})
+    scores = play.scores(chain_of(hat, REMOVE, COUNT, outputs=".-."))
+    for metric in ("instruction_following", "image_success"):
+        assert [scores[metric, turn, ""].value for turn in (1, 2, 3)] == values
+    for turn, value, reason in zip((1, 2, 3), values, reasons, strict=True):
+        score = scores["instruction_following", turn, ""]
+        assert score.missing == (None if value is not None else "missing_output") and reason in score.reason
+    assert {task.blocked is None for task in play.asked if task.metric == "instruction_following"} == {False}
+    assert play.looked == ([(0, "hat"), (1, "hat")] if chains == "to_gap" else [])
+    assert scores["instruction_following", 2, ""].findings
+
+
+@pytest.mark.parametrize("outputs", ["-", "--", "-."])
+def test_a_chain_without_a_first_output_is_not_looked_at(outputs: str) -> None:
+    play = Play()
+    scores = play.scores(chain_of(REMOVE, COUNT, outputs=outputs) if len(outputs) == 2 else chain_of(REMOVE, outputs="-"))
+    assert {score.missing for score in scores.values()} == {"missing_output"}
+    assert play.looked == []
+
+
+def test_a_model_is_asked_only_where_detections_leave_it_open() -> None:
+    jar = {(0, "cups"): LEFT, (1, "jar"): LEFT}
+    play = Play(seen=jar, said={"replaced": "yes"})
+    assert play.verdict(chain_of(REPLACE)) == (1, None)
+    (task,) = play.questions
+    assert (task.metric, task.role) == ("replaced", "judge")
+    assert [(view.alias, view.origin) for view in task.views] == [
+        ("Image Before", PICTURES[0]),
+        ("Image After", PICTURES[1]),
+    ]
+    assert "Old object: cups" in task.prompt and "New object: jar" in task.prompt
+    assert len(task.rests_on) == 3
+    # Where the new object is not seen, nobody is asked.
+    play = Play(seen={(0, "cups"): LEFT})
+    assert play.verdict(chain_of(REPLACE)) == (0, None) and not play.questions
+    # The paper asks nobody about an added object, the code does.
+    seen = {(0, "jar"): RIGHT, (1, "jar"): RIGHT, (1, "lamp"): LEFT}
+    play = Play(seen=seen)
+    assert play.verdict(chain_of(ADD)) == (1, None) and not play.questions
+    play = Play(options={"if": "official"}, seen=seen, said={"newly_added": "no"})
+    assert play.verdict(chain_of(ADD)) == (0, None) and len(play.questions) == 1
+    # The code does not look for the reference after the edit.
+    assert play.looked == [(1, "lamp"), (0, "jar")]
+
+
+def test_colour_and_material_are_judged_on_crops_or_on_whole_images() -> None:
+    play = Play(seen={(0, "jar"): [([20, 10, 60, 50], 0.5), ([0, 0, 9, 9], 0.3)]}, said={"attribute_in_crop": "yes"})
+    assert play.verdict(chain_of(COLOR)) == (1, None)
+    (task,) = play.questions
+    # The box is taken before the edit, and shown in both pictures.
+    assert [(v.alias, v.origin, v.op, list(v.region or ())) for v in task.views] == [
+        ("Crop Before", PICTURES[0], "crop", [20, 10, 60, 50]),
+        ("Crop After", PICTURES[1], "crop", [20, 10, 60, 50]),
+    ]
+    assert "Color that was asked for: blue" in task.prompt and play.looked == [(0, "jar")]
+    play = Play()
+    assert play.verdict(chain_of(MATERIAL)) == (None, "not_defined") and not play.questions
+    play = Play(options={"if": "official"}, said={"attribute_in_image": "No. It is not."})
+    assert play.verdict(chain_of(MATERIAL)) == (0, None)
+    (task,) = play.questions
+    assert "Editing instruction: Change the material of jar to wood" in task.prompt and len(task.views) == 2
+    assert play.looked == []
+
+
+def test_a_small_crop_is_enlarged(tmp_path: Path) -> None:
+    from editloupe.imaging.views import make_view
+
+    play = Play(seen={(0, "jar"): [[20, 10, 30, 20]]}, said={"attribute_in_crop": "yes"})
+    play.scores(chain_of(COLOR))
+    view = make_view(play.questions[0].views[0], STORE)
+    # 10 px a side: 26 times is the least whole factor with 256 px or more.
+    assert (view.image.width, view.image.height) == (260, 260)
+
+
+def test_text_is_read_and_compared_by_the_protocol() -> None:
+    play = Play(said={"text_in_image": "We are “Open”!"})
+    assert play.verdict(chain_of(ADD_TEXT)) == (1, None)
+    (task,) = play.questions
+    assert [view.origin for view in task.views] == [PICTURES[1]] and "OPEN" not in task.prompt and play.looked == []
+    assert Play(said={"text_in_image": "NO TEXT"}).verdict(chain_of(ADD_TEXT)) == (0, None)
+    play = Play(seen={(0, "sign"): MIDDLE}, said={"text_in_crop": "open"})
+    assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
+    (task,) = play.questions
+    assert [(v.origin, list(v.region or ())) for v in task.views] == [(PICTURES[1], [80, 20, 120, 60])]
+    play = Play(options={"text_object": "both"}, seen={(0, "sign"): MIDDLE})
+    assert (
+        play.verdict(chain_of(NEW_TEXT)) == (0, None) and play.looked == [(0, "sign"), (1, "sign")] and not play.questions
+    )
+
+
+def test_a_new_background_is_asked_about_and_the_code_looks_for_what_shall_stay() -> None:
+    play = Play(said={"background": "yes"})
+    assert play.verdict(chain_of(PARK)) == (1, None) and play.looked == []
+    play = Play(options={"if": "official"}, seen={(1, "bear"): MIDDLE}, said={"background": "yes"})
+    assert play.verdict(chain_of(PARK)) == (0, None) and play.looked == [(1, "bear"), (1, "jar")] and not play.questions
+    unnamed = Edit(edit_type="background_change", new="park")
+    assert Play(options={"if": "official"}, said={"background": "yes"}).verdict(chain_of(unnamed)) == (0, None)
+    assert Play(options={"background_objects": "needed"}, said={"background": "yes"}).verdict(chain_of(unnamed)) == (
+        1,
+        None,
+    )
+
+
+def test_the_code_counts_by_short_names() -> None:
+    seen = {(1, "red cup"): LEFT, (1, "glass jar"): RIGHT}
+    counted = {(turn, name): MIDDLE for turn in (0, 1) for name in ("cup", "jar")}
+    said = {"short_name": "'Cup'."}
+    play = Play(options={"if": "official"}, seen={**seen, **counted}, said=said)
+    # Both names are shortened to "Cup", as the script says.
+    assert play.verdict(chain_of(MOVE)) == (1, None)
+    assert [(t.role, t.about.part, t.views) for t in play.questions] == [
+        ("shorten", "name: red cup", ()),
+        ("shorten", "name: glass jar", ()),
+    ]
+    assert play.looked == [(1, "red cup"), (1, "glass jar"), (0, "cup"), (1, "cup")]
+    more = Play(options={"if": "official"}, seen={**seen, (0, "cup"): MIDDLE, (1, "cup"): [*MIDDLE, *LEFT]}, said=said)
+    assert more.verdict(chain_of(MOVE)) == (0, None)
+    # A move that fails already is not counted, and no name is asked for.
+    lost = Play(options={"if": "official"}, seen={(1, "red cup"): RIGHT, (1, "glass jar"): LEFT})
+    assert lost.verdict(chain_of(MOVE)) == (0, None) and not lost.questions
+    assert set(EdiVal().roles) == {"judge"}
+    assert set(make_protocol("edival", {"if": "official"}).roles) == {"judge", "shorten"}  # type: ignore[attr-defined]
+
+
+def test_a_word_is_looked_for_again_where_the_code_does_so() -> None:
+    hat = Edit(edit_type="subject_remove", target="straw hat")
+    play = Play(options={"if": "official"}, seen={(0, "straw hat"): LEFT, (1, "straw hat"): LEFT})
+    assert play.verdict(chain_of(hat)) == (1, None)
+    assert play.looked == [(0, "straw hat"), (1, "straw hat"), (1, "hat")]
+    play = Play(options={"if": "official"}, seen={(1, "straw hat"): LEFT})
+    assert play.verdict(chain_of(hat)) == (0, None) and play.looked == [(0, "straw hat"), (1, "straw hat")]
+
+
+@pytest.mark.parametrize("status", ["tool_failed", "not_defined", "input_error"])
+@pytest.mark.parametrize("preset", ["paper", "official"])
+def test_a_search_that_failed_is_no_verdict(status: str, preset: str) -> None:
+    play = Play(options={"if": preset}, seen={(0, "red cup"): LEFT, (1, "red cup"): status})
+    score = play.scores(chain_of(REMOVE))["instruction_following", 1, ""]
+    assert (score.value, score.missing) == (None, status)
+    assert score.reason == "'red cup' could not be looked for: because"
+
+
+@pytest.mark.parametrize("status", ["refused", "backend_failed", "abstained"])
+@pytest.mark.parametrize("preset", ["paper", "official"])
+def test_a_model_that_failed_is_no_verdict(status: str, preset: str) -> None:
+    play = Play(options={"if": preset, "background_objects": "ignored"}, said={"background": (status,)})
+    assert play.verdict(chain_of(PARK)) == (None, status)
+
+
+@pytest.mark.parametrize(
+    ("reply", "parsed", "anywhere"),
+    [("yes", 1, 1), ("no", 0, 0), ("Yes.", 1, 1), ("Its eyes are red", None, 1), ("not at all", None, 0)],
+)
+def test_yes_is_parsed_or_found_anywhere(reply: str, parsed: float | None, anywhere: float) -> None:
+    def value(**options: Any) -> float | None:
+        try:
+            return Play(options=options, said={"background": reply}).verdict(chain_of(PARK))[0]
+        except ReplyError:
+            return None  # a run makes it a finding with a status
+
+    assert (value(), value(yes="anywhere")) == (parsed, anywhere)
+
+
+def test_given_boxes_decide_without_a_detector() -> None:
+    boxes: Json = [{"red cup": LEFT, "jar": []}, {"Red Cup": []}]
+    play = Play(seen={(0, "red cup"): "tool_failed"})
+    assert play.verdict(chain_of(REMOVE, boxes=boxes)) == (1, None)
+    assert {task.measure for task in play.asked if isinstance(task, Measure)} == {"key"}
+    # The base image of a chain is given, the images after it are not.
+    play = Play(seen={(1, "red cup"): LEFT})
+    assert play.verdict(chain_of(REMOVE, boxes=[{"red cup": LEFT}, None])) == (0, None)
+    assert [task.measure for task in play.asked if isinstance(task, Measure)] == ["key", "detections"]
+
+
+def test_a_verdict_from_elsewhere_is_taken_as_it_is() -> None:
+    sample, protocol = chain_of(REMOVE, COUNT, outputs="--"), make_protocol("edival")
+    made = {
+        turn: Finding(
+            task_id=f"t{turn}", judge_id="j", repeat=0, **vars(About.of(sample, turn=turn)), metric="instruction_following",
+            role="measure", status=status, answer=answer, reason="as in the file",
+        )
+        for turn, status, answer in ((1, "ok", Number(value=1)), (2, "not_defined", None))
+    }  # fmt: skip
+    scores = {(s.metric, s.turn): s for s in scored(protocol, [sample], made.values())}
+    assert scores["instruction_following", 1].value == scores["image_success", 1].value == 1
+    assert scores["instruction_following", 1].reason == "as in the file"
+    assert (scores["instruction_following", 1].findings, scores["image_success", 2].findings) == (("t1",), ("t1", "t2"))
+    assert (scores["instruction_following", 2].missing, scores["image_success", 2].missing) == (
+        "not_defined",
+        "not_defined",
+    )
+
+
+def test_samples_that_are_no_chains_are_refused_before_anything_is_spent() -> None:
+    protocol = make_protocol("edival")
+    plain = Sample(id="1", source=PICTURES[0], turns=(Turn(instruction="x", edited=PICTURES[1]),))
+    with pytest.raises(DataError, match="sample '1': column 'task_type' holds None"):
+        protocol.check([plain])
+    with pytest.raises(DataError, match="column 'boxes' needs a list"):
+        protocol.check([chain_of(REMOVE, boxes={})])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"if": "code"}, "option if: Input should be 'paper' or 'official'; found 'code'"),
+        ({"preset": "paper"}, "unknown option 'preset'; it has: if, chains"),
+        ({"add_threshold": "0.1"}, "option add_threshold: Input should be greater than or equal to 0.25"),
+    ],
+)
+def test_wrong_options_are_told_by_the_names_that_users_give(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_protocol("edival", options)
+    assert message in str(caught.value)
+
+
+def test_it_keeps_the_contract_of_protocols() -> None:
+    every = (ADD, REMOVE, REPLACE, COLOR, MATERIAL, ADD_TEXT, NEW_TEXT, MOVE, COUNT, PARK)
+    names = {name for edit in every for name in (edit.target, edit.new, edit.reference, *edit.keep) if name}
+    given: Json = {**dict.fromkeys([*names, "mug"], LEFT), "cup": [*LEFT, *MIDDLE, *RIGHT]}
+    samples = [
+        *(chain_of(edit, id=f"{n}", boxes=[given, given]) for n, edit in enumerate(every)),
+        chain_of(*every[:3], id="three", boxes=[given] * 4),
+        chain_of(*every[:3], id="complex", mode="singlepass", boxes=[given] * 2),
+        chain_of(*every[:3], id="gap", outputs=".-.", boxes=[given] * 4),
+        chain_of(REMOVE, id="gone", outputs="-"),
+        # No detector is here: it fails.
+        chain_of(*every[1:4], id="detector"),
+    ]
+    for options in ({}, {"if": "official"}, {"position_moved": True, "miss": "failure"}):
+        scores = check_protocol(EdiVal, options=options, samples=samples, images=STORE)
+        assert {s.value for s in scores} == {0, 1, None}
+
+
+@pytest.fixture
+def boxed(tmp_path: Path) -> Loaded:
+    """A chain of three edits with given boxes, of which the last one counts one lamp with a score that is low."""
+    store, pictures = ImageStore(), []
+    for n in range(4):
+        path = tmp_path / f"{n}.png"
+        from PIL import Image
+
+        Image.fromarray(np.full((100, 200, 3), 40 * n, np.uint8)).save(path)
+        pictures.append(store.add_file(path))
+    boxes: Json = [{"red cup": LEFT}, {"red cup": [], "jar": LEFT}, {"sign": [], "jar": LEFT}, {"jar": LEFT}]
+    sample = chain_of(REMOVE, COLOR, ADD_TEXT, boxes=boxes)
+    turns = tuple(replace(turn, edited=pictures[n]) for n, turn in enumerate(sample.turns, start=1))
+    return Loaded(format="edival", samples=(replace(sample, source=pictures[0], turns=turns, editor="a"),), rejected=())
+
+
+def judged(loaded: Loaded, out: Path, reply: Callable[[Request], str], **options: Any) -> Outcome:
+    return run_over(open_with(protocol="edival", backend=ScriptedLMM(reply), options=options), loaded, out)
+
+
+def replies(request: Request) -> str:
+    return final("Open daily") if "Read the text" in str(request) else final("yes")
+
+
+def test_a_chain_runs_with_given_boxes_and_a_script(tmp_path: Path, boxed: Loaded, editloupe: Cli) -> None:
+    outcome = judged(boxed, tmp_path / "run", replies)
+    values = [(s.metric, s.turn, s.value) for s in outcome.scores]
+    assert values == [(m, t, 1) for t in (1, 2, 3) for m in ("instruction_following", "image_success")]
+    by_question = {(f.metric, f.part): f for f in outcome.findings}
+    assert by_question["attribute_in_crop", ""].turn == 2
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["identity"]["options"] == {
+        "if": "paper",
+        "mode": "plain",
+    }
+    run = str(tmp_path / "run")
+    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run)):
+        code, out, err = editloupe(*command)
+        assert code == 0, (command, out, err)
+
+
+def test_a_run_goes_on_where_it_stopped_with_the_same_options_alone(tmp_path: Path, boxed: Loaded) -> None:
+    first = judged(boxed, tmp_path / "run", replies)
+
+    def unasked(request: Request) -> str:
+        raise AssertionError("it is known already")
+
+    assert judged(boxed, tmp_path / "run", unasked).scores == first.scores
+    with pytest.raises(ConfigError, match=r"options\.remove_threshold"):
+        judged(boxed, tmp_path / "run", replies, remove_threshold=0.5)
+
+
+class Seer:
+    """Sees a cup before the edit with 0.9 and after it with 0.32; notes how often it is asked."""
+
+    name, version, threshold, side_px, asked = "Seer", "seer 1", 0.3, 800, 0
+
+    def __call__(self, images: Any, phrase: str, **thresholds: Any) -> Any:
+        from editloupe.models.detect.base import Detection, DetectionResult
+        from editloupe.values import Box
+
+        Seer.asked += 1
+        score = 0.9 if images[0][0, 0, 0] == 0 else 0.32
+        found = (Detection(box=Box(10, 20, 50, 60), score=score, label="cup"),)
+        return [DetectionResult(detections=found, width=200, height=100)]
+
+
+def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
+    tmp_path: Path, boxed: Loaded, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.models.detect import open as detectors
+
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: Seer())
+    monkeypatch.setattr(Seer, "asked", 0)
+    sample = boxed.samples[0]
+    one = replace(sample, turns=sample.turns[:1], extra=chain_of(REMOVE).extra)
+    outcome = judged(replace(boxed, samples=(one,)), tmp_path / "run", replies)
+    # 0.32 is under 0.35: the cup counts as gone.
+    assert [s.value for s in outcome.scores] == [1, 1] and Seer.asked == 2
+    run, out = str(tmp_path / "run"), str(tmp_path / "lower")
+    code, said, _ = editloupe("rescore", run, "--option", "remove_threshold=0.3", "--out", out)
+    assert code == 0 and "no model was asked" in said and Seer.asked == 2
+    from editloupe import Run
+
+    frame = Run(out).frame()
+    assert frame.filter(metric="instruction_following")["value"].to_list() == [0]
+    assert frame.filter(metric="instruction_following")["reason"].to_list() == ["the object is still seen"]
+    assert Run(run).frame().filter(metric="instruction_following")["value"].to_list() == [1]
+    assert editloupe("verify", out)[0] == 0
