@@ -17,7 +17,9 @@ from editloupe.data.images import ImageStore
 def check(
     path: Annotated[Path, Argument(help="Folder of edits, or a metadata file.")],
     edited: Annotated[list[str] | None, Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
-    format: Annotated[str, Option(help="auto, or a layout: imagefolder, pairs, dlebench, giebench, unicbench.")] = "auto",
+    format: Annotated[
+        str, Option(help="auto, or a layout: imagefolder, pairs, dlebench, edival, giebench, unicbench.")
+    ] = "auto",
     fields: FieldsFile = None,
     as_json: AsJson = False,
 ) -> int:

@@ -21,7 +21,8 @@ BACKGROUND: Final = "bg_consistency"
 UNCHANGED: Final = "unchanged_objects"
 AVAILABLE: Final = "available_objects"
 EVER: Final = "all_objects"
-"""Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names."""
+"""Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names.
+In multipass the instructions may be absent: they are the turns' own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,10 @@ def read_chain(sample: Sample) -> Chain:
     if mode != "multipass" and mode != "singlepass":
         raise _wrong(sample, MODE, mode, "multipass or singlepass")
     types, bracketed = _texts(sample, TYPES), _texts(sample, BRACKETED)
-    plain = _texts(sample, SENTENCES)
+    if mode == "multipass" and SENTENCES not in extra:
+        plain = [turn.instruction for turn in sample.turns]
+    else:
+        plain = _texts(sample, SENTENCES)
     kept = _list(sample, BACKGROUND)
     pools = {name: _pools(sample, name) for name in (EVER, UNCHANGED, AVAILABLE)}
     lengths = {TYPES: len(types), BRACKETED: len(bracketed), SENTENCES: len(plain), BACKGROUND: len(kept)}

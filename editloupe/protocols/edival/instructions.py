@@ -82,6 +82,11 @@ class Edit(Serialisable):
         return "" if value is None else str(value)
 
 
+def bare(sentence: str) -> str:
+    """Return a sentence of the benchmark without stray quotes around it and a full stop behind it."""
+    return sentence.strip(_AROUND).removesuffix(".").strip(_AROUND)
+
+
 def parse_edit(edit_type: str, bracketed: str, plain: str = "") -> Edit:
     """Return an instruction of the benchmark, taken apart. Stray quotes around it and a full stop behind it do not count.
 
@@ -90,7 +95,7 @@ def parse_edit(edit_type: str, bracketed: str, plain: str = "") -> Edit:
     """
     if edit_type not in EDIT_TYPES:
         raise DataError(f"unknown edit type {edit_type!r}; expected one of {', '.join(EDIT_TYPES)}")
-    text = bracketed.strip(_AROUND).removesuffix(".").strip(_AROUND)
+    text = bare(bracketed)
     forms = _FORMS[edit_type]
     found = next((m for form in forms if (m := re.fullmatch(_pattern(form), text, re.IGNORECASE | re.DOTALL))), None)
     if found is None:

@@ -1,0 +1,348 @@
+"""EdiVal-Bench as it is downloaded, with outputs in the official folders."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.data.check import check
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
+from editloupe.data.write import metadata_row, place_image
+from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.protocols.edival.chain import read_chain
+from editloupe.protocols.edival.instructions import EDIT_TYPES
+from editloupe.values import Sample
+from tests.protocols.edival_files import CHAINS, Line, edit, lines, picture, put, write
+
+Program = Callable[..., tuple[int, str, str]]
+REAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
+
+
+def opened(path: Path, **options: Any) -> Loaded:
+    return load(path, store=ImageStore(), **options)
+
+
+def there(sample: Sample) -> list[bool]:
+    return [turn.edited is not None for turn in sample.turns]
+
+
+def names(sample: Sample) -> list[str]:
+    paths = [turn.edited.path for turn in sample.turns if turn.edited is not None]
+    return [f"{path.parent.name}/{path.name}" for path in paths if path is not None]
+
+
+def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
+    loaded = opened(root, edited={"bagel": folder})
+    assert (loaded.format, loaded.rejected) == ("edival", ())
+    assert [sample.id for sample in loaded.samples] == ["0", "1", "0.c1", "0.c2", "0.c3", "1.c1", "1.c2", "1.c3"]
+    samples = {sample.id: sample for sample in loaded.samples}
+    multi, single = samples["0"], samples["0.c3"]
+    assert {s.editor for s in loaded.samples} == {"bagel"} and {s.edit_type for s in loaded.samples} == {None}
+    # Without the stray quotes; the objects to keep belong to the sentence.
+    asked = ["Add bench on the left of oak tree", "Change the count of oak tree to 4", CHAINS[0][2][1]]
+    assert [turn.instruction for turn in multi.turns] == asked
+    assert names(multi) == [f"multipass/0_input_raw_turn_{n}.png" for n in (1, 2, 3)]
+    assert [turn.instruction for turn in single.turns] == [". ".join(asked) + "."]
+    assert names(single) == ["singlepass/0_input_raw_turn_3.png"]
+    assert [turn.instruction for turn in samples["1.c1"].turns] == ["Change the position of cup to left of jar"]
+    assert multi.source.path is not None and multi.source.path.name == "0_input_raw.jpg"
+    assert multi.source == single.source and multi.dataset == "EdiVal-Bench"
+    for sample, count in ((multi, 3), (single, 3), (samples["0.c1"], 1)):
+        chain = read_chain(sample)
+        assert [edit.edit_type for edit in chain.edits] == [one[0] for one in CHAINS[0][:count]]
+        assert [pools.available for pools in chain.pools] == [(f"thing {n}",) for n in range(1, count + 1)]
+        assert [pools.unchanged for pools in chain.pools] == [("jar",), (), ()][:count]
+        assert [pools.background_kept for pools in chain.pools] == [True, True, False][:count]
+        assert chain.mode == ("multipass" if sample is multi else "singlepass")
+    assert read_chain(multi).edits[2].keep == read_chain(single).edits[2].keep == ("bench",)
+    assert read_chain(samples["1"]).edits[1].old_text == 'Open "now"'
+    assert loaded.notes == (
+        "6 lines about 2 images: 2 of 3 turns",
+        f"editor 'bagel', multipass: outputs in {folder}/multipass; 2 of 2 chains have all outputs, 0 missing, "
+        "0 images belong to no chain",
+        f"editor 'bagel', singlepass: outputs in {folder}/singlepass; 6 of 6 prompts have all outputs, 0 missing, "
+        "0 images belong to no chain",
+    )
+
+
+def test_the_folder_that_is_named_says_which_mode_is_meant(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
+    only = edit(tmp_path / "flux", modes=("multipass",))
+    bare = edit(tmp_path / "qwen", modes=("",))
+    given = {"a": folder / "multipass", "b": folder / "singlepass", "c": only, "d": bare}
+    loaded = opened(root, edited=given)
+    modes = Counter((sample.editor, sample.extra["mode"]) for sample in loaded.samples)
+    assert modes == {("a", "multipass"): 2, ("b", "singlepass"): 6, ("c", "multipass"): 2, ("d", "multipass"): 2}
+    assert all(turn.edited is not None for sample in loaded.samples for turn in sample.turns)
+
+
+def test_without_outputs_the_chains_load(tmp_path: Path, editloupe: Program) -> None:
+    root = write(tmp_path / "data", lines())
+    with pytest.raises(ConfigError, match=r"--edited NAME=FOLDER, where they lie as .*INDEX_input_raw_turn_N\.png"):
+        opened(root)
+    loaded = opened(root, outputs=False)
+    assert {sample.id: there(sample) for sample in loaded.samples} == {"0": [False] * 3, "1": [False] * 3}
+    code, said, _ = editloupe("judge", root, "--null-edit", "--out", "run")
+    assert code == 0, said
+    (first, *_) = opened(Path("run")).samples
+    assert [turn.edited for turn in first.turns] == [first.source] * 3
+
+
+@pytest.mark.parametrize("images", ["", "input_images_resize_512", "images"])
+def test_base_images_lie_beside_the_file_or_in_a_sub_folder(tmp_path: Path, images: str) -> None:
+    root = write(tmp_path / "data", lines(), images=images)
+    assert len(opened(root, outputs=False).samples) == 2
+    assert len(opened(root / "edival.csv", outputs=False, format="edival").samples) == 2
+
+
+def test_a_missing_output_leaves_its_turn_empty(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
+    for name in ("multipass/0_input_raw_turn_1", "multipass/1_input_raw_turn_3", "singlepass/1_input_raw_turn_2"):
+        (folder / f"{name}.png").unlink()
+    put(folder / "multipass" / "1_input_raw_turn_4.png")
+    put(folder / "multipass" / "logo.png")
+    loaded = opened(root, edited={"bagel": folder})
+    found = {sample.id: there(sample) for sample in loaded.samples}
+    assert found["0"] == [False, True, True] and found["1"] == [True, True, False] and found["1.c2"] == [False]
+    warnings = {sample.id: sample.warnings for sample in loaded.samples}
+    assert warnings["0"] == ("turn 1: no edited image",) and warnings["1.c2"] == ("no edited image",)
+    told = "\n".join(loaded.notes)
+    assert "0 of 2 chains have all outputs, 2 missing, 2 images belong to no chain" in told
+    assert "editor 'bagel', multipass: chains with an output after a turn without one: 1 (0)" in told
+    assert "editor 'bagel', singlepass: outputs in" in told and "5 of 6 prompts have all" in told
+
+
+def test_an_output_of_another_size_is_noted_and_not_resized(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel", modes=("multipass",))
+    put(folder / "multipass" / "0_input_raw_turn_2.png", size=(1024, 1536))
+    loaded = opened(root, edited={"bagel": folder})
+    (odd,) = (sample for sample in loaded.samples if sample.warnings)
+    edited = odd.turns[1].edited
+    assert edited is not None and (edited.width, edited.height) == (1024, 1536)
+    assert odd.warnings == ("turn 2: the edited image is 1024×1536 px, the source 24×16 px",)
+    report = check(root, store=ImageStore(), edited={"bagel": folder})
+    assert [(p.kind, p.sample) for p in report.problems] == [("aspect", "bagel/0")] and report.errors == 0
+
+
+def changed(index: int, turn: int, **columns: Any) -> list[Line]:
+    return [{**line, **columns} if (line["image_index"], line["turns"]) == (index, turn) else line for line in lines()]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"instructions": "__import__('os')"}, "'instructions': expected a list of texts such as ['a', 'b'], found text"),
+        ({"task_type": "['subject_add'"}, "'task_type': expected a list of texts"),
+        ({"available_objects": "[" * 5000}, "'available_objects': expected a list of texts"),
+        ({"all_objects": "('a',)"}, "'all_objects': expected a list of texts"),
+        ({"unchanged_objects": "[1]"}, "'unchanged_objects': expected a list of texts"),
+        ({"all_objects": "['\\ud800']"}, "'all_objects': expected a list of texts"),
+        ({"all_objects": ""}, "'all_objects': expected a list of texts"),
+        ({"format_instructions": ["Change the position of [cup to [left] of [jar]"]}, "is not of the form"),
+        (
+            {"task_type": ["count_change"], "format_instructions": ["Change the count of [cup] to [three]"]},
+            "the count 'three' is not a whole number",
+        ),
+        ({"task_type": ["paint_over"]}, "unknown edit type 'paint_over'; expected one of subject_add,"),
+        (
+            {"task_type": ["position_change"] * 2},
+            "expected a list of 1, one item for each turn so far; found 2 in 'task_type'",
+        ),
+        ({"bg_consistency": "maybe"}, "'bg_consistency': expected True or False, found text 'maybe'"),
+    ],
+)
+def test_a_line_that_cannot_be_read_costs_its_own_image_alone(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    root, folder = write(tmp_path / "data", changed(1, 1, **columns)), edit(tmp_path / "bagel")
+    loaded = opened(root, edited={"bagel": folder, "flux": folder})
+    assert {sample.id for sample in loaded.samples} == {"0", "0.c1", "0.c2", "0.c3"}
+    assert Counter(row.key for row in loaded.rejected) == Counter(
+        f"{editor}/{id_}" for editor in ("bagel", "flux") for id_ in ("1", "1.c1", "1.c2", "1.c3")
+    )
+    for row in loaded.rejected:
+        assert row.message.startswith("edival.csv, line 5: image 1, turn 1: ") and message in row.message, row.message
+    assert "0 images belong to no chain" in "".join(loaded.notes)
+
+
+def test_a_prompt_does_not_suffer_from_a_later_line(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", changed(1, 3, task_type="?")), edit(tmp_path / "bagel", modes=("singlepass",))
+    loaded = opened(root, edited={"bagel": folder})
+    assert [row.id for row in loaded.rejected] == ["1.c3"]
+    assert [sample.id for sample in loaded.samples] == ["0.c1", "0.c2", "0.c3", "1.c1", "1.c2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "id_", "message"),
+    [
+        # Lines 2 to 4 hold image 0.
+        (
+            [line for line in lines() if (line["image_index"], line["turns"]) != (0, 1)],
+            "0",
+            "line 3: image 0: there is a line for turn 3 and none for turn 1; expected one for each turn from 1 on",
+        ),
+        (changed(0, 3, turns=999_999_999), "0", "line 4: image 0: there is a line for turn 999999999 and none for turn 3"),
+        (
+            changed(0, 2, instructions=["Add tree", CHAINS[0][1][1]]),
+            "0",
+            "line 3: image 0, turn 2: column 'instructions' does not begin with what it holds in turn 1, on line 2",
+        ),
+        (changed(0, 2, image_index="zero"), "0", "none for turn 2"),
+        (
+            changed(0, 2, image_index="zero"),
+            "line-3",
+            "column 'image_index': expected a whole number from 0 on, found text 'zero'",
+        ),
+        (changed(0, 2, turns="0"), "line-3", "column 'turns': expected a whole number from 1 on, found text '0'"),
+        (changed(0, 2, turns="1.5"), "line-3", "column 'turns': expected a whole number from 1 on, found text '1.5'"),
+    ],
+)
+def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: list[Line], id_: str, message: str) -> None:
+    loaded = opened(write(tmp_path / "data", given), outputs=False)
+    assert [sample.id for sample in loaded.samples] == ["1"]
+    assert message in {row.id: row.message for row in loaded.rejected}[id_]
+
+
+def test_backslashes_and_quotes_in_names_are_read_as_they_stand(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", changed(0, 1, all_objects=r"""['50\% jar', "cat's cup"]"""))
+    sample = opened(root, outputs=False).samples[0]
+    assert read_chain(sample).pools[0].ever == (r"50\% jar", "cat's cup")
+
+
+def test_a_second_line_for_a_turn_is_rejected_and_the_first_counts(tmp_path: Path) -> None:
+    given = [*lines(), {**lines()[1], "all_objects": ["other"]}]
+    loaded = opened(write(tmp_path / "data", given), outputs=False)
+    assert [sample.id for sample in loaded.samples] == ["0", "1"]
+    (twice,) = loaded.rejected
+    assert (twice.id, twice.kind) == ("0#line-8", "duplicate_id")
+    assert "line 8: image 0, turn 2 is on line 3 too; the first is kept" in twice.message
+    assert read_chain(loaded.samples[0]).pools[1].ever == ("jar", "thing 1", "thing 2")
+
+
+def test_an_index_without_a_base_image_or_with_two_is_rejected_alone(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", lines())
+    (root / "0_input_raw.jpg").unlink()
+    loaded = opened(root, outputs=False)
+    assert [sample.id for sample in loaded.samples] == ["1"]
+    (gone,) = loaded.rejected
+    assert (gone.id, gone.kind) == ("0", "missing_file") and gone.file == root / "0_input_raw.jpg"
+    assert f"image 0: no base image 0_input_raw.jpg or 0_input_raw.png in {root} or its sub-folder input_" in gone.message
+    put(root / "0_input_raw.png")
+    put(root / "images" / "0_input_raw.jpg")
+    (twice,) = opened(root, outputs=False).rejected
+    assert (twice.id, twice.kind) == ("0", "no_match")
+    assert (
+        "several files could be the base image of image 0: 0_input_raw.png, images/0_input_raw.jpg; remove" in twice.message
+    )
+
+
+def test_two_files_for_one_output_reject_the_chain_of_that_editor(tmp_path: Path) -> None:
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel", modes=("multipass",))
+    put(folder / "multipass" / "0_input_raw_turn_2.jpg")
+    loaded = opened(root, edited={"bagel": folder, "flux": edit(tmp_path / "flux", modes=("multipass",))})
+    (twice,) = loaded.rejected
+    assert twice.key == "bagel/0" and "several files could be the output of image 0, turn 2: multipass/0_" in twice.message
+    assert [sample.key for sample in loaded.samples] == ["bagel/1", "flux/0", "flux/1"]
+
+
+def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", [{k: v for k, v in line.items() if k != "all_objects"} for line in lines()])
+    with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
+        opened(root / "edival.csv", format="edival", outputs=False)
+    with pytest.raises(DataError, match=r"no .csv file with its columns: found edival\.csv; expected image_index, turns"):
+        opened(root, format="edival", outputs=False)
+    with pytest.raises(DataError, match="no known layout"):
+        opened(root, outputs=False)
+
+
+def test_of_several_files_one_must_be_named(tmp_path: Path) -> None:
+    root = write(write(tmp_path / "data", lines()), lines()[:3], name="short.csv")
+    with pytest.raises(DataError, match=r"found edival\.csv, short\.csv; give the path of the one that is meant"):
+        opened(root, outputs=False)
+    assert [sample.id for sample in opened(root / "short.csv", outputs=False).samples] == ["0"]
+
+
+def test_a_folder_of_other_images_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", lines())
+    put(tmp_path / "out" / "logo.png")
+    with pytest.raises(DataError, match=r"no image there belongs to any chain; expected the outputs .*; saw logo\.png"):
+        opened(root, edited={"bagel": tmp_path / "out"})
+    edit(tmp_path / "out" / "bagel")
+    with pytest.raises(DataError, match=r"give one folder for each editor: --edited bagel=.*/out/bagel"):
+        opened(root, edited={"bagel": tmp_path / "out"})
+
+
+def test_a_chain_is_an_imagefolder_too(tmp_path: Path) -> None:
+    store, out = ImageStore(), tmp_path / "out"
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
+    (folder / "multipass" / "0_input_raw_turn_2.png").unlink()
+    samples = load(root, store=store, edited={"bagel": folder}).samples
+    rows = [metadata_row(sample, lambda ref: place_image(ref, out, store=store)) for sample in samples]
+    (out / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    again = opened(out).samples
+    for sample, other in zip(samples, again, strict=True):
+        assert (other.key, other.content, other.extra, other.warnings) == (
+            sample.key, sample.content, sample.extra, sample.warnings,
+        )  # fmt: skip
+        assert read_chain(other) == read_chain(sample)
+
+
+def test_each_image_is_read_once_and_none_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = ImageStore(), Counter[str]()
+    add_file = store.add_file
+    monkeypatch.setattr(store, "add_file", lambda path: (read.update([path.name]), add_file(path))[1])
+    monkeypatch.setattr(store, "array", lambda ref: pytest.fail("decoded"))
+    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
+    load(root, store=store, edited={"bagel": folder})
+    # A base image once for both modes; an output's name stands in both folders.
+    assert read == {
+        f"{index}_input_raw{name}": 1 if name == ".jpg" else 2
+        for index in (0, 1)
+        for name in (".jpg", "_turn_1.png", "_turn_2.png", "_turn_3.png")
+    }
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason="the shared sample of the benchmark is not on this machine")
+def test_the_sample_of_the_benchmark_loads_whole(tmp_path: Path, editloupe: Program) -> None:
+    shutil.copy(REAL, tmp_path / "data.csv")
+    with REAL.open(encoding="utf-8", newline="") as file:
+        given = list(csv.DictReader(file))
+    one = picture("one for all")
+    for line in given:
+        if line["turns"] == "1":
+            (tmp_path / f"{line['image_index']}_input_raw.png").write_bytes(one)
+        for mode in ("multipass", "singlepass"):
+            (tmp_path / "bagel" / mode).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "bagel" / mode / f"{line['image_index']}_input_raw_turn_{line['turns']}.png").write_bytes(one)
+    loaded = opened(tmp_path / "data.csv", edited={"bagel": tmp_path / "bagel"})
+    assert loaded.rejected == () and loaded.notes[0] == "120 lines about 40 images: 40 of 3 turns"
+    modes = Counter(sample.extra["mode"] for sample in loaded.samples)
+    assert modes == {"multipass": 40, "singlepass": 120}
+    chains = {sample.id: read_chain(sample) for sample in loaded.samples}
+    for sample in loaded.samples:
+        assert all(turn.edited is not None for turn in sample.turns)
+        assert all(not turn.instruction.startswith('"') and '"' not in turn.instruction[-2:] for turn in sample.turns)
+    for line in given:
+        chain, turn = chains[line["image_index"]], int(line["turns"])
+        assert chains[f"{line['image_index']}.c{turn}"].edits == chain.edits[:turn]
+        pools = chain.pools[turn - 1]
+        assert [list(pools.ever), list(pools.available), list(pools.unchanged)] == [
+            ast.literal_eval(line[name]) for name in ("all_objects", "available_objects", "unchanged_objects")
+        ]
+        assert pools.background_kept == (line["bg_consistency"] == "True")
+        assert chain.edits[turn - 1].edit_type == ast.literal_eval(line["task_type"])[-1]
+    types = Counter(edit.edit_type for id_, chain in chains.items() if "." not in id_ for edit in chain.edits)
+    assert sum(types.values()) == 120 and set(types) == set(EDIT_TYPES)
+    code, said, told = editloupe("check", tmp_path / "data.csv", "--edited", f"bagel={tmp_path / 'bagel'}", "--json")
+    assert code == 0, (said, told)
+    assert json.loads(said)["rows"] == 160
