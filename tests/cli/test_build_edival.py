@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent, PhraseError
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.pools import replay
-from editloupe.values import Box, ImageRef, Sample, Turn
+from editloupe.values import Box
 from tests.conftest import pngs
 from tests.packages import install
 
@@ -167,7 +169,6 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
         "all_objects"
     )
     counted = {str(t): {} for t in (1, 2, 3)}  # type: dict[str, dict[str, int]]
-    image = ImageRef(sha256="0" * 64, width=8, height=8, media_type="image/png")
     for row in rows:
         # Lists are cumulative, pools are those after the turn.
         whole = rows[row["image_index"] * 3 + 2]
@@ -178,10 +179,12 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
     assert {t: dict(sorted(kinds.items())) for t, kinds in counted.items()} == {
         t: dict(sorted(kinds.items())) for t, kinds in funnel["instructions"].items()
     }
-    for row, one in zip(rows[2::3], metadata(), strict=True):
-        turns = tuple(Turn(instruction=text, edited=None) for text in one["instructions"])
-        sample = Sample(id=one["id"], source=image, turns=turns, extra=one)
+    store = ImageStore()
+    benchmark, general = (load(Path("set") / name, store=store, outputs=False) for name in ("edival", "imagefolder"))
+    assert (benchmark.format, general.format) == ("edival", "imagefolder") and not benchmark.rejected
+    for row, sample, same in zip(rows[2::3], benchmark.samples, general.samples, strict=True):
         chain = read_chain(sample)
+        assert chain == read_chain(same) and (sample.id, sample.source) == (same.id, same.source)
         assert [edit.edit_type for edit in chain.edits] == row["task_type"]
         # Each type once, or subject_add where no object allowed another.
         assert len({*row["task_type"]} | {"subject_add"}) >= 3 and not set(row["task_type"]) - set(EDIT_TYPES)

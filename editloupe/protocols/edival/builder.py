@@ -221,7 +221,7 @@ class EdiValBuild(BaseProtocol):
         """Return a draft with the search for each object, and with what was found once all searches have ended."""
         objects = draft.listed or ()
         rests_on = (draft.tasks[0].id,)
-        searches = {one.name: detect(self.name, sample, 0, one.name, rests_on=rests_on) for one in objects}
+        searches = {one.name: replace(detect(self.name, sample, 0, one.name), rests_on=rests_on) for one in objects}
         draft = replace(draft, tasks=(*draft.tasks, *searches.values()))
         found = {name: looked(known, sample, 0, name) for name in searches}
         ended = [finding for finding in found.values() if finding is not None]

@@ -25,10 +25,10 @@ from editloupe.data.write import IMAGES, METADATA, place_image
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Stage
-from editloupe.protocols.edival import chain as column
 from editloupe.protocols.edival.builder import Draft, EdiValBuild, EdiValBuildOptions, Step
-from editloupe.protocols.edival.chain import Chain, columns
+from editloupe.protocols.edival.chain import BRACKETED, SENTENCES, TYPES, Chain, columns
 from editloupe.protocols.edival.instructions import EDIT_TYPES
+from editloupe.protocols.edival.loader import COLUMNS, INDEX, TURN
 from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json
 
 BENCHMARK: Final = "edival"
@@ -38,12 +38,7 @@ RESIZED: Final = "resized"
 TABLE: Final = "instructions.csv"
 LEFT_OUT: Final = "left_out.jsonl"
 
-_COLUMNS: Final = (
-    "image_index", "turns", column.TYPES, column.SENTENCES, column.BRACKETED, column.BACKGROUND, column.UNCHANGED,
-    column.AVAILABLE, column.EVER,
-)  # fmt: skip
-"""Of the benchmark's file, in its order."""
-_CUMULATIVE: Final = (column.TYPES, column.SENTENCES, column.BRACKETED)
+_CUMULATIVE: Final = (TYPES, SENTENCES, BRACKETED)
 _NAMED: Final = ("source_file_name", "file_name", "image")
 """Columns of an ImageFolder that may name an image: the first of these that there is."""
 _AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
@@ -184,7 +179,7 @@ def _write_benchmark(chains: Sequence[tuple[Sample, Chain]], folder: Path, image
     An image is written with its own bytes, or as PNG where it is of another kind or is shown turned.
     """
     text = io.StringIO()
-    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
     names: set[str] = set()
     for index, (sample, chain) in enumerate(chains):
@@ -203,8 +198,8 @@ def _rows(index: int, chain: Chain) -> Iterator[dict[str, object]]:
     """Yield the rows of a chain, one a turn: instructions up to that turn, and the objects after it."""
     held: Mapping[str, Any] = columns(chain)
     for turn in range(1, len(chain.edits) + 1):
-        row = {name: held[name][:turn] if name in _CUMULATIVE else held[name][turn - 1] for name in _COLUMNS[2:]}
-        yield {"image_index": index, "turns": turn, **row}
+        row = {name: held[name][:turn] if name in _CUMULATIVE else held[name][turn - 1] for name in COLUMNS if name in held}
+        yield {INDEX: index, TURN: turn, **row}
 
 
 def _write_imagefolder(chains: Sequence[tuple[Sample, Draft, Chain]], folder: Path, run: Answered) -> None:
