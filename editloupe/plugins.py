@@ -2,7 +2,8 @@
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
 class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders`
-(format → module or object that loads a layout) and `editloupe.importers` (name → module or object that reads result files).
+(format → module or object that loads a layout), `editloupe.importers` (name → module or object that reads result files) and
+`editloupe.builders` (name → class or object that makes a data set).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -16,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders", "importers"]
+Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders", "importers", "builders"]
 
 
 def names(group: Group) -> tuple[str, ...]:

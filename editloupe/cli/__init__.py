@@ -43,7 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build a data set from edits that a model has verified. `build unicedit`: triplets for training.",
+    "build": "Build a data set: `build unicedit` triplets for training, `build edival` chains of edits for a benchmark.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
@@ -59,7 +59,9 @@ _GROUPS: Final = {
     "protocols": ("show",),
     "tools": ("warm", "call", "serve-mcp"),
 }
-"""Commands with commands of their own. The function named like the group lists, or prints their help."""
+"""Commands with commands of their own. The function named like the group lists, or prints their help.
+
+A module's function `plugged` returns further ones, by name."""
 
 _MODULES: Final = {"merge": "runs", "gc": "runs", "schema": "listings", "rubrics": "listings"}
 """Modules of the commands that share one; any other has that of its name."""
@@ -94,6 +96,8 @@ def _imported(name: str) -> Any:
         made.callback(invoke_without_command=True)(getattr(module, name))
         for command in _GROUPS[name]:
             made.command(name=command)(getattr(module, command.replace("-", "_")))
+        for command, function in getattr(module, "plugged", dict)().items():
+            made.command(name=command)(function)
     else:
         made.command(name=name)(getattr(module, plain))
     return typer.main.get_command(made)

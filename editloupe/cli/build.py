@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Final
 
 import typer
-from typer import Option
+from pydantic import ValidationError
+from typer import Argument, Option
 
+from editloupe import files, plugins
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, exit_code, opened
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, read_config, run_options, words
+from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, words
 from editloupe.cli.output import many, note, print_json, progress, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.config import RunConfig
-from editloupe.errors import BackendError, ConfigError
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.errors import BackendError, ConfigError, DataError, StorageError
 from editloupe.exports import unicedit as training_set
+from editloupe.exports.write import json_bytes
+from editloupe.protocols.base import make_protocol
+from editloupe.protocols.builders import Answered, Builder, Built, open_builder
 from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
 _NOT_HERE: Final = (
     "protocol", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit", "judges",
     "constrain_labels", "launch", "launch_args", "ablate", "config", "trust_run",
 )  # fmt: skip
+_NOT_FOR_IMAGES: Final = (
+    *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",
+    "dino", "lpips", "faces", "reader", "picture_budget", "marks", "max_turns", "max_calls_per_turn",
+)  # fmt: skip
+"""A builder's images are no edits, and its questions are answered in one look."""
+MARKER: Final = "build.json"
+"""What a folder of a builder was made of. It is there before anything else."""
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set from edits that a model has verified. `build unicedit`: triplets for training."""
+    """Build a data set: `build unicedit` triplets for training, `build edival` chains of edits for a benchmark."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 
@@ -115,14 +131,25 @@ def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outc
     option = {**training_set.VERIFIER_ONLY, **run.option}
     run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
     setup = opened(run)
-    tell_traces(run.langsmith)
     if not as_json:
         note(f"Verifying {run.path} with {setup.backend.uri} into {folder}")
+    return _asked(setup, run, folder, stop, what="edits", as_json=as_json)
+
+
+def _asked(
+    setup: Setup, run: RunConfig, folder: Path, stop: Event, *, what: str, as_json: bool, loaded: Loaded | None = None
+) -> Outcome:
+    """Ask all that a run needs, and say how it went. Raises BackendError if nobody answers.
+
+    what: is asked about, in words.   loaded: samples at hand; then no config.yaml is written, which would not find them.
+    """
+    tell_traces(run.langsmith)
     with progress(hidden=as_json) as listener:
         outcome = execute(
             setup,
             folder,
-            config=run.to_options(),
+            loaded=loaded,
+            config=run.to_options() if loaded is None else None,
             budget=budget_of(run),
             prices=read_prices(run.prices),
             listener=listener,
@@ -137,7 +164,7 @@ def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outc
         note(stopped)
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        note(f"{why}. Nothing is written before all edits were asked about; the same command continues.")
+        note(f"{why}. Nothing is written before all {what} were asked about; the same command continues.")
     if not as_json and outcome.ledger.calls:
         say(spent_message(outcome.ledger, setup.backend))
     return outcome
@@ -146,17 +173,167 @@ def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outc
 def _tell(funnel: Mapping[str, Any], folder: Path) -> None:
     """Print the funnel as a table, and where the files are."""
 
-    def left_out(reasons: Mapping[str, Json]) -> str:
-        return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in reasons.items()) or "–"
-
-    rows = [
-        (one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out(one["left_out"]))
-        for one in funnel["stages"]
-    ]
-    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
+    _tell_stages(funnel["stages"])
     say(
         f"{folder}: {many(funnel['written'], 'triplet')} of {many(funnel['read'], 'edit')}; {funnel['dropped']:,} dropped, "
         f"{funnel['not_judged']:,} not judged ({training_set.LEFT_OUT} has each with its reason)."
     )
     if funnel["renamed_keys"]:
         say(f"{many(funnel['renamed_keys'], 'key')} stood twice in the data and got a number.", "dim")
+
+
+def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
+    """Print what passed each stage of a funnel."""
+
+    def left_out(reasons: Mapping[str, Json]) -> str:
+        return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in reasons.items()) or "–"
+
+    rows = [(one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out(one["left_out"])) for one in stages]
+    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
+
+
+def plugged() -> dict[str, Callable[..., int]]:
+    """Return the commands of the builders that are installed, by name."""
+    return {name: _command(name) for name in plugins.names("builders") if name != "unicedit"}
+
+
+def _command(name: str) -> Callable[..., int]:
+    """Return the command of a builder; of one that cannot be opened, a command that says why."""
+    try:
+        builder = open_builder(name)
+    except ConfigError as error:
+        message = str(error)
+
+        def broken() -> int:
+            raise ConfigError(message)
+
+        broken.__doc__ = f"Cannot be used: {message}"
+        return broken
+
+    def command(runs: list[RunConfig], *, images: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
+        own = {name: value for name, value in given.items() if value is not None}
+        return _build(name, builder, only(runs, f"build {name}"), images.resolve(), out_dir.resolve(), own, as_json=as_json)
+
+    def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+    fields = builder.Options.model_fields
+    folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
+    parameters = [
+        keyword("runs", list[RunConfig]),
+        keyword("images", Annotated[Path, Argument(metavar="IMAGES", help="A folder of images.")]),
+        *(parameter(option, field, panel="Data set") for option, field in fields.items()),
+        keyword("out_dir", folder),
+        keyword("as_json", AsJson, False),
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__doc__ = (
+        f"{builder.summary}\n\nWhat is asked goes into FOLDER/run. The same command again continues. Exit code 1 where "
+        "nothing is written, 5 stopped by a budget."
+    )
+    return run_options(without=(*_NOT_FOR_IMAGES, *fields))(command)
+
+
+def _build(
+    name: str, builder: Builder, run: RunConfig, path: Path, out: Path, given: Mapping[str, Any], *, as_json: bool
+) -> int:
+    fields = builder.Options.model_fields
+    own = {key: value for key, value in {**run.option, **given}.items() if key in fields}
+    try:
+        options = builder.Options.model_validate(own)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = "-".join(map(str, first["loc"])).replace("_", "-")
+        raise ConfigError(f"--{flag}: {first['msg']}; found {first.get('input')!r}") from error
+    shared = make_protocol(builder.protocol).Options.model_fields
+    option = {**run.option, **{key: value for key, value in own.items() if key in shared}}
+    run = run.model_copy(update={"path": path, "protocol": builder.protocol, "option": option})
+    marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
+    _check_built(out, marker)
+    setup = opened(run)
+    builder.check(options, setup.models)
+    loaded = _loaded(builder, run, options, out, marker)
+    folder = out / training_set.RUN
+    with stoppable() as stop:
+        if not as_json:
+            for text in loaded.notes:
+                note(text)
+            note(f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path} into {folder}")
+        outcome = _asked(setup, run, folder, stop, what="images", as_json=as_json, loaded=loaded)
+        code = exit_code(outcome, tolerated=run.fail_on_error)
+        if outcome.interrupted or outcome.ledger.refused:
+            return code
+        answered = Answered(
+            identity=outcome.store.identity,
+            protocol=setup.protocol,
+            samples=loaded.samples,
+            rejected=loaded.rejected,
+            findings=outcome.findings,
+            images=ImageStore(folder / "blobs", writes=False),
+        )
+        built = builder.write(answered, options, folder=out)
+    funnel = {"run": training_set.RUN, **built.funnel()}
+    try:
+        files.write_whole(out / training_set.FUNNEL, json_bytes(funnel, indent=1) + b"\n", below=out)
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
+    if as_json:
+        print_json({"folder": str(out), **funnel})
+    else:
+        _tell_built(built, funnel, out)
+    return code or (0 if built.written else 1)
+
+
+def _check_built(out: Path, marker: Mapping[str, Json]) -> None:
+    """Raise ConfigError for a folder that holds other files, or a set of other images or options."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
+    try:
+        known = parse_json(files.read_bytes(out / MARKER))
+    except FileNotFoundError:
+        if others := sorted(path.name for path in out.iterdir()):
+            raise ConfigError(f"--out {out} holds other files ({others[0]}); name a new or an empty folder") from None
+        return
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{out / MARKER} is not what this command writes ({error}); name another folder") from error
+    was, now = _flat(known), _flat(marker)
+    if other := next((name for name in now if was.get(name) != now[name]), None):
+        raise ConfigError(
+            f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
+        )
+
+
+def _flat(marker: Json) -> dict[str, Json]:
+    """Return what a set was made of, its options beside the rest; {} for what is no marker."""
+    data = dict(marker) if isinstance(marker, Mapping) else {}
+    options = data.pop("options", None)
+    return {**data, **(options if isinstance(options, Mapping) else {})}
+
+
+def _loaded(builder: Builder, run: RunConfig, options: Any, out: Path, marker: Mapping[str, Json]) -> Loaded:
+    """Return the images, at most so many as the run takes, once the folder is marked as theirs."""
+    assert run.path is not None
+    known = (out / MARKER).exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_whole(out / MARKER, json_bytes(dict(marker), indent=1) + b"\n", below=out)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
+    try:
+        loaded = builder.load(run.path, options, store=ImageStore(cache_bytes=0), folder=out)
+    except (ConfigError, DataError):
+        if not known:
+            (out / MARKER).unlink()
+        raise
+    return loaded if run.limit is None else Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
+
+
+def _tell_built(built: Built, funnel: Mapping[str, Any], out: Path) -> None:
+    _tell_stages(funnel["stages"])
+    for head, *rows in built.tables:
+        table(*head, rows=rows, right=head[1:])
+    for text in built.notes:
+        say(text)
+    say(f"{out}: {many(built.written, built.noun)} of {many(built.read, 'image')}; {funnel['dropped']:,} dropped.")

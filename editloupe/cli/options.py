@@ -141,7 +141,15 @@ def _option(name: str) -> inspect.Parameter:
 
     An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
     """
-    field = _FIELDS.get(name) or ONLY_HERE[name]
+    panel = next((panel for panel, names in PANELS.items() if name in names), None)
+    return parameter(name, _FIELDS.get(name) or ONLY_HERE[name], panel=panel)
+
+
+def parameter(name: str, field: FieldInfo, *, panel: str | None) -> inspect.Parameter:
+    """Return the parameter by which typer reads a field of a pydantic model; one that is not given is None.
+
+    panel: of `--help`; None for an argument.
+    """
     kind = kind_of(field.annotation)
     if get_origin(kind) is not Literal and kind not in (int, float, bool, Path):
         # Comma-separated words among them.
@@ -163,7 +171,6 @@ def _option(name: str) -> inspect.Parameter:
     elif kind is bool:
         # A flag of config.yaml can be taken back.
         flag = f"{flag}/--no-{flag[2:]}"
-    panel = next((panel for panel, names in PANELS.items() if name in names), None)
     shown = Option(flag, rich_help_panel=panel, **settings) if panel else Argument(**settings)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
 

@@ -48,6 +48,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("pixels", {}),
         ("objects", {}),
         ("measures", {}),
+        ("edival-build", {"grounding": "none", "turns": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
 )

@@ -1,0 +1,118 @@
+"""What a builder offers: a data set that is made from images, for `editloupe build NAME`.
+
+A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. A protocol asks
+what has to be asked, into a run; the builder says which images there are, and writes the set from the run's findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, cast
+
+from pydantic import BaseModel
+
+from editloupe import plugins
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import RejectedRow
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
+from editloupe.findings import Finding
+from editloupe.measures.base import Models
+from editloupe.protocols.base import EvalProtocol, Known, known_of
+from editloupe.values import Json, Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A run that has ended, as a builder reads it."""
+
+    identity: str
+    """Digest of what makes the run the same run."""
+    protocol: EvalProtocol
+    samples: Sequence[Sample]
+    rejected: Sequence[RejectedRow]
+    """Images that cannot be read."""
+    findings: Sequence[Finding]
+    images: ImageStore
+
+    def known(self) -> Iterator[tuple[Sample, Known]]:
+        """Yield each sample with its findings, in the order of the samples."""
+        found: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            found.setdefault(finding.about.key, []).append(finding)
+        for sample in self.samples:
+            yield sample, known_of(found.get(sample.key, ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One thing that an image must pass."""
+
+    name: str
+    passes: str
+    """What passes, in words."""
+    left_out: Mapping[str, int]
+    """Reason → how many do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A set that has been written."""
+
+    read: int
+    """Images."""
+    written: int
+    """Rows of the set."""
+    noun: str
+    """What a row is, for example "chain"."""
+    stages: Sequence[Stage]
+    """In their order."""
+    counts: Mapping[str, Json] = field(default_factory=dict)
+    """What else the funnel says, for funnel.json."""
+    tables: Sequence[Sequence[Sequence[str]]] = ()
+    """What else is printed: tables, each a head and lines of cells."""
+    notes: Sequence[str] = ()
+    """What a reader should know of the set."""
+
+    def funnel(self) -> dict[str, Json]:
+        """Return the counts as JSON. What enters a stage is what the one before let pass."""
+        left, stages = self.read, list[Json]()
+        for one in self.stages:
+            out = left - sum(one.left_out.values())
+            stages.append({"stage": one.name, "passes": one.passes, "in": left, "out": out, "left_out": dict(one.left_out)})
+            left = out
+        return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
+
+
+class Builder(Protocol):
+    """The contract."""
+
+    summary: ClassVar[str]
+    """What the command does, for `--help`."""
+    protocol: ClassVar[str]
+    """The protocol that asks."""
+    Options: ClassVar[type[BaseModel]]
+    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
+
+    def check(self, options: Any, models: Models) -> None:
+        """Raise ConfigError for options that cannot be met. Called before anything is spent."""
+
+    def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
+        """Return the images of a path as samples. folder: of the set, where images that are made may be kept.
+
+        Raises DataError or ConfigError where the whole cannot be used.
+        """
+
+    def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
+        """Write the set into its folder, each file whole. The same findings give the same files. Raises StorageError."""
+
+
+def open_builder(name: str) -> Builder:
+    """Return a builder by name. Raises UnknownPlugin, and ConfigError for an object that lacks a part."""
+    found: Any = plugins.load("builders", name)
+    parts = ("summary", "protocol", "Options", "check", "load", "write")
+    if missing := [part for part in parts if not hasattr(found, part)]:
+        raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
+    return cast(Builder, found() if isinstance(found, type) else found)

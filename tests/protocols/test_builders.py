@@ -1,0 +1,93 @@
+"""A data set's builder of another package is a command, and a broken one says why."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from editloupe import cli
+from tests.conftest import draw_edits
+from tests.packages import install
+
+Run = Callable[..., tuple[int, str, str]]
+
+TOY = '''
+from editloupe import files
+from editloupe.data.samples import load
+from editloupe.protocols.base import Options
+from editloupe.protocols.builders import Built, Stage
+
+class ListOptions(Options):
+    least: int = 1
+    """Least number of pixels."""
+
+class Lister:
+    """Writes the size and the difference of each pair."""
+
+    summary, protocol, Options = "List pairs.", "measures", ListOptions
+
+    def check(self, options, models):
+        pass
+
+    def load(self, path, options, *, store, folder):
+        return load(path, store=store)
+
+    def write(self, run, options, *, folder):
+        lines, small = [], 0
+        for sample, known in run.known():
+            if sample.source.width * sample.source.height < options.least:
+                small += 1
+                continue
+            lines.append(f"{sample.id} {known.answer('mse', sample).value >= 0}\\n")
+        files.write_whole(folder / "list.txt", "".join(lines).encode(), below=folder)
+        stages = [Stage(name="large", passes="it is large", left_out={"small": small} if small else {})]
+        return Built(read=len(run.samples), written=len(lines), noun="line", stages=stages)
+
+half = object()
+'''
+
+
+@pytest.fixture(autouse=True)
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    install(
+        tmp_path / "site",
+        monkeypatch,
+        files={"toyset/__init__.py": TOY},
+        entry_points={"builders": {"lister": "toyset:Lister", "half": "toyset:half", "gone": "toyset:gone"}},
+    )
+    # The program reads its commands once.
+    monkeypatch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command.__wrapped__))  # type: ignore[attr-defined]
+    cli._imported.cache_clear()
+    yield
+    cli._imported.cache_clear()
+
+
+def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:
+    draw_edits(tmp_path / "edits", 2)
+    code, said, _ = editloupe("build", "lister", "--help")
+    assert code == 0 and "List pairs." in said and "--least" in said and "Least number of pixels." in said
+    words = ("build", "lister", "edits", "--option", "measures=mse")
+    code, said, told = editloupe(*words, "--out", "set", "--json")
+    assert code == 0, told
+    funnel = json.loads(said)
+    assert (funnel["read"], funnel["written"], funnel["dropped"]) == (2, 2, 0)
+    assert Path("set/list.txt").read_text() == "s00 True\ns01 True\n"
+    assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
+    code, said, _ = editloupe(*words, "--out", "none", "--least", "999999")
+    assert code == 1 and "0 lines of 2 images; 2 dropped" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("half", "builder 'half' (toyset 1.0) lacks summary, protocol"), ("gone", "builder 'gone' (toyset 1.0, toyset:gone)")],
+)
+def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Run, tmp_path: Path, name: str, said: str) -> None:
+    code, _, told = editloupe("build", name)
+    assert code == 2 and said in " ".join(told.split())
+    code, listed, _ = editloupe("build", "--help")
+    assert code == 0 and all(word in listed for word in ("unicedit", "edival", "lister", name))
