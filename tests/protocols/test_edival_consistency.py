@@ -180,8 +180,8 @@ def test_a_chain_is_judged_to_its_first_missing_output() -> None:
     found = scores(sample, chain)
     assert found["content_consistency", 1].value == 1.0
     for name in ("object_consistency", "background_l1", "content_consistency", "alignment"):
-        assert told(found, name, 2) == (None, "missing_output", "there is no image after turn 2")
-        behind = "there is no image after turn 2, and a chain is judged to its first gap"
+        assert told(found, name, 2) == (None, "missing_output", "the output of turn 2 is missing")
+        behind = "the output of turn 2 is missing, and a chain is judged up to its first missing output"
         assert told(found, name, 3) == (None, "missing_output", behind)
 
 

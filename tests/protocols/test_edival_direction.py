@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from editloupe.protocols.edival.chain import Chain
-from editloupe.protocols.edival.direction import captions, plan_direction, score_direction
+from editloupe.protocols.edival.direction import DirectionOptions, captions, plan_direction, score_direction
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
 from tests.measures.test_consistency import flat
 from tests.protocols.edival_answers import STORE, answered, chain_sample
@@ -49,6 +49,9 @@ def test_each_type_has_texts() -> None:
     assert {edit["edit_type"] for edit, _, _ in CASES} == set(EDIT_TYPES)
 
 
+ON = DirectionOptions(direction=True)
+
+
 class Fixed:
     """Vectors by which every edit has the direction of its texts but for the second, which has none."""
 
@@ -66,16 +69,16 @@ def test_an_edit_is_compared_from_the_image_before_it_to_the_one_after() -> None
     images = [flat(1, 0, 0), flat(0, 1, 0), flat(0, 1, 0)]
     chain = Chain(mode="multipass", edits=edits, pools=after)
     sample = chain_sample(chain, *images)
-    known, tasks = answered(lambda known: plan_direction("edival", sample, chain, known), Fixed())
+    known, tasks = answered(lambda known: plan_direction("edival", sample, chain, known, ON), Fixed())
     shown = [[int(STORE.array(view.origin)[0, 0, 0]) for view in task.views] for task in tasks]
     assert shown == [[1, 0], [0, 0]]
-    first, second = score_direction(sample, chain, known)
+    first, second = score_direction(sample, chain, known, ON)
     assert (first.turn, first.part, first.dims) == (1, "", {"edit_type": "color_alter", "mode": "multipass", "turns": 1})
     assert first.value is not None and -1 <= first.value <= 1
     assert second.missing == "not_defined" and "the two images have one vector" in second.reason
     # Of one prompt, each edit is compared from the base image to the output.
     chain = Chain(mode="singlepass", edits=edits, pools=after)
     sample = chain_sample(chain, *images[:2])
-    known, tasks = answered(lambda known: plan_direction("edival", sample, chain, known), Fixed())
+    known, tasks = answered(lambda known: plan_direction("edival", sample, chain, known, ON), Fixed())
     assert [task.about.part for task in tasks] == ["instruction 1", "instruction 2"]
-    assert [score.dims["turns"] for score in score_direction(sample, chain, known)] == [2, 2]
+    assert [score.dims["turns"] for score in score_direction(sample, chain, known, ON)] == [2, 2]

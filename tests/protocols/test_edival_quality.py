@@ -45,7 +45,7 @@ class Absent:
 def measured(
     sample: Sample, chain: Chain = CHAIN, door: Any = None, **options: Any
 ) -> tuple[dict[Any, Score], list[Measure]]:
-    chosen = QualityOptions(**options)
+    chosen = QualityOptions(**{"quality": "all", **options})
     known, tasks = answered(lambda known: plan_quality("edival", sample, chain, known, chosen), door or Likes())
     found = list(score_quality(sample, chain, known, chosen))
     assert {score.metric for score in found} == {metric.id for metric in quality_metrics(chosen)}
@@ -97,7 +97,7 @@ def test_what_is_missing_says_why() -> None:
     for metric in ("saturation", "contrast"):
         score = found[f"{metric}_change", 1]
         assert (score.missing, score.reason) == (
-            "not_defined", f"the base image: an image that is dark all over has no {metric}",
+            "not_defined", f"the base image: no {metric} is known: an image that is dark all over has none",
         )  # fmt: skip
         assert found[metric, 1].value is not None
     assert (found["preference", 1].missing, found["preference", 1].reason) == ("backend_failed", "out of order")
@@ -124,9 +124,17 @@ def test_a_protocol_has_the_options_of_both_parts_with_their_help() -> None:
         """As a protocol combines them."""
 
     fields = Both.model_fields
-    assert {"cc", "cc_tokens", "cc_rules", "cc_no_box", "cc_bars", "quality", "luminance", "preference_prompt"} == set(
-        fields
-    )
+    assert {
+        "chains",
+        "cc",
+        "cc_tokens",
+        "cc_rules",
+        "cc_no_box",
+        "cc_bars",
+        "quality",
+        "luminance",
+        "preference_prompt",
+    } == set(fields)
     assert all(field.description for field in fields.values())
     with pytest.raises(ValueError, match="Extra inputs"):
         Both.model_validate({"cc_token": "paper"})

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from editloupe.protocols.base import make_protocol
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import read_consistency, read_verdict
@@ -198,13 +197,6 @@ def test_data_may_carry_peoples_ratings_of_turns(folder: Path, editloupe: Progra
     assert {(one["judge"], one["turn"]) for one in people if one["kind"] == "human"} == {("ann", 2), ("ben", 2), ("ann", 3)}
 
 
-NEEDS_CONSISTENCY = pytest.mark.skipif(
-    "object_consistency" not in {metric.id for metric in make_protocol("edival").metrics},
-    reason="the protocol has no consistency",
-)
-
-
-@NEEDS_CONSISTENCY
 def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, editloupe: Program) -> None:
     nothing = {"object_dinov3_consistency": [], "object_l1_consistency": []}
     turn = entry(2, object_dinov3_consistency_mean=0.0, object_l1_consistency_mean=0.0, object_details=nothing)

@@ -159,4 +159,4 @@ def _value(metric: str, finding: Finding | None) -> tuple[float | None, str, str
     value = data.get(metric) if isinstance(data, Mapping) else finding.answer.value
     if isinstance(value, int | float):
         return float(value), "ok", ""
-    return None, "not_defined", f"an image that is dark all over has no {metric}"
+    return None, "not_defined", f"no {metric} is known: an image that is dark all over has none"

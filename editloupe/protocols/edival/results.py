@@ -38,8 +38,15 @@ from editloupe.tasks import About, Status
 from editloupe.values import Json, Sample, Turn, digest, distinct_keys, finite, in_one, parse_json
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-OPTIONS: Final[Mapping[str, Json]] = {"if": "official", "miss": "status"}
-"""Of the protocol: the official rules, but that an object which is not seen before the edit gives no verdict."""
+OPTIONS: Final[Mapping[str, Json]] = {
+    "if": "official",
+    "miss": "status",
+    "cc_rules": "official",
+    "cc_tokens": "official",
+    "quality": "all",
+    "preference_prompt": "instruction",
+}
+"""Of the protocol: as the official code, but that an object which is not seen before the edit gives no verdict."""
 
 _FILES: Final[Mapping[Mode, re.Pattern[str]]] = {
     "multipass": re.compile(r"([0-9]{1,9})_input_raw\.json"),
