@@ -103,7 +103,7 @@ def test_what_is_missing_says_why() -> None:
     assert (found["preference", 1].missing, found["preference", 1].reason) == ("backend_failed", "out of order")
     assert found["preference_change", 1].missing == "backend_failed"
     for metric in ("preference", "luminance_p99", "luminance_p99_change"):
-        assert (found[metric, 2].missing, found[metric, 2].reason) == ("missing_output", "there is no image after turn 2")
+        assert (found[metric, 2].missing, found[metric, 2].reason) == ("missing_output", "the output of turn 2 is missing")
     assert [task.blocked is not None for task in tasks] == [False] * 4 + [True] * 2
 
 
