@@ -103,6 +103,8 @@ def _table(table: Any) -> dict[str, Json]:
     made = table.func if isinstance(table, functools.partial) else table
     text = str(getattr(made, "__doc__", None) or getattr(made, "__name__", "a function")).strip().partition("\n")[0]
     words = text.removeprefix("Return the ").removeprefix("Return ").partition(";")[0].rstrip(".")
+    if isinstance(table, functools.partial) and table.keywords:
+        words += f": {', '.join(f'{name}={value}' for name, value in table.keywords.items())}"
     return {"title": words[:1].upper() + words[1:], "metrics": [], "rows": "–", "cell": "–", "source": ""}
 
 

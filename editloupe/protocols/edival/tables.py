@@ -165,7 +165,10 @@ def by_editor(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Tab
 
 
 def by_turn(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Table | None:
-    """Return image success and task rate by number of edits (Table 8); in complex mode the last edit's rate too (11)."""
+    """Return image success and task rate by number of edits (Tables 8 and 11).
+
+    In complex mode the last edit's rate too.
+    """
     rows, called = _rows(frame, mode, (SUCCESS, FOLLOWING), whole=whole), _MODES[mode]
     turns = _turns(rows)
     shown = [metric for metric in (SUCCESS, FOLLOWING) if any(row["metric"] == metric for row in rows)]
@@ -210,7 +213,10 @@ def by_turn(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Table
 
 
 def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
-    """Return the task rate by edit type and number of edits (Tables 9, 10; complex 12, 13: of all edits in the prompts)."""
+    """Return the task rate by edit type and number of edits (Tables 9, 10, 12 and 13).
+
+    Of complex prompts all edits count.
+    """
     rows, called = _rows(frame, mode, (FOLLOWING,)), _MODES[mode]
     turns, editors = _turns(rows), _by_editor(rows)
     if not rows:
@@ -243,7 +249,7 @@ def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
 
 
 def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
-    """Return what should have stayed, by number of edits (Table 14; complex: 17)."""
+    """Return what should have stayed, by number of edits (Tables 14 and 17)."""
     called = _MODES[mode]
     return _figures(
         _rows(frame, mode, _CONSISTENCY),
@@ -261,7 +267,7 @@ def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
 
 
 def quality(frame: polars.DataFrame, *, mode: str) -> Table | None:
-    """Return the quality of the image after each number of edits (Table 18; complex: 19)."""
+    """Return the quality of the image after each number of edits (Tables 18 and 19)."""
     changes = {f"{id_}{_CHANGE}": replace(of, title=f"|Δ {of.title}|") for id_, of in _QUALITY.items()}
     figures = {**_QUALITY, **changes}
     called, rows = _MODES[mode], _rows(frame, mode, figures)
