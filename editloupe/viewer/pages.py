@@ -36,7 +36,7 @@ from editloupe.errors import ConfigError
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.scores import Metric
+from editloupe.scores import NOT_JUDGED, Metric
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.compared import GAIN, SHOWN
@@ -313,15 +313,22 @@ class Site:
         mains = run.reader.info.judges()
         judges = names if len(mains) > 1 else {}
         known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
-        # The whole sample's scores first, then turn by turn.
+        several_turns = edit is not None and len(edit.turns) > 1
+        # The whole sample's scores first, then turn by turn; of a chain the latter are a table of their own.
         scores = [
             (question_name(s.metric, metrics), score_scope(s), score_words(s), tone(metrics.get(s.metric), s.value),
              s.reason, judges.get(id_, ""))
             for id_, s in sorted(known, key=lambda own: (bool(score_scope(own[1])), own[1].turn))
+            if not several_turns or not s.turn or s.part
         ]  # fmt: skip
+        by_turn: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
+        for id_, s in self.numbers.scores(run.reader).get(sample.key, ()) if several_turns else ():
+            if s.turn and not s.part and s.missing != NOT_JUDGED:
+                of_turn = by_turn.setdefault((question_name(s.metric, metrics), judges.get(id_, "")), {})
+                of_turn[s.turn] = score_words(s), tone(metrics.get(s.metric), s.value), s.reason
         return _page(
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
-            scores=scores, panes=_panes(sample), strip=_strip(sample),
+            scores=scores, by_turn=by_turn, panes=_panes(sample), strip=_strip(sample),
             marks=[*targets(sample), *(m for v in found for m in v.marks)],
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
             several=len(names) > 1, area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from editloupe.answers import Record
 from editloupe.data.human import value_on
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
@@ -32,25 +33,33 @@ def row(
     columns: ids of the questions that have a column.   judges: names by id, shown if given.
     scores: those of the sample that are no mere copy of an answer (`own_scores`).
     In the row, `area` is the targets' share of the source in % (None where no box is known); `answers` lists what was
-    found, by question, after the score of the whole sample; `spread` is the largest distance between judges or repeats on
-    one question, and `human` the same between a person and a judge, both 0 to 100, None where there are no two to compare.
+    found, by question, after the score of the whole sample, or else of its turns; `spread` is the largest distance between
+    judges or repeats on one question, and `human` the same between a person and a judge, both 0 to 100, None where there
+    are no two to compare.
     """
     edit, rejected, found = sample.sample, sample.rejected or {}, sample.findings
     text = _instruction(edit) if edit else str(rejected.get("message") or "this sample could not be read")
     answered = {f.metric for f in found}
+    said = {(f.metric, f.about.scope) for f in found if not _scored(f, metrics)}
+    said |= {(s.metric, score_scope(other)) for _, s in scores if not score_scope(s) for _, other in scores}
     answers: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in columns}
+    places: list[Score | Finding] = [*(s for _, s in scores), *found]
+    turns = {safe(score_scope(one)): one.turn for one in places}
     for judge_id, score in scores:
-        if score.metric in answers and not score.turn and not score.part:
-            words = f"score {score_words(score)}" if score.metric in answered else score_words(score)
+        scope = score_scope(score)
+        if score.metric in answers and (not scope or (score.metric, scope) not in said):
+            words = f"score {score_words(score)}" if score.metric in answered and not scope else score_words(score)
             shade = tone(metrics.get(score.metric), score.value)
-            chip = _chip(words, shade, score.missing or "ok", score.value, by=judges.get(judge_id, ""))
+            chip = _chip(words, shade, score.missing or "ok", score.value, scope=scope, by=judges.get(judge_id, ""))
             answers[score.metric].append(chip)
     for f in found:
-        if f.metric in answers:
+        if f.metric in answers and not _scored(f, metrics):
             by, scope = judges.get(f.judge_id, ""), f.about.scope
             answers[f.metric].append(
                 _chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, scope=scope, by=by)
             )
+    for chips in answers.values():
+        chips.sort(key=lambda chip: turns[chip.get("scope", "")])
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
@@ -103,7 +112,7 @@ def score_words(score: Score) -> str:
     return f"({score.missing})" if score.value is None else f"{score.value:.4g}"
 
 
-def score_scope(score: Score) -> str:
+def score_scope(score: Score | Finding) -> str:
     """For example "turn 2, target 3"; "" for the sample as a whole."""
     return About(sample_id=score.sample_id, turn=score.turn, part=score.part).scope
 
@@ -167,8 +176,15 @@ def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:
     """
     region = target_region(sample)
     yield pictures.thumb_name(sample.source, region) or ""
-    if sample.edited is not None:
-        yield pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited)) or ""
+    # Of a chain the last output that is there.
+    edited = next((turn.edited for turn in reversed(sample.turns) if turn.edited is not None), None)
+    if edited is not None:
+        yield pictures.thumb_name(edited, same_region(region, sample.source, edited)) or ""
+
+
+def _scored(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
+    """Whether a metric's answer is no number of its own, but a record from which its score is made."""
+    return finding.metric in metrics and isinstance(finding.answer, Record)
 
 
 def _normalised(metric: Metric | None, value: float | None) -> float | None:

@@ -287,9 +287,12 @@ class SampleVerdict:
 
 
 def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[SampleVerdict]:
-    """Return every verdict on a sample, each followed by the forks that continue it; then what is being judged just now."""
+    """Return every verdict on a sample, those on metrics first, each followed by the forks that continue it.
+
+    Behind them stands what is being judged just now.
+    """
     found: list[SampleVerdict] = []
-    for finding in sample.findings:
+    for finding in sorted(sample.findings, key=lambda f: f.metric not in metrics):
         found.append(SampleVerdict(reader, sample, metrics, prices, finding, finding.trace))
         family = {finding.trace: found[-1].id}
         for path in reader.forks(finding.trace) if finding.trace else ():

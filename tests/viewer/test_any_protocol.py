@@ -121,8 +121,11 @@ def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     # Turn 2 is not right, so that the sample does not pass; nobody was asked that.
     (passed,) = line["answers"]["passed"]
     assert (passed["name"], passed["value"], passed["tone"]) == ("0", 0.0, "tone-0")
-    scores = re.sub(r"<[^>]*>", " ", page_of(turns).partition('class="facts own-scores">')[2].partition("</p>")[0])
-    assert scores.split() == ["Scores", "passed", "0", "passed", "turn", "1", "1", "passed", "turn", "2", "0"]
+    page = page_of(turns)
+    scores = re.sub(r"<[^>]*>", " ", page.partition('class="facts own-scores">')[2].partition("</p>")[0])
+    assert scores.split() == ["Scores", "passed", "0"]
+    by_turn = re.sub(r"<[^>]*>", " ", page.partition('class="own-scores by-turn">')[2].partition("</table>")[0])
+    assert by_turn.split() == ["Scores", "by", "turn", "1", "2", "passed", "1", "0"]
     # The question shows the edited image alone; the run keeps the source all the same.
     source, edited = line["thumbs"]
     assert source.endswith(".jpg") and edited.endswith(".jpg") and source != edited
@@ -140,7 +143,7 @@ def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> Non
 
 def test_two_parts_are_two_questions_and_a_role_and_a_record_are_shown(objects: Path) -> None:
     found = verdicts_of(page_of(objects))
-    assert list(found) == ["Objects", "Kept, cup", "Kept, spoon"]
+    assert list(found) == ["Kept, cup", "Kept, spoon", "Objects"], "metrics come before intermediate questions"
     assert "Kept, cup yes" in found["Kept, cup"] and "Kept, spoon no" in found["Kept, spoon"]
     assert '{ "objects": [ "cup", "spoon" ] }' in found["Objects"]
     assert "role parser" in found["Objects"] and "none, the question is text alone" in found["Objects"]

@@ -10,6 +10,7 @@
   const pager = document.getElementById("pager");
   const name = document.body.dataset.run;
   let data = JSON.parse(window.editloupeRows);
+  const MOST = 6; // answers in a cell; the sample's page has all
   let sort = { by: "", down: false };
   let page = 0;
   let shown = [];
@@ -132,7 +133,9 @@
     for (const question of Object.keys(data.answers)) {
       // A question that was first asked after this page was made has no column yet.
       if (!form.elements[`label.${question}`]) continue;
-      const labels = (row.answers[question] || []).map(chip);
+      const answers = row.answers[question] || [];
+      const labels = answers.slice(0, MOST).map(chip);
+      if (answers.length > MOST) labels.push(make("span", { className: "chip dim", textContent: `and ${answers.length - MOST} more` }));
       if (!labels.length && row.running) labels.push(make("span", { className: "chip dim", textContent: "running…" }));
       line.append(cell(`label.${question}`, "", ...(labels.length ? [make("span", { className: "labels" }, ...labels)] : [])));
     }
