@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,5 +36,5 @@ def install(
     monkeypatch.syspath_prepend(folder)
     for module in [name for name in sys.modules if name.partition(".")[0] == "toyset"]:
         monkeypatch.delitem(sys.modules, module)
-    # Each test sees what is installed for it; the cache is rebuilt after it.
-    monkeypatch.setattr(plugins, "_found", plugins._found.__wrapped__)
+    # Each test sees what is installed for it, through a cache of its own.
+    monkeypatch.setattr(plugins, "_found", cache(plugins._found.__wrapped__))
