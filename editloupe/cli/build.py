@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Final
@@ -315,7 +315,7 @@ def _flat(marker: Json) -> dict[str, Json]:
 def _loaded(builder: Builder, run: RunConfig, options: Any, out: Path, marker: Mapping[str, Json]) -> Loaded:
     """Return the images, at most so many as the run takes, once the folder is marked as theirs."""
     assert run.path is not None
-    known = (out / MARKER).exists()
+    known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         files.write_whole(out / MARKER, json_bytes(dict(marker), indent=1) + b"\n", below=out)
@@ -326,6 +326,9 @@ def _loaded(builder: Builder, run: RunConfig, options: Any, out: Path, marker: M
     except (ConfigError, DataError):
         if not known:
             (out / MARKER).unlink()
+        if made:
+            with suppress(OSError):
+                out.rmdir()
         raise
     return loaded if run.limit is None else Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
 

@@ -18,6 +18,9 @@ _NAMED: Final = 6
 MOST_LABELS: Final = 10
 """Numbers without a metric count as labels if judge and people use the same, or whole ones, and no more than these."""
 
+YES_OR_NO: Final = LabelScale(values=(0.0, 1.0), names=("no", "yes"), ordered=False)
+"""Of a metric of yes and no, and of numbers that are all 0 or 1."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ruler:
@@ -59,7 +62,7 @@ def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer]
             values=tuple(float(level.value) for level in metric.levels), names=tuple(x.name for x in metric.levels)
         )
     elif isinstance(metric.domain, Binary):
-        scale = LabelScale(values=(0.0, 1.0), names=("no", "yes"), ordered=False)
+        scale = YES_OR_NO
     threshold = scale.values[1] if scale is not None and len(scale.values) == 2 else None
     if good is not None:
         threshold = value_on(metric, _typed(good))
@@ -153,7 +156,8 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
     if words:
         return _words(name, words, good)
     numbers = sorted(float(v) for v in given)
-    threshold = numbers[1] if len(numbers) == 2 else None
+    yes_or_no = bool(numbers) and set(numbers) <= {*YES_OR_NO.values}
+    threshold = 1.0 if yes_or_no else numbers[1] if len(numbers) == 2 else None
     if good is not None:
         wanted = _typed(good)
         if isinstance(wanted, str):
@@ -162,6 +166,8 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
     # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
     closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
     scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
+    if yes_or_no:
+        scale = YES_OR_NO
     return Ruler(scale=scale, number=lambda answer: answer if isinstance(answer, float) else None, good=threshold)
 
 

@@ -109,7 +109,17 @@ def test_without_an_address_it_is_absent_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["hpsv3", "ftp://host", "http://", "http://user:key@host", "http://host?model=x", "http://host?timeout_s=0"]
+    "address",
+    [
+        "hpsv3",
+        "ftp://host",
+        "http://",
+        "http://user:key@host",
+        "http://host?model=x",
+        "http://host?timeout_s=0",
+        "http://a..b",
+        "http://host/café",
+    ],
 )
 def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"expected an address such as http://127.0.0.1:8100"):

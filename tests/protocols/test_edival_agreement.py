@@ -114,6 +114,38 @@ def test_judges_stand_side_by_side_by_edit_type(files: Path, editloupe: Program)
     assert [line[0].strip("*") for line in lines[-3:]] == ["all"] * 3
 
 
+def test_all_figures_side_by_side_rest_on_the_same_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
+) -> None:
+    """On item d the raters draw. Both judges see a, b and c rightly, and one of them says nothing but no of e and f."""
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text(
+        "item,edit_type,rater,label\n" + "".join(f"{item},{kind},{who},{label}\n" for item, kind, who, label in (
+            ("a", "add", "ann", 1), ("b", "add", "ann", 0), ("c", "add", "ann", 0), ("d", "add", "ann", 1),
+            ("d", "add", "ben", 0), ("e", "count", "ann", 0), ("f", "count", "ann", 0),
+        )), encoding="utf-8",
+    )  # fmt: skip
+    for name, scores in (("rules", (1, 0, 0, 1, 0, 0)), ("lmm", (1, 0, 0, 0, 1, 0))):
+        lines = [f"{item},{score}\n" for item, score in zip("abcdef", scores, strict=True)]
+        Path(f"{name}.csv").write_text("item,score\n" + "".join(lines), encoding="utf-8")
+    tables = ("--scores", "rules.csv", "--scores", "lmm.csv")
+    code, out, err = editloupe("align", *tables, "--human", "people.csv", "--json", *FEW)
+    assert code == 0, err
+    rules, lmm = (judge["criteria"][0] for judge in json.loads(out)["judges"])
+    for judge in (rules, lmm):
+        figures = judge["all"]["figures"]
+        assert {figures[name]["judged"] for name in ("accuracy", "kappa", "f1", "pearson")} == {5}
+    assert rules["all"]["figures"]["pearson"]["value"] == pytest.approx(1)
+    # φ of (1, 0, 0, 1, 0) and (1, 0, 0, 0, 0): (1 · 3 − 1 · 0) / sqrt(2 · 3 · 1 · 4).
+    assert lmm["all"]["figures"]["pearson"]["value"] == pytest.approx(3 / 24**0.5)
+    # No and no is right, also where nobody says yes.
+    Path("few.csv").write_text("item,score\ne,0\nf,0\n", encoding="utf-8")
+    Path("no.csv").write_text("item,label\ne,0\nf,0\n", encoding="utf-8")
+    code, out, err = editloupe("align", "--scores", "few.csv", "--human", "no.csv", "--json", *FEW)
+    assert code == 0, err
+    assert json.loads(out)["judges"][0]["criteria"][0]["all"]["figures"]["accuracy"]["value"] == 1
+
+
 def test_without_a_threshold_numbers_are_no_labels(files: Path, editloupe: Program) -> None:
     code, out, err = editloupe("align", "--scores", "CLIP_dir.csv", "--human", "people.csv", "--json", *FEW)
     assert code == 0, err

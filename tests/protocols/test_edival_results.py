@@ -215,12 +215,55 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
     assert (found["preference", 1], found["preference_change", 1]) == (5.0, 0.5)
 
 
+def test_a_number_off_its_scale_takes_no_other_score_along(folder: Path, editloupe: Program) -> None:
+    turn = entry(1, p99=70.5, contrast=0.4, human_preference_score="high")
+    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {"1": turn, "2": entry(2), "3": entry(3)})
+    code, _, err = editloupe(*IMPORT)
+    assert code == 0
+    for metric in ("luminance_p99", "preference"):
+        assert f"{metric} that is no number on its scale: 1" in words(err)
+    found = {
+        (one["metric"], one["turn"]): one["missing"] or one["value"]
+        for one in Run("run").frame().to_dicts()
+        if one["sample"] == "0"
+    }
+    assert (found["instruction_following", 1], found["contrast", 1]) == (1.0, 0.4)
+    assert (found["luminance_p99", 1], found["preference", 1]) == ("not_defined", "unparsed")
+
+
+@pytest.mark.parametrize(
+    "turns", [{"1": entry(1), "3": entry(3)}, {"1": entry(1), "2": entry(2, None), "3": entry(3)}], ids=["gap", "null"]
+)
+def test_an_image_of_which_an_edit_has_no_number_is_in_no_published_success(
+    folder: Path, editloupe: Program, turns: dict[str, Any]
+) -> None:
+    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
+    code, out, err = editloupe(*IMPORT, "--json")
+    assert code == 0, err
+    found = {
+        (one["turns"], one["metric"]): (one["published"], one["published_count"])
+        for one in json.loads(out)["means"]
+        if one["mode"] == "multipass"
+    }
+    # Images 1 and 2 fail at turn 1 and at turn 2.
+    assert found[3, "image_success"] == (0.0, 2)
+
+
+def test_results_of_one_editor_in_two_folders_are_refused(folder: Path, editloupe: Program) -> None:
+    for place, score in (("first", 1), ("second", 0)):
+        put(folder / "all" / place / "bagel" / "multipass" / "0_input_raw.json", {"1": entry(1, score)})
+    code, _, err = editloupe("import", "edival", "all", "--data", "data", "--out", "run")
+    assert code == 2 and "two folders hold results of editor 'bagel', multipass" in words(err)
+    assert not (folder / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
         ("0_input_raw.json", "{", "0_input_raw.json: "),
         ("0_input_raw.json", [1], "expected an object, found the list [1]"),
         ("0_input_raw.json", {"base_image_quality": None}, "holds no turn; expected the keys 1, 2"),
+        ("0_input_raw.json", {"01": entry(1)}, "holds no turn; expected the keys 1, 2"),
         ("0_input_raw.json", {"1": 5}, "turn 1 is the number 5; expected an object"),
         ("0_input_raw.json", {"4": entry(1)}, "it is about 4 edits, and the data has 3"),
         ("9_input_raw.json", {"1": entry(1)}, "the data has no sample '9'"),

@@ -131,6 +131,7 @@ def _read(address: str) -> tuple[Any, float]:
     try:
         url = urlsplit(address)
         usable = url.scheme in ("http", "https") and bool(url.hostname) and url.username is None and url.port != 0
+        url.path.encode("ascii"), (url.hostname or "").encode("idna")
         given = parse_qs(url.query, strict_parsing=True) if url.query else {}
         timeout_s = float(given.pop("timeout_s", [str(TIMEOUT_S)])[-1])
     except ValueError:

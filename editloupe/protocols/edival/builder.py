@@ -228,6 +228,9 @@ class EdiValBuild(BaseProtocol):
         draft = replace(draft, findings=(*draft.findings, *ended))
         if len(ended) < len(found):
             return replace(draft, lost=_lost("grounded", None))
+        # A phrase that cannot be looked for stays so. What else failed may be mended: the same command searches again.
+        if failed := next((one for one in ended if one.status in PENDING and one.status != "input_error"), None):
+            return replace(draft, lost=_lost("grounded", failed))
         why = {name: self._refused(finding) for name, finding in found.items() if finding is not None}
         grounded = tuple(one for one in objects if not why[one.name])
         others = tuple((name, reason) for name, reason in why.items() if reason)

@@ -30,7 +30,7 @@ from editloupe.protocols.edival.instructions import (
     TEXT_CHANGE,
     Edit,
 )
-from editloupe.protocols.edival.pools import after, start, words
+from editloupe.protocols.edival.pools import after, renamed, start, words
 from editloupe.tags import one_line
 from editloupe.values import Json
 
@@ -45,6 +45,9 @@ PROMPTS: Final = Path(__file__).parent / "prompts"
 
 _WORD: Final = r"[^\W_][\w'&-]*"
 _NAME: Final = re.compile(rf"{_WORD}( {_WORD})*")
+_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
+_OF_OR_IN: Final = re.compile(r" (?:in|with|wearing|on|at|of|from) ")
+"""What follows says more about the word before it: "man in a suit" is a man."""
 _WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t.,;:"
 _UNKNOWN: Final = frozenset(("", "none", "null", "unknown", "n/a", "na"))
 _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {"gray": ("grey",)}
@@ -136,12 +139,12 @@ def listed(answer: Answer) -> tuple[list[SceneObject], list[tuple[str, str]]]:
     others: list[tuple[str, str]] = []
     people = set(words()["people"])
     for one in data["objects"] if isinstance(data, Mapping) else ():
-        kind = _plain(one["object"])
+        kind = _ARTICLE.sub("", _plain(one["object"]))
         name = kind
         for part in (_plain(one["color"]), _plain(one["material"])):
             if not set(part.split()) <= set(name.split()):
                 name = f"{part} {name}"
-        if kind.split()[-1:] and kind.split()[-1] in people:
+        if _OF_OR_IN.split(kind)[0].rpartition(" ")[2] in people:
             others.append((name, "person"))
         elif len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
             others.append((name, "unusable_name"))
@@ -185,7 +188,8 @@ class Draft:
         if kind == SUBJECT_REMOVE:
             return None
         if kind == COLOR_ALTER:
-            return OneOf(options=self._colors, aliases={k: v for k, v in _SPELLINGS.items() if k in self._colors})
+            colors = _free(self.edit, self.scene)
+            return OneOf(options=colors, aliases={k: v for k, v in _SPELLINGS.items() if k in colors})
         if kind == POSITION_CHANGE:
             positions: list[Json] = list(POSITIONS)
             one: dict[str, Json] = {"enum": names}
@@ -225,10 +229,10 @@ class Draft:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
                 return f"{new[:60]!r} is not one or two English words"
             return f"{new!r} is written there already" if fold(new) == fold(edit.old_text) else replace(edit, new=new)
-        new = re.sub(r"^(an?|the|some) ", "", new.casefold())
+        new = _ARTICLE.sub("", new.casefold())
         if len(new) > LONGEST_NAME or not _NAME.fullmatch(new):
             return f"{new[:60]!r} is no name"
-        if problem := self._taken(new):
+        if problem := _taken(edit, self.scene, new):
             return problem
         return replace(edit, new=new)
 
@@ -240,32 +244,12 @@ class Draft:
             return replace(self.edit, target=target, reference=reference, position=numbers.choice(POSITIONS))
         if kind == COUNT_CHANGE:
             return replace(self.edit, target=numbers.choice(self._choices).name)
-        name = _LISTS[kind]
-        free = self._colors if kind == COLOR_ALTER else [one for one in words()[name] if not self._taken(one)]
-        return replace(self.edit, new=numbers.choice(free))
+        return replace(self.edit, new=numbers.choice(_free(self.edit, self.scene)))
 
     @property
     def _choices(self) -> list[SceneObject]:
         """The objects that an answer may name."""
         return [one for one in self.scene.available if self.edit.count is None or one.count != self.edit.count]
-
-    @property
-    def _colors(self) -> tuple[str, ...]:
-        said = set(self.edit.target.replace("grey", "gray").split())
-        return tuple(color for color in words()["colors"] if color not in said)
-
-    def _taken(self, new: str) -> str:
-        """Return why a word cannot be what comes; "" where it can."""
-        kind = self.edit.edit_type
-        if kind in (SUBJECT_ADD, SUBJECT_REPLACE):
-            # A "cup" beside a "red cup" could not be told from it.
-            known = {*self.scene.pools.ever, *(one.kind for one in self.scene.objects.values())}
-            return f"{new!r} is or was there already" if new in known else ""
-        if kind == MATERIAL_ALTER:
-            # "wooden" is wood.
-            same = any(word.startswith(new) for word in self.edit.target.split())
-            return f"{self.edit.target!r} is of {new} already" if same else ""
-        return f"{new!r} is written there already" if kind == TEXT_CHANGE and new == self.edit.old_text else ""
 
 
 _LISTS: Final[Mapping[str, str]] = {
@@ -277,6 +261,28 @@ _LISTS: Final[Mapping[str, str]] = {
     BACKGROUND_CHANGE: "backgrounds",
 }
 """Edit type → the word list that its new thing may come from."""
+
+
+def _taken(edit: Edit, scene: Scene, new: str) -> str:
+    """Return why a word cannot be what an edit brings to a scene; "" where it can."""
+    kind = edit.edit_type
+    if kind in (SUBJECT_ADD, SUBJECT_REPLACE):
+        # A "cup" beside a "red cup" could not be told from it.
+        known = {*scene.pools.ever, *(one.kind for one in scene.objects.values())}
+        return f"{new!r} is or was there already" if new in known else ""
+    if kind in (COLOR_ALTER, MATERIAL_ALTER):
+        said = edit.target.replace("grey", "gray").split()
+        # "wooden" is wood.
+        if new in said or (kind == MATERIAL_ALTER and any(word.startswith(new) for word in said)):
+            return f"{edit.target!r} is {new} already"
+        name = renamed(replace(edit, new=new))
+        return f"{name!r} is or was there already" if name in scene.pools.ever else ""
+    return f"{new!r} is written there already" if kind == TEXT_CHANGE and new == edit.old_text else ""
+
+
+def _free(edit: Edit, scene: Scene) -> tuple[str, ...]:
+    """Return the words of our list that an edit may bring to a scene."""
+    return tuple(word for word in words()[_LISTS[edit.edit_type]] if not _taken(edit, scene, word))
 
 
 def draw(scene: Scene, seed: str) -> Draft:
@@ -304,7 +310,12 @@ def _drawn(kind: str, scene: Scene, numbers: random.Random) -> Edit | None:
         )
     if one is None:
         return None
-    if kind in (SUBJECT_REMOVE, SUBJECT_REPLACE, COLOR_ALTER, MATERIAL_ALTER):
+    if kind in (COLOR_ALTER, MATERIAL_ALTER):
+        free = [other for other in available if _free(Edit(edit_type=kind, target=other.name), scene)]
+        if not free:
+            return None
+        return Edit(edit_type=kind, target=(one if one in free else numbers.choice(free)).name)
+    if kind in (SUBJECT_REMOVE, SUBJECT_REPLACE):
         return Edit(edit_type=kind, target=one.name)
     if kind == TEXT_CHANGE:
         written = [one for one in available if one.text]

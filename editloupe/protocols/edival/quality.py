@@ -159,4 +159,6 @@ def _value(metric: str, finding: Finding | None) -> tuple[float | None, str, str
     value = data.get(metric) if isinstance(data, Mapping) else finding.answer.value
     if isinstance(value, int | float):
         return float(value), "ok", ""
-    return None, "not_defined", f"no {metric} is known: an image that is dark all over has none"
+    # What ends in an answer comes from a result file.
+    why = "the file has none on its scale" if finding.ending == "answer" else "an image that is dark all over has none"
+    return None, "not_defined", f"no {metric} is known: {why}"

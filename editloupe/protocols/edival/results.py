@@ -34,6 +34,7 @@ from editloupe.protocols.edival.chain import MODE, SENTENCES, Chain, Mode, read_
 from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.tables import CONSISTENCY, FOLLOWING, SUCCESS
 from editloupe.protocols.imported import Imported, Published
+from editloupe.scores import Metric
 from editloupe.tasks import About, Status
 from editloupe.values import Json, Sample, Turn, digest, distinct_keys, finite, in_one, parse_json
 
@@ -118,11 +119,10 @@ class Entry:
             read_verdict(kind, text(reason), text(type_)) for type_, kind, reason in zip(types, kinds, reasons, strict=True)
         ]
 
-    def numbers(self) -> list[float]:
-        """Return the zeros and ones as they are written."""
+    def numbers(self) -> list[float | None]:
+        """Return the zeros and ones as they are written; None for what is no number."""
         listed = self.values.get(_LISTS["instruction_following"])
-        given = listed if isinstance(listed, list) else [self.values.get("instruction_following")]
-        return [number for value in given if (number := _number(value)) is not None]
+        return list(map(_number, listed if isinstance(listed, list) else [self.values.get("instruction_following")]))
 
     def sentences(self) -> list[tuple[str, str, str]]:
         """Return type, sentence with brackets and plain sentence of each of these edits."""
@@ -236,8 +236,8 @@ class _Group:
                 else:
                     self.refused.append(f"{path}: turn {edits} is {shown(entry)}; expected an object")
 
-    def findings(self, samples: Mapping[str, Sample], judge_id: str, metrics: set[str]) -> Iterator[Finding]:
-        """Yield the findings of all entries that are about a sample. metrics: those that the protocol declares."""
+    def findings(self, samples: Mapping[str, Sample], judge_id: str, metrics: Mapping[str, Metric]) -> Iterator[Finding]:
+        """Yield the findings of all entries that are about a sample. metrics: those that the protocol declares, by id."""
         for (index, edits), entry in self.entries.items():
             id_ = index if self.mode == "multipass" else f"{index}.c{edits}"
             sample = samples.get(id_)
@@ -260,9 +260,12 @@ class _Group:
             self.used[id_] = sample
             for turn, (values, prefix) in images.items():
                 for question, keys in _QUALITY.items():
-                    if metrics & {*keys}:
-                        found = {metric: finite(values.get(prefix + key)) for metric, key in keys.items()}
-                        yield _of_quality(About.of(sample, turn=turn), question, judge_id, found)
+                    given = {metric: values.get(prefix + key) for metric, key in keys.items() if metric in metrics}
+                    found = {metric: _on_scale(value, metrics[metric]) for metric, value in given.items()}
+                    for metric in (name for name, value in given.items() if value is not None and found[name] is None):
+                        self.counted[f"{metric} that is no number on its scale"] += 1
+                    if given:
+                        yield _of_quality(About.of(sample, turn=turn), question, judge_id, given, found)
 
     def _said(self, entry: Entry, chain: Chain) -> Iterator[tuple[int, str, str, Verdict]]:
         """Yield turn, part, metric and verdict. Raises ValueError and DataError: the entry is about other edits."""
@@ -296,8 +299,8 @@ class _Group:
         for edits in sorted({edits for _, edits in self.entries}):
             whole = [index for index, turns in self.entries if turns == edits]
             at = [self.entries[index, edits] for index in whole]
-            means = {SUCCESS: [float(self._all(index, edits)) for index in whole]}
-            means[FOLLOWING] = [value for one in at for value in one.numbers()]
+            means = {SUCCESS: [value for index in whole if (value := self._success(index, edits)) is not None]}
+            means[FOLLOWING] = [value for one in at for value in one.numbers() if value is not None]
             for metric, (key, _) in _CONSISTENCY.items():
                 means[metric] = [value for one in at if (value := finite(one.values.get(key))) is not None]
             last = {SUCCESS: f"instruction {edits}"} if self.mode == "singlepass" else {}
@@ -313,11 +316,12 @@ class _Group:
                         count=len(values),
                     )
 
-    def _all(self, index: str, edits: int) -> bool:
-        """Return whether all edits so far have a 1."""
+    def _success(self, index: str, edits: int) -> float | None:
+        """Return 1 if all edits so far have a 1, else 0; None where one of them has no number."""
         turns = range(1, edits + 1) if self.mode == "multipass" else (edits,)
-        entries = [entry for turn in turns if (entry := self.entries.get((index, turn))) is not None]
-        return all(value for entry in entries for value in entry.numbers())
+        entries = [self.entries.get((index, turn)) for turn in turns]
+        numbers = [number for entry in entries for number in (entry.numbers() if entry is not None else [None])]
+        return None if None in numbers else float(all(numbers))
 
     def notes(self, asked: int) -> Iterator[str]:
         """Yield what a reader should know of the group. asked: samples of the data."""
@@ -339,7 +343,7 @@ class _Group:
         except ValueError as error:
             yield f"{self.title}: not compared: {path}: {error}"
             return
-        own: dict[str, list[float]] = {}
+        own: dict[str, list[float | None]] = {}
         for (index, _), entry in sorted(self.entries.items()):
             own.setdefault(index, []).extend(entry.numbers())
         if differing := [index for index in {**own, **rates} if own.get(index) != rates.get(index)]:
@@ -364,7 +368,7 @@ def read(folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageSt
         raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
     notes = list((shown_too or bare).notes)
     protocol = make_protocol("edival", OPTIONS)
-    metrics = {metric.id for metric in protocol.metrics} - {SUCCESS, CONSISTENCY}
+    metrics = {metric.id: metric for metric in protocol.metrics if metric.id not in (SUCCESS, CONSISTENCY)}
     judge = _judge()
     findings: list[Finding] = []
     samples: list[Sample] = []
@@ -422,6 +426,13 @@ def _groups(folder: Path) -> Iterator[_Group]:
     ]
     if not found:
         raise DataError(f"{folder}: no result file; expected {_WHERE}")
+    at: dict[tuple[str, Mode], Path] = {}
+    for group in found:
+        if (other := at.setdefault((group.editor, group.mode), group.folder)) != group.folder:
+            raise DataError(
+                f"{folder}: two folders hold results of {group.title}: {other} and {group.folder}; name one of them, or "
+                "give the editors different names"
+            )
     yield from found
 
 
@@ -468,7 +479,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _turns(values: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     """Yield the entries of a multipass file by turn. Raises ValueError where there is none."""
-    turns = sorted(int(key) for key in values if key.isascii() and key.isdigit() and len(key) < 4)
+    turns = sorted(int(key) for key in values if re.fullmatch("[1-9][0-9]{0,2}", key))
     if not turns:
         raise ValueError(f"holds no turn; expected the keys 1, 2 …, found {', '.join(map(repr, values)) or 'none'}")
     for turn in turns:
@@ -480,11 +491,23 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, bool) else finite(value)
 
 
-def _of_quality(about: About, question: str, judge_id: str, found: Mapping[str, float | None]) -> Finding:
-    """Return the finding of one number, or a record of several."""
+def _on_scale(value: object, metric: Metric) -> float | None:
+    """Return a number that a metric can have; None for anything else."""
+    number, bounds = finite(value), metric.domain.bounds
+    return number if number is None or bounds is None or bounds[0] <= number <= bounds[1] else None
+
+
+def _of_quality(
+    about: About, question: str, judge_id: str, given: Mapping[str, object], found: Mapping[str, float | None]
+) -> Finding:
+    """Return the finding of one number, or a record of several. given: as it is written.   found: what can be used."""
     numbers = [number for number in found.values() if number is not None]
     if not numbers:
-        return _finding(about, question, judge_id, "not_defined", None, f"the file has no {', '.join(found)}")
+        wrong = [
+            f"{metric} is no number on its scale: {shown(value)}" for metric, value in given.items() if value is not None
+        ]
+        why = "; ".join(wrong) or f"the file has no {', '.join(found)}"
+        return _finding(about, question, judge_id, "unparsed" if wrong else "not_defined", None, why)
     answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
     return _finding(about, question, judge_id, "ok", answer)
 
