@@ -270,6 +270,9 @@ def test_text_is_read_and_compared_by_the_protocol() -> None:
     (task,) = play.questions
     assert [view.origin for view in task.views] == [PICTURES[1]] and "OPEN" not in task.prompt and play.looked == []
     assert Play(said={"text_in_image": "NO TEXT"}).verdict(chain_of(ADD_TEXT)) == (0, None)
+    other = Finding.of(task, judge_id="j", repeat=0, status="ok", ending="answer", answer=Number(value=1))
+    score = scored(make_protocol("edival", VERDICTS_ALONE), [chain_of(ADD_TEXT)], [other])[0]
+    assert (score.value, score.missing, score.reason) == (None, "off_menu", "1 is no text")
     play = Play(seen={(0, "sign"): MIDDLE}, said={"text_in_crop": "open"})
     assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
     (task,) = play.questions
