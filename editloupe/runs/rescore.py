@@ -18,14 +18,14 @@ from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
+from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
-from editloupe.tasks import Status, task_from_json
+from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import held, last_finding, read_trace
@@ -172,8 +172,8 @@ def _specs(
             if metric is not None:
                 by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
         for group in groups(samples):
-            known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), rule)
-            for task in planned(protocol, group, known):
+            own = [finding for sample in group for finding in by_sample.get(sample.key, ())]
+            for task in _grown(protocol, group, own, rule):
                 if task.kind == "measure":
                     measured.add(task.id)
                 else:
@@ -181,6 +181,23 @@ def _specs(
                     for id_ in filter(None, (judge_id, *others)):
                         found[id_, *task.question] = task.answer
     return found, measured
+
+
+def _grown(protocol: EvalProtocol, group: Group, findings: Sequence[Finding], rule: Repeats) -> list[Task]:
+    """Return all that a protocol plans for a group as it learns these findings: a plan may leave out what is known."""
+    waiting: dict[QuestionKey, list[Finding]] = {}
+    for finding in findings:
+        waiting.setdefault(finding.question, []).append(finding)
+    tasks: dict[str, Task] = {}
+    known: list[Finding] = []
+    while True:
+        new = [task for task in planned(protocol, group, known_of(known, rule)) if task.id not in tasks]
+        if not new and not waiting:
+            return list(tasks.values())
+        # What nobody plans to ask, such as a verdict from a result file, is learned at the end.
+        for question in [task.question for task in new] or list(waiting):
+            known += waiting.pop(question, ())
+        tasks |= {task.id: task for task in new}
 
 
 def _end_again(run: Path, path: Path, finding: Finding) -> None:

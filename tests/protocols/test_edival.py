@@ -525,3 +525,29 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     assert frame.filter(metric="instruction_following")["reason"].to_list() == ["the object is still seen"]
     assert Run(run).frame().filter(metric="instruction_following")["value"].to_list() == [1]
     assert editloupe("verify", out)[0] == 0
+
+
+def test_what_consistency_rests_on_stays_where_verdicts_are_judged_again(
+    tmp_path: Path, boxed: Loaded, editloupe: Cli
+) -> None:
+    from editloupe import Run
+
+    # Nothing of what no edit touched is found in the base image.
+    sample = boxed.samples[0]
+    extra = {**sample.extra, "unchanged_objects": [["jar"]] * 3}
+    extra["boxes"] = [{**dict(names), "jar": []} for names in extra["boxes"]]  # type: ignore[arg-type,union-attr]
+    loaded = replace(boxed, samples=(replace(sample, extra=extra),))
+    judged(loaded, tmp_path / "run", replies, cc="l1")
+    run, findings = str(tmp_path / "run"), {f.task_id for f in Run(tmp_path / "run").findings}
+    code, said, err = editloupe("rescore", run, "--option", "remove_threshold=0.5", "--out", str(tmp_path / "other"))
+    assert code == 0 and "left out" not in said + err
+    assert {f.task_id for f in Run(tmp_path / "other").findings} == findings
+    code, said, err = editloupe("rescore", run, "--option", "cc_no_box=zero", "--out", str(tmp_path / "zero"))
+    assert code == 0 and "left out" not in said + err
+    for folder, due in (
+        ("run", [(None, "not_defined")] * 3),
+        ("other", [(None, "not_defined")] * 3),
+        ("zero", [(0, None)] * 3),
+    ):
+        rows = Run(tmp_path / folder).frame().filter(metric="object_l1").to_dicts()
+        assert [(row["value"], row["missing"]) for row in rows] == due, folder
