@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned
+from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
@@ -99,6 +100,28 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=_read(store.folder, now, spec))
         except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
             yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
+
+
+def changed_scores(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored]) -> Counter[str]:
+    """Return how many scores of each metric get another value or status: also where no finding changes."""
+    now_of = {(one.before.task_id, one.before.judge_id, one.before.repeat): one.now for one in rescored}
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    known = {metric.id for metric in protocol.metrics}
+    changed: Counter[str] = Counter()
+    # Without a judge, measures are one reading of the samples.
+    for judge_id in store.judges() or [None]:
+        findings = store.current(judge_id)
+        rule = Repeats.of_run(store.info, findings)
+        now = [new for f in findings if (new := now_of.get((f.task_id, f.judge_id, f.repeat))) is not None]
+        before, after = (
+            {
+                (score.metric, score.key, score.turn, score.part): (score.value, score.missing)
+                for score in scored(one, samples, given, rule)
+            }
+            for one, given in ((protocol_with(store, {}), findings), (protocol, now))
+        )
+        changed.update(key[0] for key in before if key[0] in known and before[key] != after.get(key))
+    return changed
 
 
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:

@@ -518,6 +518,7 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     run, out = str(tmp_path / "run"), str(tmp_path / "lower")
     code, said, _ = editloupe("rescore", run, "--option", "remove_threshold=0.3", "--out", out)
     assert code == 0 and "no model was asked" in said and Seer.asked == 2
+    assert "0 of 2 findings change" in said and "Scores that change: instruction_following 1, image_success 1." in said
     from editloupe import Run
 
     frame = Run(out).frame()
