@@ -135,7 +135,6 @@ def test_a_chain_is_judged_with_boxes_from_the_data(chains: Path, editloupe: Pro
     assert code == 0, err
     pages = [page.read_text(encoding="utf-8") for page in Path("pages/samples").glob("*.html")]
     assert len(pages) == 2 and all('class="strip"' in page and 'class="mark found"' in page for page in pages)
-    assert all("nothing found" in page for page in pages)
 
 
 @pytest.mark.skipif(find_spec("torch") is None or find_spec("transformers") is None, reason="torch is not installed")

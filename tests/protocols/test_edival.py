@@ -472,9 +472,13 @@ def test_a_chain_runs_with_given_boxes_and_a_script(tmp_path: Path, boxed: Loade
         "quality": "none",
     }
     run = str(tmp_path / "run")
-    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run)):
+    pages = tmp_path / "pages"
+    export = ("export", run, "--html", str(pages))
+    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run), export):
         code, out, err = editloupe(*command)
         assert code == 0, (command, out, err)
+    (page,) = (pages / "samples").glob("*.html")
+    assert "nothing found" in page.read_text(encoding="utf-8")
 
 
 def test_a_run_goes_on_where_it_stopped_with_the_same_options_alone(tmp_path: Path, boxed: Loaded) -> None:
