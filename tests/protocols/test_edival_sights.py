@@ -93,6 +93,15 @@ def test_boxes_of_targets_count_for_the_base_image_and_the_last_output():
     assert answer["data"]["detections"][0]["box"] == [200, 100, 400, 500]
 
 
+def test_an_output_that_is_the_base_image_has_the_boxes_of_that():
+    boxes: Any = [{"cup": [[20, 10, 60, 50]]}, {"cup": []}]
+    target = Target(name="jar", boxes={"source": Box(0, 0, 20, 10), "edited": Box(40, 10, 80, 50)})
+    null, other = (sample(image, extra={"boxes": boxes}, targets=(target,)) for image in (BASE, SECOND))
+    for phrase in ("cup", "jar"):
+        base = detect("edival", null, 0, phrase).args
+        assert detect("edival", null, 1, phrase).args == base != detect("edival", other, 1, phrase).args
+
+
 @pytest.mark.parametrize(
     ("boxes", "said"),
     [

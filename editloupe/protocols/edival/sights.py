@@ -115,10 +115,14 @@ def spelled(phrase: str) -> str:
 
 
 def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
-    """Return the boxes that the data gives for a picture, in px, by name. Raises DataError for what cannot be read."""
+    """Return the boxes that the data gives for a picture, in px, by name. Raises DataError for what cannot be read.
+
+    A picture that is the base image has the boxes of that, so that a null edit is not judged by those of an output.
+    """
     picture = picture_of(sample, turn)
     if picture is None:
         return {}
+    turn = 0 if picture == sample.source else turn
     found: dict[str, list[Box]] = {}
     roles = [role for role, of in (("source", 0), ("edited", len(sample.turns))) if of == turn]
     for target in sample.targets:
