@@ -11,7 +11,7 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import Known
-from editloupe.protocols.edival.sights import Sight, detect, looked, seen
+from editloupe.protocols.edival.sights import Sight, detect, looked, sights_of
 from editloupe.tasks import Measure
 from editloupe.values import Box, ImageRef, Sample, Target, Turn
 
@@ -22,6 +22,11 @@ BASE, FIRST, SECOND = (
 
 def sample(*edited: ImageRef | None, **more: Any) -> Sample:
     return Sample(id="7", source=BASE, turns=tuple(Turn(instruction="x", edited=one) for one in edited), **more)
+
+
+def seen(known: Known, chain: Sample, turn: int, phrase: str) -> list[Sight] | None:
+    finding = looked(known, chain, turn, phrase)
+    return None if finding is None else sights_of(finding)
 
 
 def found(task: Measure, answer: Any = None, status: Any = "ok") -> Finding:

@@ -75,15 +75,6 @@ def looked(known: Known, sample: Sample, turn: int, phrase: str) -> Finding | No
     return known.finding(DETECTIONS, about_picture(sample, turn, phrase))
 
 
-def seen(known: Known, sample: Sample, turn: int, phrase: str) -> list[Sight] | None:
-    """Return what was seen of a phrase in a picture, best first. [] says that nothing was.
-
-    None while nobody has looked, and where the search failed: `looked` has the status.
-    """
-    finding = looked(known, sample, turn, phrase)
-    return None if finding is None else sights_of(finding)
-
-
 def sights_of(finding: Finding) -> list[Sight] | None:
     """Return what a finding says was seen; None for one without such an answer."""
     data = finding.answer.data if isinstance(finding.answer, Record) else None
