@@ -134,7 +134,7 @@ class EvalProtocol(Protocol):
         """Raise DataError if these samples cannot be asked about. Called before anything is spent."""
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
-        """Return the tasks that can be asked now. Called again whenever a finding of the group arrives.
+        """Return the tasks that can be asked now. Called again once findings of the group have arrived.
 
         Pure: the same samples and findings give the same tasks. Tasks that are known already may be returned again.
         """

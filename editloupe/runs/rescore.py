@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,14 +19,14 @@ from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
+from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
-from editloupe.tasks import Status, task_from_json
+from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import held, last_finding, read_trace
@@ -101,6 +102,28 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
 
 
+def changed_scores(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored]) -> Counter[str]:
+    """Return how many scores of each metric get another value or status: also where no finding changes."""
+    now_of = {(one.before.task_id, one.before.judge_id, one.before.repeat): one.now for one in rescored}
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    known = {metric.id for metric in protocol.metrics}
+    changed: Counter[str] = Counter()
+    # Without a judge, measures are one reading of the samples.
+    for judge_id in store.judges() or [None]:
+        findings = store.current(judge_id)
+        rule = Repeats.of_run(store.info, findings)
+        now = [new for f in findings if (new := now_of.get((f.task_id, f.judge_id, f.repeat))) is not None]
+        before, after = (
+            {
+                (score.metric, score.key, score.turn, score.part): (score.value, score.missing)
+                for score in scored(one, samples, given, rule)
+            }
+            for one, given in ((protocol_with(store, {}), findings), (protocol, now))
+        )
+        changed.update(key[0] for key in before if key[0] in known and before[key] != after.get(key))
+    return changed
+
+
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
     """Return the run's judges as they would be with these options, under their names, by the id that they have there."""
     questions = digest({"protocol": protocol.name, "options": identity_options(protocol)})
@@ -172,8 +195,8 @@ def _specs(
             if metric is not None:
                 by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
         for group in groups(samples):
-            known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), rule)
-            for task in planned(protocol, group, known):
+            own = [finding for sample in group for finding in by_sample.get(sample.key, ())]
+            for task in _grown(protocol, group, own, rule):
                 if task.kind == "measure":
                     measured.add(task.id)
                 else:
@@ -181,6 +204,23 @@ def _specs(
                     for id_ in filter(None, (judge_id, *others)):
                         found[id_, *task.question] = task.answer
     return found, measured
+
+
+def _grown(protocol: EvalProtocol, group: Group, findings: Sequence[Finding], rule: Repeats) -> list[Task]:
+    """Return all that a protocol plans for a group as it learns these findings: a plan may leave out what is known."""
+    waiting: dict[QuestionKey, list[Finding]] = {}
+    for finding in findings:
+        waiting.setdefault(finding.question, []).append(finding)
+    tasks: dict[str, Task] = {}
+    known: list[Finding] = []
+    while True:
+        new = [task for task in planned(protocol, group, known_of(known, rule)) if task.id not in tasks]
+        if not new and not waiting:
+            return list(tasks.values())
+        # What nobody plans to ask, such as a verdict from a result file, is learned at the end.
+        for question in [task.question for task in new] or list(waiting):
+            known += waiting.pop(question, ())
+        tasks |= {task.id: task for task in new}
 
 
 def _end_again(run: Path, path: Path, finding: Finding) -> None:

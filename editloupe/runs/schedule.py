@@ -1,7 +1,8 @@
-"""The growing set of a run's tasks. `plan` of a group is asked again whenever one of its findings arrives.
+"""The growing set of a run's tasks. `plan` of a group is asked again once findings of it have arrived.
 
-There is no barrier between waves: a task is ready as soon as it is planned. Resume is the same path: a finding that stands
-from an earlier visit arrives at once.
+It is asked when no task is left that was planned before, since a new one would wait behind those: a group of many samples
+is planned a few times and not once a finding. There is no barrier between waves: nobody waits while something can be
+planned. Resume is the same path: a finding that stands from an earlier visit arrives at once.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class Schedule:
         self.reused = 0
         self._standing = standing
         self._groups = [_Group(samples=group) for group in groups(samples)]
+        self._changed: dict[int, _Group] = {}
+        """Groups in which findings arrived since they were planned, by identity, the first one first."""
         self._group_of: dict[str, _Group] = {}
         self._ready: list[tuple[int, int, ScheduledTask]] = []
         self._numbers = count()
@@ -80,6 +83,7 @@ class Schedule:
 
         All tasks are asked once before any is asked a second time, so that a run that is stopped covers many samples.
         """
+        self._plan_changed()
         return heappop(self._ready)[2] if self._ready else None
 
     @property
@@ -90,14 +94,15 @@ class Schedule:
     @property
     def grows(self) -> bool:
         """Whether further tasks may follow from findings that are not there yet."""
-        return bool(self._ready) and any(group.consults and not group.problem for group in self._groups)
+        return bool(self._ready or self._changed) and any(group.consults and not group.problem for group in self._groups)
 
     def arrived(self, finding: Finding) -> None:
-        """Take a new finding in, and plan what rests on it."""
+        """Take a new finding in. What rests on it is planned before anything is asked a second time."""
         group = self._group_of[finding.task_id]
         group.findings[finding.task_id, finding.repeat] = finding
         if group.consults and self._complete(group, group.tasks[finding.task_id]):
-            self._grow(group)
+            self._changed[id(group)] = group
+        self._plan_changed()
 
     def problems(self) -> list[Finding]:
         """Return a finding for each sample and metric of the groups that the protocol could not plan."""
@@ -118,6 +123,11 @@ class Schedule:
             for sample in group.samples
             for metric in self.protocol.metrics
         ]
+
+    def _plan_changed(self) -> None:
+        """Plan the groups in which findings arrived, if what they plan would be next."""
+        while self._changed and (not self._ready or self._ready[0][0] > 0):
+            self._grow(self._changed.pop(next(iter(self._changed))))
 
     def _grow(self, group: _Group) -> None:
         where, most = described(self.protocol), TASKS_PER_SAMPLE * len(group.samples)

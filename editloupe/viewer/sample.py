@@ -176,8 +176,11 @@ class SampleVerdict:
         if self.finding is None:
             return "(in progress)"
         found = [mark.name for mark in self.marks if mark.kind == "found"]
-        if found and isinstance(self.finding.answer, Record):
+        data = self.finding.answer.data if isinstance(self.finding.answer, Record) else None
+        if data is not None and found:
             return f"{found[0]} and {len(found) - 1} more" if len(found) > 1 else found[0]
+        if isinstance(data, Mapping) and data.get("detections") == []:
+            return "nothing found"
         return short_answer(self.finding)
 
     @property

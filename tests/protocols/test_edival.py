@@ -270,6 +270,9 @@ def test_text_is_read_and_compared_by_the_protocol() -> None:
     (task,) = play.questions
     assert [view.origin for view in task.views] == [PICTURES[1]] and "OPEN" not in task.prompt and play.looked == []
     assert Play(said={"text_in_image": "NO TEXT"}).verdict(chain_of(ADD_TEXT)) == (0, None)
+    other = Finding.of(task, judge_id="j", repeat=0, status="ok", ending="answer", answer=Number(value=1))
+    score = scored(make_protocol("edival", VERDICTS_ALONE), [chain_of(ADD_TEXT)], [other])[0]
+    assert (score.value, score.missing, score.reason) == (None, "off_menu", "1 is no text")
     play = Play(seen={(0, "sign"): MIDDLE}, said={"text_in_crop": "open"})
     assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
     (task,) = play.questions
@@ -469,9 +472,13 @@ def test_a_chain_runs_with_given_boxes_and_a_script(tmp_path: Path, boxed: Loade
         "quality": "none",
     }
     run = str(tmp_path / "run")
-    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run)):
+    pages = tmp_path / "pages"
+    export = ("export", run, "--html", str(pages))
+    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run), export):
         code, out, err = editloupe(*command)
         assert code == 0, (command, out, err)
+    (page,) = (pages / "samples").glob("*.html")
+    assert "nothing found" in page.read_text(encoding="utf-8")
 
 
 def test_a_run_goes_on_where_it_stopped_with_the_same_options_alone(tmp_path: Path, boxed: Loaded) -> None:
@@ -515,6 +522,7 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     run, out = str(tmp_path / "run"), str(tmp_path / "lower")
     code, said, _ = editloupe("rescore", run, "--option", "remove_threshold=0.3", "--out", out)
     assert code == 0 and "no model was asked" in said and Seer.asked == 2
+    assert "0 of 2 findings change" in said and "Scores that change: instruction_following 1, image_success 1." in said
     from editloupe import Run
 
     frame = Run(out).frame()
@@ -522,3 +530,29 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     assert frame.filter(metric="instruction_following")["reason"].to_list() == ["the object is still seen"]
     assert Run(run).frame().filter(metric="instruction_following")["value"].to_list() == [1]
     assert editloupe("verify", out)[0] == 0
+
+
+def test_what_consistency_rests_on_stays_where_verdicts_are_judged_again(
+    tmp_path: Path, boxed: Loaded, editloupe: Cli
+) -> None:
+    from editloupe import Run
+
+    # Nothing of what no edit touched is found in the base image.
+    sample = boxed.samples[0]
+    extra = {**sample.extra, "unchanged_objects": [["jar"]] * 3}
+    extra["boxes"] = [{**dict(names), "jar": []} for names in extra["boxes"]]  # type: ignore[arg-type,union-attr]
+    loaded = replace(boxed, samples=(replace(sample, extra=extra),))
+    judged(loaded, tmp_path / "run", replies, cc="l1")
+    run, findings = str(tmp_path / "run"), {f.task_id for f in Run(tmp_path / "run").findings}
+    code, said, err = editloupe("rescore", run, "--option", "remove_threshold=0.5", "--out", str(tmp_path / "other"))
+    assert code == 0 and "left out" not in said + err
+    assert {f.task_id for f in Run(tmp_path / "other").findings} == findings
+    code, said, err = editloupe("rescore", run, "--option", "cc_no_box=zero", "--out", str(tmp_path / "zero"))
+    assert code == 0 and "left out" not in said + err
+    for folder, due in (
+        ("run", [(None, "not_defined")] * 3),
+        ("other", [(None, "not_defined")] * 3),
+        ("zero", [(0, None)] * 3),
+    ):
+        rows = Run(tmp_path / folder).frame().filter(metric="object_l1").to_dicts()
+        assert [(row["value"], row["missing"]) for row in rows] == due, folder

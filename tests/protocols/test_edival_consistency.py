@@ -194,7 +194,9 @@ def test_without_a_detector_nothing_is_made_up() -> None:
         assert status == "not_defined" and reason.startswith("'jar' could not be looked for in the base image: it needs")
     assert found["content_consistency", 1].value is None
     # Nor is the content the objects alone where the background could not be looked for.
-    sample = chain_sample(chain, scene(), scene(), boxes=[BASE_BOXES, None])
+    edited = scene().copy()
+    edited[0, 0] = 255 - edited[0, 0]
+    sample = chain_sample(chain, scene(), edited, boxes=[BASE_BOXES, None])
     found = scores(sample, chain)
     assert found["object_consistency", 1].value == 1.0
     why = "'cup' could not be looked for in the image after turn 1: it needs a model of the kind detect"

@@ -257,9 +257,13 @@ def test_two_files_for_one_output_reject_the_chain_of_that_editor(tmp_path: Path
 
 def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
     root = write(tmp_path / "data", [{k: v for k, v in line.items() if k != "all_objects"} for line in lines()])
-    with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
-        opened(root / "edival.csv", format="edival", outputs=False)
-    with pytest.raises(DataError, match=r"no .csv file with its columns: found edival\.csv; expected image_index, turns"):
+    for given in (root / "edival.csv", root):
+        with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
+            opened(given, format="edival", outputs=False)
+    (root / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(
+        DataError, match=r"no .csv file with its columns: found edival\.csv, other\.csv; expected image_index"
+    ):
         opened(root, format="edival", outputs=False)
     with pytest.raises(DataError, match="no known layout"):
         opened(root, outputs=False)

@@ -288,6 +288,12 @@ def test_attribute(before: list[Sight] | None, said: bool, paper: bool | None, f
         (None, None, "wild  path", "“WILD\n Path”", True, True, True),
         (None, None, "OPEN", "ＯＰEN", True, True, True),
         (None, None, "咖啡", "咖啡", True, True, True),
+        (None, None, "IT'S", "It’s", True, True, True),
+        # Nothing is there to read, whatever words say so; quotes alone are no part of every text.
+        (None, None, "TEXT", "NO TEXT.", False, False, False),
+        (None, None, "NO", "No text.", False, False, False),
+        (None, None, "NO TEXT", "no text", True, True, True),
+        (None, None, '""', "hello", False, False, False),
         # Replaced on an object.
         ([MIDDLE], [MIDDLE], "OPEN", "OPEN", True, True, True),
         ([], [MIDDLE], "OPEN", "OPEN", None, False, None),
@@ -344,7 +350,8 @@ def test_a_model_is_needed_only_where_what_is_seen_does_not_decide() -> None:
         assert rules.text(None, None, new="x", read=None, rules=options) is OPEN
         assert rules.background(None, said=None, rules=options) is OPEN
     assert rules.background({"bear": []}, said=None, rules=CODE).done is False
-    assert rules.replace(([MIDDLE], []), [MIDDLE], said=None, rules=with_(replace_gate=False)).done is True
+    plain = rules.replace(([MIDDLE], []), [MIDDLE], said=None, rules=with_(replace_gate=False))
+    assert (plain.done, plain.reason) == (True, "the old object is gone and the new one is seen")
 
 
 def test_each_difference_can_be_set_by_itself() -> None:

@@ -11,7 +11,7 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import Known
-from editloupe.protocols.edival.sights import Sight, detect, looked, seen
+from editloupe.protocols.edival.sights import Sight, detect, looked, sights_of
 from editloupe.tasks import Measure
 from editloupe.values import Box, ImageRef, Sample, Target, Turn
 
@@ -22,6 +22,11 @@ BASE, FIRST, SECOND = (
 
 def sample(*edited: ImageRef | None, **more: Any) -> Sample:
     return Sample(id="7", source=BASE, turns=tuple(Turn(instruction="x", edited=one) for one in edited), **more)
+
+
+def seen(known: Known, chain: Sample, turn: int, phrase: str) -> list[Sight] | None:
+    finding = looked(known, chain, turn, phrase)
+    return None if finding is None else sights_of(finding)
 
 
 def found(task: Measure, answer: Any = None, status: Any = "ok") -> Finding:
@@ -91,6 +96,15 @@ def test_boxes_of_targets_count_for_the_base_image_and_the_last_output():
     assert [detect("edival", chain, turn, "cup").measure for turn in (0, 1, 2)] == ["key", "detections", "key"]
     answer: Any = detect("edival", chain, 2, "cup").args["answer"]
     assert answer["data"]["detections"][0]["box"] == [200, 100, 400, 500]
+
+
+def test_an_output_that_is_the_base_image_has_the_boxes_of_that():
+    boxes: Any = [{"cup": [[20, 10, 60, 50]]}, {"cup": []}]
+    target = Target(name="jar", boxes={"source": Box(0, 0, 20, 10), "edited": Box(40, 10, 80, 50)})
+    null, other = (sample(image, extra={"boxes": boxes}, targets=(target,)) for image in (BASE, SECOND))
+    for phrase in ("cup", "jar"):
+        base = detect("edival", null, 0, phrase).args
+        assert detect("edival", null, 1, phrase).args == base != detect("edival", other, 1, phrase).args
 
 
 @pytest.mark.parametrize(

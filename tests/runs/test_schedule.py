@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from editloupe.answers import YES_NO
+from dataclasses import replace
+
+from editloupe.answers import YES_NO, Choice
+from editloupe.findings import Finding
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.schedule import Schedule
+from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.scores import Binary, Metric
 from editloupe.tasks import About, Ask
 from editloupe.values import ImageRef, Sample, Turn
@@ -40,3 +43,68 @@ def test_the_same_task_in_two_groups_is_a_fault_of_the_later_one() -> None:
     assert "protocol 'shared'" in problems[0].reason
     assert "planned a task about a, which is not in the group (right)" in problems[0].reason
     assert schedule.total == 2 + 2
+
+
+class Chained(BaseProtocol):
+    """Asks four questions about each sample, and of each answer another one."""
+
+    name = "chained"
+    metrics = (Metric(id="right", domain=Binary()),)
+    calls = 0
+
+    def plan(self, group, known):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        for sample in group:
+            for number in range(4):
+                about = About.of(sample, part=f"object {number}")
+                metrics = ["seen", "right"] if known.answer("seen", about) else ["seen"]
+                for metric in metrics:
+                    yield Ask(protocol=self.name, metric=metric, about=about, prompt="Is it?", answer=YES_NO)
+
+    def score(self, group, known):  # type: ignore[no-untyped-def]
+        return ()
+
+
+def finding(place: ScheduledTask) -> Finding:
+    answer = Choice(name="yes")
+    return Finding.of(place.task, judge_id="j", repeat=place.repeat, status="ok", ending="answer", answer=answer)
+
+
+def test_a_group_is_planned_once_for_many_findings() -> None:
+    sample = a_sample("a")
+    protocol = Chained()
+    schedule = Schedule(protocol, [replace(sample, editor=f"e{i}") for i in range(5)], Repeats(), lambda task, repeat: None)
+    asked = []
+    for place in iter(schedule.next, None):
+        asked.append(place.task.metric)
+        schedule.arrived(finding(place))
+        assert schedule.grows == (len(asked) < 40)
+    assert asked == ["seen"] * 20 + ["right"] * 20
+    assert protocol.calls == 3
+
+
+def test_nobody_waits_while_something_can_be_planned() -> None:
+    schedule = Schedule(Chained(), [a_sample("a")], Repeats(), lambda task, repeat: None)
+    under_way = list(iter(schedule.next, None))
+    assert [place.task.metric for place in under_way] == ["seen"] * 4
+    schedule.arrived(finding(under_way[0]))
+    assert schedule.total == 5
+    follows = schedule.next()
+    assert follows is not None and follows.task.metric == "right"
+
+
+def test_what_rests_on_answers_is_asked_before_others_are_asked_again() -> None:
+    one, other = replace(a_sample("a"), id="one"), a_sample("b")
+    schedule = Schedule(Chained(), [one, other], Repeats(count=2), lambda task, repeat: None)
+    order = []
+    places = [place for place in (schedule.next() for _ in range(8)) if place]
+    assert [place.repeat for place in places] == [0] * 8
+    again = [place for place in (schedule.next() for _ in range(4)) if place]
+    assert {(place.task.about.sample_id, place.repeat) for place in again} == {("one", 1)}
+    for place in (*places, *again):
+        schedule.arrived(finding(place))
+    for place in iter(schedule.next, None):
+        order.append((place.task.metric, place.task.about.sample_id, place.repeat))
+        schedule.arrived(finding(place))
+    # The answers about one sample were complete: what rests on them comes before the other is asked a second time.
+    assert order[:5] == [("right", "one", 0)] * 4 + [("seen", "b", 1)]

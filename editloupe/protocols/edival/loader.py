@@ -120,9 +120,11 @@ def _files(root: Path) -> list[Path]:
 
 
 def _the_file(root: Path) -> Path:
-    found = _files(root)
+    found, every = _files(root), sorted(root.glob("*.csv"))
+    if not found and len(every) == 1:
+        return every[0]  # it is told which column it lacks
     if len(found) != 1:
-        names = ", ".join(file.name for file in found or sorted(root.glob("*.csv")))
+        names = ", ".join(file.name for file in found or every)
         what = "several .csv files with its columns" if found else "no .csv file with its columns"
         then = "give the path of the one that is meant" if found else f"expected {', '.join(COLUMNS)}"
         raise DataError(f"{root}: {what}: found {names or 'none'}; {then}")

@@ -353,8 +353,9 @@ class _Case:
             metric, views = TEXT_CROP, (self._crop("Crop", self.after, box),)
         prompt = render(PROMPTS / "read_text.md", crop=metric == TEXT_CROP, no_text=rules.NO_TEXT.upper())
         answer = self._ask(metric, prompt, views, FreeText())
-        read = answer.text if isinstance(answer, Text) else ""
-        return rules.text(before, after, new=edit.new, read=read, rules=options)
+        if not isinstance(answer, Text):
+            raise _Unsettled("off_menu", f"{answer} is no text")
+        return rules.text(before, after, new=edit.new, read=answer.text, rules=options)
 
     def _background(self) -> Verdict:
         edit, options = self.edit, self.rules

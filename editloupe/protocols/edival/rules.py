@@ -33,6 +33,7 @@ MOVED: Final = 0.03
 """A centre that moved by more than this share of a side has moved."""
 NO_TEXT: Final = "no text"
 """What a reader answers where there is nothing to read."""
+_STRAIGHT: Final = str.maketrans("“”„‘’‚", "\"\"\"'''")
 
 
 def _words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -237,10 +238,10 @@ def replace(old: tuple[Sights, Sights | None], new: Sights, *, said: bool | None
         return _no("the old object is still seen")
     if rules.replace_by == "overlap" and not any(one.box.iou(other.box) > 0 for one in was for other in there):
         return _no("the new object is seen, and not in the place of the old one")
-    what = (
+    seen = (
         "the old object is gone and the new one is seen" if rules.replace_by == "gone" else "the new object is in its place"
     )
-    return _gated(said, rules.replace_gate, f"the old object is {what}", "a model does not see the replacement")
+    return _gated(said, rules.replace_gate, seen, "a model does not see the replacement")
 
 
 def singular(name: str, rules: Rules) -> str:
@@ -327,7 +328,7 @@ def text(before: Sights | None, after: Sights | None, *, new: str, read: str | N
     if read is None:
         return OPEN
     found, due = compared(read), compared(new)
-    if found == NO_TEXT != due:
+    if found.rstrip(".! ") == NO_TEXT != due:
         found = ""
     same = found == due if rules.text_match == "equal" else due in found
     return Verdict(done=same, reason=f"a model reads {read!r}; {new!r} was asked for")
@@ -365,8 +366,10 @@ def count_of(sights: Sights, least: float, rules: Rules) -> int:
 
 def compared(text: str) -> str:
     """Return a text as it is compared: one form of each character, no case, single spaces, no quotes around it."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.split()).strip("\"'`“”‘’«»「」 ")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_STRAIGHT)
+    whole = " ".join(folded.split())
+    # A text of quotes alone is what it is: the empty one would be part of any other.
+    return whole.strip("\"'`«»「」 ") or whole
 
 
 def _yes(reason: str) -> Verdict:

@@ -75,15 +75,6 @@ def looked(known: Known, sample: Sample, turn: int, phrase: str) -> Finding | No
     return known.finding(DETECTIONS, about_picture(sample, turn, phrase))
 
 
-def seen(known: Known, sample: Sample, turn: int, phrase: str) -> list[Sight] | None:
-    """Return what was seen of a phrase in a picture, best first. [] says that nothing was.
-
-    None while nobody has looked, and where the search failed: `looked` has the status.
-    """
-    finding = looked(known, sample, turn, phrase)
-    return None if finding is None else sights_of(finding)
-
-
 def sights_of(finding: Finding) -> list[Sight] | None:
     """Return what a finding says was seen; None for one without such an answer."""
     data = finding.answer.data if isinstance(finding.answer, Record) else None
@@ -115,10 +106,14 @@ def spelled(phrase: str) -> str:
 
 
 def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
-    """Return the boxes that the data gives for a picture, in px, by name. Raises DataError for what cannot be read."""
+    """Return the boxes that the data gives for a picture, in px, by name. Raises DataError for what cannot be read.
+
+    A picture that is the base image has the boxes of that, so that a null edit is not judged by those of an output.
+    """
     picture = picture_of(sample, turn)
     if picture is None:
         return {}
+    turn = 0 if picture == sample.source else turn
     found: dict[str, list[Box]] = {}
     roles = [role for role, of in (("source", 0), ("edited", len(sample.turns))) if of == turn]
     for target in sample.targets:
