@@ -147,7 +147,7 @@ def test_notes_count_what_is_no_verdict_and_what_cannot_be_told(folder: Path, ed
     assert code == 0
     for note in (
         "editor 'bagel', multipass: 3 of 3 samples have a result",
-        "verdicts that are tool_failed (the detector did not find the object before the edit): 1",
+        "verdicts that are not_defined (the detector did not find the object before the edit): 1",
         "0 after a model's no, which the code also writes for a model that failed: 1",
         "1 for an object that is not seen, which the code also writes for a detector that failed: 1",
         "image_rate.json differs from the images' own files: 1 images (2)",
@@ -164,7 +164,7 @@ def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Pr
         for one in Run("run").frame().to_dicts()
         if one["metric"] == "image_success"
     }
-    assert [scores["1", turn, ""] for turn in (1, 2, 3)] == [(None, "tool_failed")] * 3
+    assert [scores["1", turn, ""] for turn in (1, 2, 3)] == [(None, "not_defined")] * 3
     assert [scores["2", turn, ""] for turn in (1, 2, 3)] == [(1.0, None), (0.0, None), (0.0, None)]
     assert [scores["1.c3", 1, f"instruction {n}"] for n in (1, 2, 3)] == [(0.0, None)] * 3
     code, out, err = editloupe("report", "run", "--json")
@@ -315,10 +315,10 @@ def test_what_is_missing_is_said_and_nothing_is_written(
         (0, "Unknown task type: paint", "paint", "input_error"),
         (0, "Error during evaluation: CUDA out of memory", "count_change", "tool_failed"),
         (0, "VLM error while checking material change for [a] to [b]", "material_alter", "backend_failed"),
-        (0, MISS, "subject_remove", "tool_failed"),
-        (0, SOURCE.format(False, True), "count_change", "tool_failed"),
+        (0, MISS, "subject_remove", "not_defined"),
+        (0, SOURCE.format(False, True), "count_change", "not_defined"),
         (0, SOURCE.format(True, False), "count_change", "ok"),
-        (0, REFERENCE, "subject_add", "tool_failed"),
+        (0, REFERENCE, "subject_add", "not_defined"),
         # Of a move both are looked for after the edit.
         (0, REFERENCE, "position_change", "ok"),
         (1, "Error during evaluation: none", "subject_add", "ok"),

@@ -63,7 +63,7 @@ _FAILED: Final[tuple[tuple[re.Pattern[str], Status, str], ...]] = tuple(
          "the official grammar cannot read the instruction"),
         (r"Error during evaluation", "tool_failed", "the official code raised"),
         (r"VLM error", "backend_failed", "the official model failed"),
-        (r"Failed to detect \[.*\] in source image|Source (?:object \[.*\] )?detected: False", "tool_failed",
+        (r"Failed to detect \[.*\] in source image|Source (?:object \[.*\] )?detected: False", "not_defined",
          "the detector did not find the object before the edit"),
     )
 )  # fmt: skip
@@ -169,7 +169,7 @@ def read_verdict(value: object, reason: str, edit_type: str) -> Verdict:
                 return Verdict(status=status, reason=f"{what}: {reason}")
         if edit_type == instructions.SUBJECT_ADD and _NO_REFERENCE.search(reason):
             return Verdict(
-                status="tool_failed", reason=f"the detector did not find the reference before the edit: {reason}"
+                status="not_defined", reason=f"the detector did not find the reference before the edit: {reason}"
             )
     return Verdict(status="ok", value=number, reason=reason)
 
