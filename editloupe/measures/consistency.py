@@ -275,7 +275,7 @@ def _background(args: Any, source: RGB, edited: RGB, shape: tuple[int, int]) -> 
         if pixels := _pixels(place, shape):
             kept[pixels[1] : pixels[3], pixels[0] : pixels[2]] = False
     if not kept.any():
-        raise MeasureError(f"the {len(places)} boxes cover the image, so no background is left")
+        raise MeasureError(f"boxes cover all of the image ({len(places)}), so no background is left")
     return kept
 
 

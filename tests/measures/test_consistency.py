@@ -160,7 +160,7 @@ def test_what_has_no_value() -> None:
     everything: list[Json] = [[0, 0, 1000, 600], [0, 500, 1000, 1000]]
     for name in ("background_consistency", "background_l1"):
         assert undefined(name, image, other, source_boxes=everything) == (
-            "the 2 boxes cover the image, so no background is left"
+            "boxes cover all of the image (2), so no background is left"
         )
     # A rim of 1 px is left: pixels can be compared, patches cannot.
     rim: list[Json] = [[1, 1, 63, 63]]

@@ -152,7 +152,7 @@ def test_boxes_that_cover_the_image_leave_no_background() -> None:
     boxes: list[Json] = [{"cup": [[0, 0, 64, 40]], "jar": [[0, 30, 64, 64]]}, {"cup": [], "jar": []}]
     sample = chain_sample(chain, scene(), scene(jar=(30, 40, 0)), boxes=boxes)
     found = scores(sample, chain)
-    why = "the 2 boxes cover the image, so no background is left"
+    why = "boxes cover all of the image (2), so no background is left"
     assert told(found, "background_consistency") == (None, "not_defined", why)
     assert told(found, "background_l1") == (None, "not_defined", why)
     assert found["content_consistency", 1].value == found["object_consistency", 1].value
