@@ -392,7 +392,8 @@ def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path,
     monkeypatch.setattr(type(protocol), "plan", watched)
     again = {store.judge_names()[one.before.judge_id]: one.now for one in rescore(store, protocol)}
     assert {name: now and now.label for name, now in again.items()} == {"strict": WRONG, "kind": BEST}
-    assert seen == [[WRONG], [BEST]]
+    # For each judge the plan begins with nothing known, and then knows its own answers alone.
+    assert seen == [[], [WRONG], [], [BEST]]
 
 
 def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes_back(edits: Edits, tmp_path: Path):
