@@ -46,7 +46,7 @@ from editloupe.values import Json
 
 
 def align(
-    runs: Annotated[list[Path] | None, Argument(metavar="RUN…", help="Run folders.")] = None,
+    runs: Annotated[list[Path] | None, Argument(metavar="RUN", help="Run folders.")] = None,
     human: HumanFile = None,
     scores: Annotated[
         list[Path] | None,

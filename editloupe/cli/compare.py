@@ -33,7 +33,7 @@ from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
 
 def compare(
-    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN…", show_default=False)],
+    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
     judges: Annotated[
         str | None, Option(metavar="A,B,…", help="Only these judges, by name, id or URI, in this order.")
     ] = None,

@@ -41,7 +41,7 @@ def rank(
     *,
     paths: Annotated[
         list[Path],
-        Argument(metavar="PATH…", help="A folder of edits or a run folder; with --source, edits.", show_default=False),
+        Argument(metavar="PATH", help="A folder of edits or a run folder; with --source, edits.", show_default=False),
     ],
     source: Annotated[Path | None, Option(help="The image before; PATH… are then edits of it.")] = None,
     instruction: Annotated[str | None, Option(help="With --source: what the edits were to do.")] = None,

@@ -15,7 +15,7 @@ from editloupe.reports.report import make_report, write_report
 
 
 def report(
-    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN…", show_default=False)],
+    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
     out_dir: Annotated[
         Path | None, Option("--out", help="Where the files go. Default: report/ in the run, where there is one run.")
     ] = None,

@@ -135,6 +135,8 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     if sample is not None:
         turns = sample.turns[finding.turn - 1 : finding.turn] if finding.turn else sample.turns
         for number, turn in enumerate(turns, start=finding.turn or 1):
+            if not turn.instruction:
+                continue
             which = f" {number}" if len(sample.turns) > 1 else ""
             say(f"Instruction{which}: {turn.instruction}")
     shown: Finding | None = finding
