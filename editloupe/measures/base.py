@@ -126,6 +126,14 @@ def judge_of(name: str, models: Models) -> JudgeSpec:
     )
 
 
+def only(images: Mapping[str, RGB]) -> RGB:
+    """Return the one image of a measure of one image. Raises MeasureError unless there is exactly one."""
+    if len(images) != 1:
+        raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
+    (rgb,) = images.values()
+    return rgb
+
+
 def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:
     """Return the answer that a measure gives to these images. Raises as `measured`."""
     return measured(name, args, images, models).answer

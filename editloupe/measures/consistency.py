@@ -51,11 +51,15 @@ class ObjectArgs(PlaceArgs):
     """Of the source; the same places are compared in the edited image."""
 
 
-class ObjectTokenArgs(ObjectArgs):
-    """The arguments of a measure of objects by an encoder."""
+class TokenArgs(Args):
+    """Which tokens of an encoder count."""
 
     tokens: Literal["paper", "official"] = "paper"
     """paper: patches are patches.   official: as the published code, which counts registers as patches."""
+
+
+class ObjectTokenArgs(ObjectArgs, TokenArgs):
+    """The arguments of a measure of objects by an encoder."""
 
 
 class BackgroundArgs(PlaceArgs):
@@ -67,11 +71,8 @@ class BackgroundArgs(PlaceArgs):
     """Of the edited image."""
 
 
-class BackgroundTokenArgs(BackgroundArgs):
+class BackgroundTokenArgs(BackgroundArgs, TokenArgs):
     """The arguments of a measure of the background by an encoder."""
-
-    tokens: Literal["paper", "official"] = "paper"
-    """paper: patches are patches.   official: as the published code, which counts registers as patches."""
 
 
 class _Objects:

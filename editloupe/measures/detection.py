@@ -38,7 +38,7 @@ class DetectTarget:
         Raises MeasureError unless there is one image, and for a phrase that cannot be looked for.
         Raises ModelAbsent without a detector.
         """
-        rgb = _only(images)
+        rgb = base.only(images)
         height, width = rgb.shape[:2]
         try:
             found = search(models.get("detect"), rgb, cleaned(args.phrase)).detections
@@ -76,7 +76,7 @@ class Detections:
         Raises MeasureError unless there is one image, and for a phrase that cannot be looked for or is too long for the
         detector. Raises ModelAbsent without a detector.
         """
-        rgb = _only(images)
+        rgb = base.only(images)
         height, width = rgb.shape[:2]
         detector = models.get("detect")
         thresholds = {"box_threshold": args.box_threshold, "text_threshold": args.text_threshold}
@@ -98,11 +98,3 @@ class Detections:
             answer=Record(data={"phrase": args.phrase, "detections": detections}),
             data={"detector": detector.version, "seen_px": [found.width, found.height], **installed.computed(detector)},
         )
-
-
-def _only(images: Mapping[str, RGB]) -> RGB:
-    """Return the one image. Raises MeasureError unless there is exactly one."""
-    if len(images) != 1:
-        raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
-    (rgb,) = images.values()
-    return rgb

@@ -1,4 +1,7 @@
-"""Measures by networks with weights: CLIP, DINO, CLIP direction, LPIPS. Without weights they say why they have no value."""
+"""Measures by networks with weights: CLIP, DINO, CLIP of a text, CLIP direction, LPIPS.
+
+Without weights they say why they have no value.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +61,10 @@ class _Similarity:
                 kept &= seen > 1 - 1e-4
             patches = _pooled(kept, encoder.grid, pure=args.pool == "pure" and not official)
         try:
-            one, other = (v.astype(np.float64) for v in encoder([source, edited], [patches, patches]))
+            one, other = encoder([source, edited], [patches, patches])
         except ToolError as error:
             raise MeasureError(str(error), status="tool_failed") from error
-        size = float(np.linalg.norm(one) * np.linalg.norm(other))
-        if not size > 0:
-            raise MeasureError(f"{encoder.name} gives a vector without a direction")
-        value = min(max(float(one @ other) / size, -1.0), 1.0)
+        value = _cosine(one, other, encoder.name)
         return told(Number(value=value), 1.0 if patches is None else float(patches.mean()), found, what="patches")
 
 
@@ -82,6 +82,40 @@ class DINO(_Similarity):
     name = "dino"
     needs: ClassVar[tuple[str, ...]] = ("dino",)
     metric = Metric(id="dino", name="DINO similarity", short="DINO", domain=Interval(low=-1, high=1))
+
+
+class CLIPText:
+    """The cosine of CLIP's vectors for the edited image and a text, -1 to 1 (higher is better); CLIP-T in many papers."""
+
+    name = "clip_text_similarity"
+    version = "1"
+    needs: ClassVar[tuple[str, ...]] = ("clip", "clip_text")
+    metric = Metric(
+        id="clip_text_similarity", name="CLIP similarity of image and text", short="CLIP-T", domain=Interval(low=-1, high=1)
+    )
+
+    class Args(base.Args):
+        """The text."""
+
+        text: str
+        """What the edited image should show, for example "a red cup on a table"."""
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
+        """Return the cosine for the whole edited image; other pictures are not looked at.
+
+        Raises MeasureError for an empty text and without an edited image, and ModelAbsent without weights.
+        """
+        if not args.text.strip():
+            raise MeasureError("the text is empty, so that there is nothing to compare with", status="input_error")
+        if "edited" not in images:
+            found = ", ".join(images) or "none"
+            raise MeasureError(f"expected a picture called edited, found {found}", status="input_error")
+        encoder, reader = models.get("clip"), models.get("clip_text")
+        try:
+            (image,), (text,) = encoder([images["edited"]], [None]), reader([args.text])
+        except ToolError as error:
+            raise MeasureError(str(error), status="tool_failed") from error
+        return Number(value=_cosine(image, text, "CLIP"))
 
 
 class CLIPDirection:
@@ -145,6 +179,15 @@ class LPIPS:
             return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
         except ToolError as error:
             raise MeasureError(str(error), status="tool_failed") from error
+
+
+def _cosine(one: Vector, other: Vector, name: str) -> float:
+    """Return the cosine of two vectors. Raises MeasureError if one of them is 0. name: of the encoder, for messages."""
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    size = float(np.linalg.norm(one) * np.linalg.norm(other))
+    if not size > 0:
+        raise MeasureError(f"{name} gives a vector without a direction")
+    return min(max(float(one @ other) / size, -1.0), 1.0)
 
 
 def _direction(what: str, vectors: Sequence[Vector]) -> NDArray[np.float64]:

@@ -29,9 +29,7 @@ class HumanPreference:
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> base.Measured:
         """Return the mean. Raises MeasureError unless there is one image that the model scores, and ModelAbsent."""
-        if len(images) != 1:
-            raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
-        (rgb,) = images.values()
+        rgb = base.only(images)
         model: Preference = models.get("preference")
         try:
             found = model(rgb, args.prompt)

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from editloupe.answers import Record
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError
 from editloupe.imaging.align import luma, resize
 from editloupe.measures import base
 from editloupe.values import Json
@@ -49,9 +48,7 @@ class ImageStatistics:
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Record:
         """Return the statistics. Raises MeasureError unless there is one image."""
-        if len(images) != 1:
-            raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
-        (rgb,) = images.values()
+        rgb = base.only(images)
         if args.size is not None:
             rgb = resize(rgb, width=args.size[0], height=args.size[1])
         p99, p999 = np.percentile(luminance(rgb, args.light), (99, 99.9))

@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+from pydantic import BeforeValidator
 
 from editloupe.errors import PromptError
 from editloupe.files import read_text
@@ -51,6 +53,15 @@ class OwnTemplate:
     def read(cls, path: str | Path) -> OwnTemplate:
         """Read a .md file. Raises PromptError if it cannot be read."""
         return cls(name=Path(path).name, text=_read(Path(path))[1])
+
+
+def _own(value: Any) -> Any:
+    """Return a template by its path, or as a run recorded it."""
+    return value if value is None or isinstance(value, Mapping | OwnTemplate) else OwnTemplate.read(value)
+
+
+TemplateOption: TypeAlias = Annotated[OwnTemplate | None, BeforeValidator(_own)]
+"""An option of a protocol: the path of a user's template."""
 
 
 def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:

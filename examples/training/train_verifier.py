@@ -73,19 +73,17 @@ def options() -> argparse.ArgumentParser:
         one.add_argument("--out", type=Path, required=True, help="folder of the trained model; checkpoints are inside")
         one.add_argument("--base", default=BASE, help="hub id or folder of a Qwen2.5-VL. Default: %(default)s, the paper's")
         one.add_argument(
-            "--rows", type=_count, default=ROWS[stage], help="at most so many rows, drawn by the seed. Default: %(default)s"
+            "--rows", type=count, default=ROWS[stage], help="at most so many rows, drawn by the seed. Default: %(default)s"
         )
-        one.add_argument(
-            "--lora", type=_count, metavar="RANK", help="train adapters of this rank and merge them at the end"
-        )
+        one.add_argument("--lora", type=count, metavar="RANK", help="train adapters of this rank and merge them at the end")
         one.add_argument("--learning-rate", type=float, help=unknown)
         one.add_argument("--epochs", type=float, help=unknown)
         if stage == "dpo":
             one.add_argument("--beta", type=float, help=f"how far the policy may leave the reference. {unknown}")
-        one.add_argument("--batch-size", type=_count, default=1, help="rows a device and step. Default: %(default)s")
-        one.add_argument("--accumulate", type=_count, default=8, help="steps a weight update. Default: %(default)s")
-        one.add_argument("--max-steps", type=_count, help="stop after so many weight updates")
-        one.add_argument("--max-pixels", type=_count, help="shrink larger images to this area. Default: the model's own")
+        one.add_argument("--batch-size", type=count, default=1, help="rows a device and step. Default: %(default)s")
+        one.add_argument("--accumulate", type=count, default=8, help="steps a weight update. Default: %(default)s")
+        one.add_argument("--max-steps", type=count, help="stop after so many weight updates")
+        one.add_argument("--max-pixels", type=count, help="shrink larger images to this area. Default: the model's own")
         one.add_argument("--seed", type=int, default=0, help="Default: %(default)s")
         one.add_argument(
             "--set",
@@ -97,7 +95,8 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(word: str) -> int:
+def count(word: str) -> int:
+    """Return an option's whole number of at least 1."""
     number = int(word)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected 1 or more, found {word}")
@@ -179,7 +178,7 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
         "logging_nan_inf_filter": False,
         "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
     }
-    config = config_type(**usual | _named(args, config_type))
+    config = config_type(**usual | named_options(args, config_type))
     dataset = Dataset.from_list(rows).shuffle(seed=args.seed)
     dataset = dataset.select(range(min(args.rows, len(dataset)))).cast_column("images", List(Image()))
     # All weights in float32 when all are trained. Under adapters they only multiply, and half of the memory is enough.
@@ -222,11 +221,11 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
     return 0
 
 
-def _named(args: argparse.Namespace, config_type: Any) -> dict[str, Any]:
-    """The options of trl's config that the command line names. Raises BadOption for one that it does not have."""
+def named_options(args: argparse.Namespace, config_type: Any) -> dict[str, Any]:
+    """Return the options of trl's config that the command line names. Raises BadOption for one that it does not have."""
     given = {
         "learning_rate": args.learning_rate,
-        "num_train_epochs": args.epochs,
+        "num_train_epochs": getattr(args, "epochs", None),
         "beta": getattr(args, "beta", None),
         "max_steps": args.max_steps,
     }

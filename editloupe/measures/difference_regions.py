@@ -1,0 +1,142 @@
+"""Detects the differences between two images without words: a place, an operation by rule, and a confidence each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import numpy as np
+from pydantic import Field
+
+from editloupe.answers import Record
+from editloupe.baseline.region_features import ImagePair, RegionFeatures
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region
+from editloupe.imaging.orientation import UPRIGHT
+from editloupe.measures.base import Args, Measured
+from editloupe.measures.pair import PairArgs, pictures
+from editloupe.values import Box, Json
+
+Op: TypeAlias = Literal["ADD", "EDIT", "REMOVE"]
+
+EVEN_CHANCE: Final = 15.0
+"""Squared levels; a region of this strength for each px of the image has confidence 0.5.
+
+Of regions in real edits and drawn renderings, about half of those around it lie on a place that was really edited
+(docs/measures.md#differences-without-words).
+"""
+SOFT_PX: Final = 2.0
+"""Standard deviation in px of a blur that is a change of the whole picture. Compression and resizing leave less."""
+MOVED: Final = 0.02
+"""Share of the diagonal. A whole picture that moved by more has another frame."""
+
+
+_DIFFER: Final = ("regions differ", "region differs")
+_FAINT: Final = ("regions are too faint to count", "region is too faint to count")
+"""Of several, of one."""
+
+
+class DifferenceRegionsArgs(Args):
+    """The arguments."""
+
+    mask: Literal["none"] = "none"
+    """The whole image is compared."""
+    least_confidence: float = Field(default=0.1, ge=0, le=1)
+    """A region below it is left out: faint light, what saving again leaves. Pictures that changed throughout keep all."""
+
+
+class DifferenceRegions:
+    """Where two images differ, as a Record of differences, strongest first.
+
+    {"differences": [{"op": "ADD" | "EDIT" | "REMOVE", "object": "", "box": [x0, y0, x1, y1] in thousandths of the source,
+    "confidence": 0 to 1}], "confidence_source": "detector"}. An empty list: nothing differs visibly.
+
+    op: ADD where something stands out from its surroundings in the edited image and nearly nothing does in the source,
+    REMOVE the other way round, EDIT elsewhere.   confidence: grows with the region's strength, `confidence`.
+    If the picture changed as a whole and no place stands out, one EDIT covers it.
+    """
+
+    name: ClassVar[str] = "difference_regions"
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[DifferenceRegionsArgs]] = DifferenceRegionsArgs
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the differences. Raises MeasureError if a picture is missing, or too little can be compared."""
+        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        pair = ImagePair(source, edited, turns=True)
+        found = pair.found
+        height, width = source.shape[:2]
+        if not found.identical and found.compared_px < LEAST_COMPARED_PX:
+            raise MeasureError("too few pixels can be compared to tell a difference from noise")
+        whole = _whole(found)
+        # The places of a picture that was turned are not the same in both images.
+        regions = found.regions if found.alignment.orientation == UPRIGHT else ()
+        kept = [r for r in regions if found.subjects_only or confidence(r, found) >= args.least_confidence]
+        differences = [
+            _difference(operation(pair.features(r.box)), r.box, confidence(r, found), width=width, height=height)
+            for r in kept
+        ]
+        if whole and not differences:
+            differences = [_difference("EDIT", Box.whole(width=width, height=height), 1.0, width=width, height=height)]
+        data: dict[str, Json] = {
+            "left_out": len(regions) - len(kept),
+            "changed_share": round(found.changed_share, 6),
+            "regenerated": found.regenerated,
+            "whole": list(whole),
+            "moved_px": round(found.alignment.motion.most, 3),
+            "noise": round(found.noise, 3),
+        }
+        record = Record(data={"differences": list[Json](differences), "confidence_source": "detector"})
+        return Measured(answer=record, reason=_said(found, whole, len(kept), len(regions) - len(kept)), data=data)
+
+
+def operation(region: RegionFeatures) -> Op:
+    """Return what happened to a region, by what stands out from its surroundings in each image.
+
+    Swapping the two images swaps ADD and REMOVE.
+    """
+    return "ADD" if region.appeared else "REMOVE" if region.vanished else "EDIT"
+
+
+def confidence(region: Region, found: Differences) -> float:
+    """Return 0 to 1, higher is surer: s / (s + 15), s the region's strength for each px of the image in squared levels.
+
+    Of a picture that changed throughout, where no strength can be weighed against noise, it is how much the region stands
+    out.
+    """
+    if found.subjects_only:
+        return min(1.0, max(0.0, region.strength))
+    width, height = found.alignment.size_1
+    strength = region.strength / (width * height)
+    return strength / (strength + EVEN_CHANCE)
+
+
+def _difference(op: Op, box: Box, sure: float, *, width: int, height: int) -> dict[str, Json]:
+    thousandths: list[Json] = [round(1000 * v, 3) for v in box.to_unit(width=width, height=height)]
+    return {"op": op, "object": "", "box": thousandths, "confidence": round(sure, 4)}
+
+
+def _whole(found: Differences) -> tuple[str, ...]:
+    """Return what happened to the whole picture, in words; () where nothing did that anybody would see."""
+    alignment = found.alignment
+    turned = alignment.orientation
+    diagonal = float(np.hypot(*alignment.size_1))
+    facts = (
+        (turned.mirrored, "the edited image is mirrored"),
+        (bool(turned.quarters), f"the edited image is turned by {90 * turned.quarters}°"),
+        (found.regenerated, "the picture differs beyond single places"),
+        (found.changed_share > LARGE_SHARE, f"{100 * found.changed_share:.0f} % of the picture differ clearly"),
+        (found.tone_most >= CLEAR, f"the tone of the whole picture changed by up to {found.tone_most:.0f} of 255"),
+        (max(found.blurs) >= SOFT_PX, f"one image is softer, by a blur of {max(found.blurs):.1f} px"),
+        (alignment.motion.most > MOVED * diagonal, f"the whole picture moved by up to {alignment.motion.most:.0f} px"),
+    )
+    return tuple(words for says, words in facts if says)
+
+
+def _said(found: Differences, whole: tuple[str, ...], kept: int, left_out: int) -> str:
+    if found.identical:
+        return "the images are pixel-identical"
+    counts = [f"{n} {words[n == 1]}" for n, words in ((kept, _DIFFER), (left_out, _FAINT)) if n]
+    return "; ".join((*counts, *whole)) or "nothing differs beyond what saving a picture again leaves"

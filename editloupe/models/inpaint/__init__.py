@@ -1,0 +1,1 @@
+"""Inpainters: fill a part of an image anew, from what surrounds it or from words."""

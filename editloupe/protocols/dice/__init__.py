@@ -1,0 +1,1 @@
+"""DICE: what changed between two images, and was it asked for."""

@@ -1,0 +1,93 @@
+"""Models that were trained to answer alone: no tags in the question, none in the reply, no reminder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from editloupe.agent.answer import parse_bare
+from editloupe.backends.base import open_backend
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Reply
+from editloupe.errors import ConfigError
+from editloupe.reports.run import Run
+from editloupe.runs.rescore import protocol_with, rescore
+from editloupe.runs.store import RunStore
+from tests.setups import open_with, run_over
+
+
+class Bare(ScriptedLMM):
+    def __init__(self, *lines: str) -> None:
+        super().__init__(list(lines))
+        self.traits = replace(self.traits, bare_replies=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thought"),
+    [
+        ("Reasoning: the vase is blue now.\nDecision: YES", "YES", "Reasoning: the vase is blue now."),
+        ("**Decision:** NO", "NO", ""),
+        ("Yes, the sky was asked for.\n\nno", "no", "Yes, the sky was asked for."),
+        ("<think>yes?</think>\nAnswer: no", "no", "yes?"),
+        ("", None, ""),
+    ],
+)
+def test_a_choice_stands_on_the_last_line(text: str, answer: str | None, thought: str) -> None:
+    parsed = parse_bare(Reply(text=text), last_line=True)
+    assert (parsed.answer, parsed.thought) == (answer, thought)
+
+
+def test_half_a_choice_is_none_and_half_a_list_is_read_as_far_as_it_goes() -> None:
+    assert parse_bare(Reply(text="It was asked for, so\nYES", finish="length"), last_line=True).answer is None
+    cut = Reply(text="EDIT: vase, [0.1, 0.2, 0.3, 0.4]\nADD: do", finish="length")
+    assert parse_bare(cut, last_line=False).answer == cut.text
+
+
+def test_a_trained_detector_and_a_trained_judge_answer_alone(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    detector = Bare("x Assistant: ['EDIT: mug, [0.1, 0.2, 0.3, 0.4]', 'MOVE: cat, [0, 0, 1, 1]']")
+    judge = Bare("The mug was red and is blue.\nDecision: YES")
+    setup = open_with(
+        protocol="dice",
+        role={"detector": {"backend": detector}, "coherence": {"backend": judge}},
+        options={"form": "lines"},
+    )
+    outcome = run_over(setup, edits(1), tmp_path / "run", concurrency=1)
+    assert {(s.metric, s.part): s.value for s in outcome.scores if s.metric in ("correct", "coherence")} == {
+        ("correct", ""): 1,
+        ("coherence", "difference 1"): 1,
+    }
+    for asked in (detector, judge):
+        (request,) = asked.requests
+        assert "<" not in request.messages[0].text and "tags" not in request.messages[0].text
+    by_metric = {finding.metric: finding for finding in outcome.findings}
+    assert by_metric["coherence"].reason == "The mug was red and is blue."
+    # The run is read again as it was read.
+    run = Run(tmp_path / "run")
+    assert run.trace(by_metric["differences"]).header.judge["bare_replies"] is True
+    store = RunStore.read(tmp_path / "run")
+    again = list(rescore(store, protocol_with(store, {})))
+    assert [one.changed for one in again] == [False] * len(again)
+
+
+def test_an_unusable_reply_is_not_reminded_of(tmp_path: Path, edits: Callable[..., Path]) -> None:
+    detector = Bare("I cannot see anything.")
+    setup = open_with(
+        protocol="dice", role={"detector": {"backend": detector}}, options={"coherence": "mask", "form": "lines"}
+    )
+    outcome = run_over(setup, edits(1), tmp_path / "run")
+    (finding,) = outcome.findings
+    assert (finding.status, len(detector.requests)) == ("unparsed", 1)
+
+
+@pytest.mark.parametrize("uri", ["openai/m?base_url=http://127.0.0.1:9/v1&replies=bare", "vllm/m?replies=bare"])
+def test_the_uri_says_so_and_keeps_it(uri: str) -> None:
+    backend = open_backend(uri)
+    assert backend.traits.bare_replies and "replies=bare" in backend.uri
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(ConfigError, match="replies='none': expected tags, or bare"):
+        open_backend("vllm/m?replies=none")

@@ -1,0 +1,197 @@
+"""Tokens and their probabilities: asked for in each protocol's own way, kept once, left off where the model has none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from typing import Any
+
+import pytest
+
+from editloupe.answers import LabelledBoxes, confidences_in
+from editloupe.backends import google, openai, vllm
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import Message, Reply, Request, Token
+from editloupe.data.images import ImageStore
+from editloupe.values import Json
+from tests.backends import gemini_server
+from tests.backends.gemini_server import GeminiServer
+from tests.backends.loopback import Act, sends
+from tests.backends.openai_server import OpenAIServer, completion, declines, fails, says
+from tests.backends.test_langchain import lmm
+
+needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
+
+ONCE = RetryPolicy(attempts=1)
+FREE = Request(messages=(Message.of_text("user", "What differs?"),))
+ASKED = Request(messages=FREE.messages, top_logprobs=5)
+NORM = math.log(math.e**2 + math.e + 1)
+THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
+"""The logarithms of the probabilities of logits 2, 1 and 0."""
+PIECES = ("ADD", ": cup, ", "[0, 0, 1, 1]")
+SPEC = LabelledBoxes(
+    labels=tuple(THREE),
+    list_key="differences",
+    label_key="op",
+    name_key="object",
+    image="Edited Image",
+    form="lines",
+    wants_logprobs=True,
+)
+
+
+def opened(module: Any, uri: str) -> LMM:
+    backend: LMM = module.open_backend(parse_uri(uri), policy=ONCE)
+    return backend
+
+
+def told(token: str, logprob: float, **more: Any) -> dict[str, Any]:
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode()), **more}
+
+
+def tokens_of(pieces: tuple[str, ...]) -> list[dict[str, Any]]:
+    top = [told(word, logprob) for word, logprob in THREE.items()]
+    rest = [told(piece, -0.5, top_logprobs=[told(piece, -0.5)]) for piece in pieces[1:]]
+    return [told(pieces[0], THREE.get(pieces[0], -1.0), top_logprobs=top), *rest]
+
+
+def with_tokens(text: str, tokens: Any) -> Act:
+    body = completion(text)
+    body["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
+    return sends(json.dumps(body).encode())
+
+
+def asked_of(module: Any, name: str, *script: Act, request: Request = ASKED) -> tuple[Reply, OpenAIServer]:
+    with OpenAIServer(*script, vllm=name == "vllm") as server:
+        reply = opened(module, f"{name}/tiny-vl?base_url={server.url}").complete(request, ImageStore())
+    assert server.complaints == []
+    return reply, server
+
+
+def test_they_are_part_of_a_requests_key_only_where_they_are_asked_for() -> None:
+    assert "top_logprobs" not in FREE.to_json()
+    assert "tokens" not in Reply(text="x").to_json()
+    assert ASKED.key() != FREE.key()
+    assert Request.from_json(ASKED.to_json()) == ASKED
+
+
+@pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])
+def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(module: Any, name: str) -> None:
+    reply, server = asked_of(module, name, with_tokens("".join(PIECES), tokens_of(PIECES)))
+    assert (server.seen[0]["logprobs"], server.seen[0]["top_logprobs"]) == (True, 5)
+    assert (reply.sent["logprobs"], reply.sent["top_logprobs"], "dropped" in reply.sent) == (True, 5, False)
+    assert [token.text for token in reply.tokens] == list(PIECES)
+    assert reply.tokens[0] == Token(text="ADD", logprob=THREE["ADD"], top=tuple(THREE.items()))
+    assert "logprobs" not in json.dumps(reply.raw)
+    assert Reply.from_json(json.loads(json.dumps(reply.to_json()))) == reply
+    # Logits 2, 1 and 0 of ADD, EDIT and REMOVE.
+    assert confidences_in(SPEC, reply.text, "differences", reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+
+
+def test_a_free_question_does_not_ask_and_keeps_no_tokens() -> None:
+    reply, server = asked_of(openai, "openai", with_tokens("".join(PIECES), tokens_of(PIECES)), request=FREE)
+    assert "logprobs" not in server.seen[0]
+    assert reply.tokens == ()
+    assert "logprobs" in json.dumps(reply.raw)
+
+
+def test_a_closed_list_of_answers_is_asked_for_as_ever() -> None:
+    request = Request(messages=FREE.messages, choices=("yes", "no"), top_logprobs=3)
+    _, server = asked_of(vllm, "vllm", says("yes"), request=request)
+    assert (server.seen[0]["logprobs"], server.seen[0]["top_logprobs"]) == (True, 3)
+    # A server that refuses them is asked for the list alone.
+    refusing = fails(400, "logprobs is not supported here")
+    listed = Request(messages=FREE.messages, choices=("yes", "no"))
+    reply, server = asked_of(vllm, "vllm", refusing, says("yes"), request=listed)
+    assert ["logprobs" in body for body in server.seen] == [True, False]
+    assert (reply.text, "dropped" in reply.sent) == ("yes", False)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        declines("logprobs", code="unsupported_parameter"),
+        fails(400, "Unsupported parameter: 'top_logprobs' is not supported with this model.", param="top_logprobs"),
+        fails(403, "You are not allowed to request logprobs from this model."),
+        fails(422, "extra_forbidden: logprobs"),
+    ],
+)
+def test_a_model_that_refuses_them_is_asked_without_and_that_is_said(refusal: Act) -> None:
+    with OpenAIServer(refusal, says("ok")) as server:
+        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
+        first = backend.complete(ASKED, ImageStore())
+        again = backend.complete(ASKED, ImageStore())
+    assert ["logprobs" in body for body in server.seen] == [True, False, False]
+    assert first.sent["dropped"] == again.sent["dropped"] == ["top_logprobs"]
+    assert first.tokens == ()
+
+
+def test_a_server_that_takes_them_and_does_nothing_is_said_to() -> None:
+    reply, server = asked_of(openai, "openai", says("ok"))
+    assert server.seen[0]["logprobs"] is True
+    assert (reply.tokens, reply.sent["dropped"]) == ((), ["top_logprobs"])
+
+
+def test_a_backend_that_has_none_leaves_them_off_and_says_so() -> None:
+    backend = lmm("ok")
+    assert not backend.traits.gives_logprobs
+    assert "top_logprobs" in backend.complete(ASKED, ImageStore()).sent["dropped"]  # type: ignore[operator]
+
+
+def test_a_sign_that_is_parted_among_tokens_is_whole_again() -> None:
+    parts = [
+        {"token": "\\xe2", "logprob": -1, "bytes": [0xE2]},
+        {"token": "\\x82\\xac", "logprob": -1, "bytes": [0x82, 0xAC]},
+    ]
+    reply, _ = asked_of(openai, "openai", with_tokens("€ADD", [*parts, told("ADD", -1), {"token": "!", "logprob": -2}]))
+    assert [token.text for token in reply.tokens] == ["", "€", "ADD", "!"]
+
+
+@pytest.mark.parametrize("broken", [{"token": "a"}, {"logprob": -1}, {"token": "a", "logprob": "-inf"}, None, 3])
+def test_tokens_that_are_not_wholly_told_are_none(broken: Json) -> None:
+    reply, _ = asked_of(openai, "openai", with_tokens("ab", [told("b", -1), broken]))
+    assert (reply.text, reply.tokens) == ("ab", ())
+
+
+def test_a_key_that_tokens_spell_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-canary-1234")
+    tokens = [told("sk-cana", -1), told("ry-1234", -1)]
+    with OpenAIServer(with_tokens("sk-canary-1234", tokens), key="sk-canary-1234") as server:
+        reply = opened(openai, f"openai/tiny-vl?base_url={server.url}&env=MY_KEY").complete(ASKED, ImageStore())
+    assert (reply.text, reply.tokens) == ("***", ())
+    assert "ry-1234" not in json.dumps(reply.to_json())
+
+
+@needs_google
+def test_gemini_gives_them_in_its_own_way() -> None:
+    top = [{"candidates": [{"token": word, "logProbability": value} for word, value in THREE.items()]}, {}, {}]
+    # A probability of 1 has the logarithm 0, which JSON of this API leaves out.
+    chosen = [
+        {"token": "ADD", "logProbability": THREE["ADD"]},
+        {"token": PIECES[1]},
+        {"token": PIECES[2], "logProbability": -1},
+    ]
+    act = gemini_server.says("".join(PIECES), logprobsResult={"topCandidates": top, "chosenCandidates": chosen})
+    with GeminiServer(act) as server:
+        reply = opened(google, f"google/tiny-gemini?base_url={server.url}").complete(ASKED, ImageStore())
+    assert server.complaints == []
+    config = server.seen[0]["generationConfig"]
+    assert (
+        (config["responseLogprobs"], config["logprobs"])
+        == (True, 5)
+        == (reply.sent["responseLogprobs"], reply.sent["logprobs"])
+    )
+    assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
+    assert "logprobsResult" not in json.dumps(reply.raw)
+    assert confidences_in(SPEC, reply.text, "differences", reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+
+
+@needs_google
+def test_a_gemini_without_them_is_asked_without() -> None:
+    refusal = gemini_server.fails(400, "Logprobs is not enabled for models/tiny-gemini", status="INVALID_ARGUMENT")
+    with GeminiServer(refusal, gemini_server.says("ok")) as server:
+        reply = opened(google, f"google/tiny-gemini?base_url={server.url}").complete(ASKED, ImageStore())
+    assert ["responseLogprobs" in body["generationConfig"] for body in server.seen] == [True, False]
+    assert (reply.text, reply.sent["dropped"]) == ("ok", ["top_logprobs"])

@@ -1,0 +1,70 @@
+"""CLIP of an image and a text: cosines worked out by hand, and what has no value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.measures.base import Models, measured, open_measure
+from editloupe.testing import check_measure
+from tests.imaging.drawn import textured
+from tests.measures.test_clip_direction import Colours
+from tests.measures.test_consistency import flat
+from tests.models.tiny_encoders import encoder_folder
+
+
+def similarity(text: str, door: Any = None, **images: RGB) -> float | None:
+    return measured("clip_text_similarity", {"text": text}, images, door or Colours()).answer.value
+
+
+def test_the_cosine_of_image_and_text() -> None:
+    # The lengths of the vectors do not count: (200, 0, 0) and (1, 0, 0), then (80, 80, 0) and (0, 2, 0).
+    assert similarity("red", edited=flat(200, 0, 0)) == pytest.approx(1.0)
+    assert similarity("green", edited=flat(80, 80, 0)) == pytest.approx(0.70711, abs=1e-5)
+    assert similarity("blue", edited=flat(80, 80, 0)) == pytest.approx(0.0)
+    # The source does not count.
+    assert similarity("red", edited=flat(200, 0, 0), source=flat(0, 9, 0)) == pytest.approx(1.0)
+
+
+def test_what_has_no_value() -> None:
+    for text, images, status, message in (
+        (" ", {"edited": flat(9, 9, 9)}, "input_error", "the text is empty"),
+        ("red", {"source": flat(9, 9, 9)}, "input_error", "expected a picture called edited, found source"),
+        ("red", {"edited": flat(0, 0, 0)}, "not_defined", "without a direction"),
+    ):
+        with pytest.raises(MeasureError, match=message) as raised:
+            similarity(text, **images)
+        assert raised.value.status == status
+
+
+def test_without_weights_it_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.delenv("EDITLOUPE_CLIP", raising=False)
+    with pytest.raises(MeasureError, match="CLIP") as raised:
+        similarity("red", Models(device="cpu"), edited=flat(9, 9, 9))
+    assert raised.value.status == "not_defined"
+
+
+def test_the_measure_keeps_the_contract() -> None:
+    check_measure(open_measure("clip_text_similarity"), args={"text": "red"}, models=Colours())
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_by_a_real_network(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    folder = str(encoder_folder(tmp_path / "clip", "clip"))
+    door = Models(device="cpu", names={"clip": folder, "clip_text": folder})
+    picture = textured(160, 120)
+    found = similarity("a red cup", door, edited=picture)
+    (image,), (text,) = door.get("clip")([picture], [None]), door.get("clip_text")(["a red cup"])
+    assert found == pytest.approx(float(image @ text) / float(np.linalg.norm(image) * np.linalg.norm(text)), abs=1e-6)
+    assert found != similarity("a photo", door, edited=picture)
+    with pytest.raises(MeasureError, match="CLIP reads at most 20") as raised:
+        similarity("a cup " * 30, door, edited=picture)
+    assert raised.value.status == "tool_failed"

@@ -1,0 +1,183 @@
+"""The detector without words: places, what happened there, how sure it is, and pictures in which there is no place."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import pytest
+
+from benchmarks.localize.renderings import draw
+from editloupe.answers import Record
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.findings import Finding
+from editloupe.measures.base import Measured, measured, open_measure
+from editloupe.protocols.dice.differences import detected
+from editloupe.testing import check_measure
+from editloupe.values import Box
+from tests.imaging.drawn import jpeg, textured, with_square
+
+SQUARE = (100, 80, 140, 120)
+
+
+def found(source: RGB, edited: RGB, **args: Any) -> Measured:
+    return measured("difference_regions", args, {"source": source, "edited": edited})
+
+
+def differences(source: RGB, edited: RGB, **args: Any) -> list[dict[str, Any]]:
+    data = cast(Any, found(source, edited, **args).answer).data
+    assert set(data) == {"differences", "confidence_source"} and data["confidence_source"] == "detector"
+    return list(data["differences"])
+
+
+def ground(level: int = 180) -> RGB:
+    return np.full((240, 320, 3), level, dtype=np.uint8)
+
+
+def test_the_measure_keeps_the_contract() -> None:
+    check_measure(open_measure("difference_regions"))
+
+
+def test_an_added_square_is_one_difference_at_its_place() -> None:
+    (one,) = differences(ground(), with_square(ground(), SQUARE))
+    # x 100 to 140 of 320, y 80 to 120 of 240.
+    assert one["box"] == pytest.approx([312.5, 333.333, 437.5, 500], abs=0.001)
+    assert (one["op"], one["object"]) == ("ADD", "")
+    # 1600 px differ by |180 - 20| = 160 levels at most; over all three channels at least by 70. With d levels,
+    # s = 1600 · (d - 6)² / (320 · 240) lies in 85 … 494, and s / (s + 15) in 0.85 … 0.97.
+    assert 0.85 < one["confidence"] < 0.975
+
+
+def test_swapping_the_images_swaps_add_and_remove() -> None:
+    with_it = with_square(ground(), SQUARE)
+    assert [one["op"] for one in differences(with_it, ground())] == ["REMOVE"]
+    assert [one["op"] for one in differences(ground(), with_it)] == ["ADD"]
+
+
+def test_a_thing_of_another_colour_is_an_edit() -> None:
+    red, blue = with_square(ground(), SQUARE), with_square(ground(), SQUARE, (20, 20, 250))
+    assert [one["op"] for one in differences(red, blue)] == ["EDIT"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"), [("added, bounce", "ADD"), ("removed, bounce", "REMOVE"), ("recoloured, bounce", "EDIT")]
+)
+def test_the_op_of_shaded_things_among_others(kind: str, op: str) -> None:
+    scene = draw(3, kind)
+    height, width = scene.before.shape[:2]
+    first = differences(scene.before, scene.after)[0]
+    assert first["op"] == op
+    assert Box.from_thousandths(first["box"], width=width, height=height).iou(scene.box) > 0.5
+
+
+def test_confidence_grows_with_contrast_and_size() -> None:
+    def sure(side: int, level: int) -> float:
+        (one,) = differences(ground(), with_square(ground(), (100, 80, 100 + side, 80 + side), (level, level, level)))
+        return float(one["confidence"])
+
+    # Grey of 180 against darker and darker squares, then against larger and larger ones.
+    assert [sure(40, level) for level in (150, 120, 60, 0)] == sorted({sure(40, level) for level in (150, 120, 60, 0)})
+    assert [sure(side, 120) for side in (20, 40, 80)] == sorted({sure(side, 120) for side in (20, 40, 80)})
+
+
+def test_the_strongest_comes_first_and_the_faint_are_left_out() -> None:
+    edited = with_square(with_square(ground(), SQUARE, (0, 0, 0)), (200, 160, 240, 200), (170, 170, 170))
+    assert len(differences(ground(), edited)) == 1
+    both = found(ground(), edited)
+    assert both.reason == "1 region differs; 1 region is too faint to count" and both.data["left_out"] == 1
+    sure = [one["confidence"] for one in differences(ground(), edited, least_confidence=0)]
+    # 10 levels over 1600 of 76,800 px: s = (10 - 6)² / 48 = 0.33, confidence 0.022, and a little less for the softer rim.
+    assert len(sure) == 2 and sure[0] > 0.9 and sure[1] == pytest.approx(0.0217, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (lambda rgb: rgb, "the images are pixel-identical"),
+        (lambda rgb: jpeg(rgb, 60), "nothing differs beyond what saving a picture again leaves"),
+        (lambda rgb: cv2.resize(rgb, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC), "nothing differs beyond"),
+    ],
+)
+def test_nothing_visible_is_an_empty_list(what: Any, reason: str) -> None:
+    source = textured(320, 240)
+    assert differences(source, what(source)) == []
+    assert found(source, what(source)).reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (lambda rgb: np.ascontiguousarray(rgb[:, ::-1]), "the edited image is mirrored"),
+        (lambda rgb: np.ascontiguousarray(np.rot90(rgb)), "the edited image is turned by 270°"),
+        (lambda rgb: (rgb * 0.6).astype(np.uint8), "the tone of the whole picture changed by up to"),
+        (
+            lambda rgb: np.full_like(rgb, 30),
+            "the picture differs beyond single places; 100 % of the picture differ clearly",
+        ),
+    ],
+)
+def test_a_change_of_the_whole_is_one_edit_of_the_whole(what: Any, reason: str) -> None:
+    source = ground() if "100 %" in reason else textured(320, 240)
+    (one,) = differences(source, what(source))
+    assert one == {"op": "EDIT", "object": "", "box": [0, 0, 1000, 1000], "confidence": 1.0}
+    assert found(source, what(source)).reason.startswith(reason)
+
+
+def test_another_frame_is_a_change_of_the_whole() -> None:
+    source = textured(320, 240)
+    # 20 px of a diagonal of 384 px are 5 %; 4 px are 1 %, and count for nothing.
+    assert found(source[:, :300].copy(), source[:, 20:].copy()).reason == "the whole picture moved by up to 20 px"
+    assert differences(source[:, :316].copy(), source[:, 4:].copy()) == []
+
+
+def test_places_of_another_picture_are_unsure() -> None:
+    other = found(textured(320, 240), textured(320, 240, seed=9))
+    assert "the picture differs beyond single places" in other.reason
+    listed = cast(Any, other.answer).data["differences"]
+    assert listed and all(0 < one["confidence"] < 0.5 for one in listed)
+
+
+def test_an_edited_image_of_another_size_has_its_boxes_in_the_source() -> None:
+    large = cv2.resize(with_square(textured(320, 240), SQUARE), (640, 480), interpolation=cv2.INTER_CUBIC)
+    (one,) = differences(textured(320, 240), large)
+    assert Box(*one["box"]).iou(Box(312.5, 333.3, 437.5, 500)) > 0.8
+
+
+@pytest.mark.parametrize("side", [1, 2, 7])
+def test_a_tiny_image_has_no_answer(side: int) -> None:
+    source = textured(16, 16)[:side, :side].copy()
+    with pytest.raises(MeasureError, match="too few pixels") as raised:
+        found(source, 255 - source)
+    assert raised.value.status == "not_defined"
+    assert differences(source, source) == []
+
+
+@pytest.mark.parametrize("side", [8, 12, 15])
+def test_a_small_image_has_one(side: int) -> None:
+    source = textured(16, 16)[:side, :side].copy()
+    for one in differences(source, 255 - source):
+        x0, y0, x1, y1 = one["box"]
+        assert 0 <= x0 < x1 <= 1000 and 0 <= y0 < y1 <= 1000 and 0 <= one["confidence"] <= 1
+
+
+def test_a_mask_is_refused() -> None:
+    with pytest.raises(MeasureError, match="mask") as raised:
+        found(ground(), ground(), mask="apply")
+    assert raised.value.status == "input_error"
+
+
+def test_a_missing_picture_is_said() -> None:
+    with pytest.raises(MeasureError, match="edited is missing"):
+        measured("difference_regions", {}, {"source": ground()})
+
+
+def test_the_protocol_of_differences_reads_the_record() -> None:
+    answer = found(ground(), with_square(ground(), SQUARE)).answer
+    assert isinstance(answer, Record)
+    asked = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "metric": "differences"}
+    read = detected(Finding(**asked, status="ok", answer=answer))
+    assert read is not None and read.source == "detector"
+    (one,) = read.differences
+    assert (one.op, one.object) == ("ADD", "") and tuple(one.box) == pytest.approx((0.3125, 1 / 3, 0.4375, 0.5), abs=1e-6)

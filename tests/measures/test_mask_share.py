@@ -1,0 +1,115 @@
+"""The share of a place that lies inside the mask of the edit: areas by hand, change by hand, and what is not defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB
+from editloupe.errors import MeasureError
+from editloupe.measures.base import open_measure, run_measure
+from editloupe.testing import check_measure
+
+WHOLE = [0, 0, 1000, 1000]
+
+
+def left_half(width: int = 20, height: int = 10, level: int = 255) -> RGB:
+    """A mask of which the left half is white."""
+    mask = np.zeros((height, width, 3), dtype=np.uint8)
+    mask[:, : width // 2] = level
+    return mask
+
+
+def share(box: list[float], images: dict[str, RGB], **args: Any) -> float:
+    value = run_measure("mask_share", {"box": box, **args}, images).value
+    assert value is not None
+    return value
+
+
+def test_the_measure_keeps_the_contract() -> None:
+    grey = np.full((10, 20, 3), 100, dtype=np.uint8)
+    images = {"source": grey, "edited": grey + 50, "mask": left_half()}
+    for of in ("box", "changed"):
+        check_measure(open_measure("mask_share"), args={"box": WHOLE, "of": of}, images=images)
+
+
+@pytest.mark.parametrize(
+    ("box", "expected"),
+    [
+        (WHOLE, 0.5),
+        ([0, 0, 500, 1000], 1.0),
+        ([500, 0, 1000, 1000], 0.0),
+        # From 0.25 to 0.75 of the width; half of that is left of 0.5.
+        ([250, 100, 750, 300], 0.5),
+        # x 9.5 to 11 of 20 px: half a pixel of one and a half is inside.
+        ([475, 0, 550, 1000], 1 / 3),
+        # Within one pixel, x 9.2 to 9.8.
+        ([460, 0, 490, 1000], 1.0),
+        # What lies beyond the image does not count: x 0 to 600 is left.
+        ([-400, 0, 600, 1000], 5 / 6),
+    ],
+)
+def test_of_the_box(box: list[float], expected: float) -> None:
+    assert share(box, {"mask": left_half()}) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("level", [1, 128, 255])
+def test_masks_of_any_level_and_size_mean_the_same(level: int) -> None:
+    for width, height in ((2, 1), (20, 10), (333, 7)):
+        expected = (width // 2) / width
+        assert share(WHOLE, {"mask": left_half(width, height, level)}) == pytest.approx(expected)
+
+
+def test_an_empty_mask_holds_nothing_and_a_full_one_everything() -> None:
+    for level, expected in ((0, 0.0), (255, 1.0)):
+        assert share([100, 100, 300, 300], {"mask": np.full((8, 8, 3), level, dtype=np.uint8)}) == expected
+
+
+def changed(levels: dict[tuple[int, int], int]) -> dict[str, RGB]:
+    """Pictures of 20×10 px that differ at (x, y) by so many levels in one channel, with the mask of the left half."""
+    source = np.full((10, 20, 3), 100, dtype=np.uint8)
+    edited = source.copy()
+    for (x, y), by in levels.items():
+        edited[y, x, 1] += by
+    return {"source": source, "edited": edited, "mask": left_half()}
+
+
+def test_of_what_changed_a_pixel_counts_by_its_levels_beyond_six() -> None:
+    images = changed({(2, 2): 36, (15, 5): 16, (16, 6): 6})
+    # 30 inside; 10 outside, and 6 levels count for nothing.
+    assert share(WHOLE, images, of="changed") == pytest.approx(0.75)
+    # x 10 to 20: only what lies outside.
+    assert share([500, 0, 1000, 1000], images, of="changed") == 0.0
+
+
+def test_empty_corners_of_a_box_count_for_the_box_alone() -> None:
+    images = changed({(8, y): 100 for y in range(10)})
+    # x 8 to 12: half of the box is inside the mask, all of the change is.
+    assert share([400, 0, 600, 1000], images) == pytest.approx(0.5)
+    assert share([400, 0, 600, 1000], images, of="changed") == 1.0
+
+
+def test_an_edited_image_of_another_size_is_brought_to_the_source() -> None:
+    images = changed({(x, y): 100 for x in range(4, 8) for y in range(10)})
+    images["edited"] = np.repeat(np.repeat(images["edited"], 2, axis=0), 2, axis=1)
+    assert share(WHOLE, images, of="changed") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("images", "args", "status", "message"),
+    [
+        ({}, {"box": WHOLE}, "not_defined", "there is no mask"),
+        ({"mask": left_half()}, {"box": [1000, 0, 1400, 1000]}, "input_error", "shows nothing of the image"),
+        ({"mask": left_half()}, {"box": WHOLE, "of": "changed"}, "input_error", "source is missing"),
+        ({"mask": left_half()}, {"box": [500, 0, 400, 1000]}, "input_error", "box"),
+        ({"mask": left_half()}, {"box": [1, 2, 3]}, "input_error", "box"),
+        ({"mask": left_half()}, {}, "input_error", "box"),
+        (changed({}), {"box": WHOLE, "of": "changed"}, "not_defined", "nothing in the box differs by more than 6"),
+    ],
+)
+def test_what_has_no_share_says_why(images: dict[str, RGB], args: dict[str, Any], status: str, message: str) -> None:
+    with pytest.raises(MeasureError, match=message) as raised:
+        run_measure("mask_share", args, images)
+    assert raised.value.status == status

@@ -1,0 +1,123 @@
+"""Confidences from token probabilities: the same however a recorded answer is read again, in whatever units it was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.backends import openai
+from editloupe.backends.base import parse_uri
+from editloupe.findings import Finding
+from editloupe.runs.fork import Changes, fork
+from editloupe.runs.rescore import protocol_with, rescore
+from editloupe.runs.store import RunStore
+from editloupe.tools.base import open_toolbox
+from tests.backends.openai_server import OpenAIServer
+from tests.backends.test_logprobs import THREE, told, with_tokens
+
+Cli = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.usefixtures("toys")
+
+
+def answered(box: str = "[100, 200, 300, 400]") -> tuple[str, list[dict[str, Any]]]:
+    """A reply, and its tokens: EDIT where ADD was the most probable, then a label that nobody offered, then REMOVE."""
+    top = [told(word, logprob) for word, logprob in THREE.items()]
+    pieces: list[str | dict[str, Any]] = ["<Start Thinking>EDIT, perhaps.</Start Thinking><Start Final Answer>"]
+    pieces.append('{"differences": [')
+    for number, op in enumerate(("EDIT", "MOVE", "REMOVE")):
+        pieces += [", " if number else "", '{"op": "', told(op, THREE.get(op, -9), top_logprobs=top)]
+        pieces.append(f'", "object": "cup {number}", "box": {box}}}')
+    pieces.append("]}</Start Final Answer>")
+    tokens = [piece if isinstance(piece, dict) else told(piece, -0.1) for piece in pieces]
+    return "".join(token["token"] for token in tokens), tokens
+
+
+def listed(finding: Finding | None) -> list[tuple[str, list[float], float | None]]:
+    assert finding is not None and finding.answer is not None, finding
+    data: Any = finding.to_json()["answer"]["data"]  # type: ignore[index,call-overload]
+    assert data["confidence_source"] == ("logprob" if any("confidence" in one for one in data["differences"]) else None)
+    assert [one["why"] for one in data["dropped"]] == ["its label is none of ADD, EDIT, REMOVE"]
+    return [(one["op"], one["box"], one.get("confidence")) for one in data["differences"]]
+
+
+WANTED = [("EDIT", [100, 200, 300, 400], pytest.approx(0.2447, abs=5e-5)),
+          ("REMOVE", [100, 200, 300, 400], pytest.approx(0.09, abs=5e-5))]  # fmt: skip
+
+
+def judged(editloupe: Cli, edits: Path, server: OpenAIServer, query: str = "") -> Finding:
+    backend = f"openai/tiny-vl?base_url={server.url}{query}"
+    code, out, err = editloupe("judge", edits, "--protocol", "changes", "--backend", backend, "--out", "run")
+    assert code == 0, out + err
+    (finding,) = RunStore.read(Path("run")).current()
+    return finding
+
+
+@pytest.fixture
+def one(edits: Callable[..., Path]) -> Path:
+    return edits(1)
+
+
+def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: Cli, one: Path) -> None:
+    with OpenAIServer(with_tokens(*answered())) as server:
+        finding = judged(editloupe, one, server)
+        assert listed(finding) == WANTED
+        (trace,) = Path("run/traces").glob("*/*/*.jsonl")
+        # The payload does not hold the tokens a second time.
+        recorded = trace.read_text(encoding="utf-8")
+        assert ('"tokens":[' in recorded, '"top_logprobs":[' in recorded) == (True, False)
+
+        # Resumed behind the reply, before its answer was read.
+        lines = trace.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = next(n for n, line in enumerate(lines) if '"kind":"model_call"' in line) + 1
+        trace.write_text("".join(lines[:kept]), encoding="utf-8")
+        Path("run/findings.jsonl").write_text("", encoding="utf-8")
+        assert listed(judged(editloupe, one, server)) == WANTED
+        assert len(server.seen) == 1
+
+        store = RunStore.read(Path("run"))
+        forked = fork(
+            Path("run"),
+            str(store.current()[0].trace),
+            at=1,
+            backend=openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}")),
+            toolbox=open_toolbox(()),
+            changes=Changes(instruction="Look again."),
+        )
+        assert listed(forked.finding) == WANTED
+
+    assert editloupe("replay", "run")[0] == 0
+    assert editloupe("verify", "run")[0] == 0
+    (same,) = rescore(store, protocol_with(store, {}))
+    assert listed(same.now) == WANTED
+    (without,) = rescore(store, protocol_with(store, {"wants_logprobs": False}))
+    assert [confidence for _, _, confidence in listed(without.now)] == [None, None]
+    assert (same.changed, without.changed) == (False, True)
+    # What was recorded answers a second run too.
+    code, out, err = editloupe("judge", one, "--protocol", "changes", "--backend", "recorded/run", "--out", "again")
+    assert code == 0, out + err
+    assert listed(RunStore.read(Path("again")).current()[0]) == WANTED
+
+
+def test_boxes_in_pixels_are_recorded_in_thousandths_and_keep_their_confidences(editloupe: Cli, one: Path) -> None:
+    # 320×240 px, in which [32, 48, 96, 96] is [100, 200, 300, 400].
+    with OpenAIServer(with_tokens(*answered("[32,48,96, 96]"))) as server:
+        assert listed(judged(editloupe, one, server, "&boxes=pixels")) == WANTED
+        form = server.seen[0]["messages"][0]["content"][-1]["text"]
+    assert "in pixels of the image 'Edited Image'" in form
+    assert "thousandths" not in form
+    assert editloupe("replay", "run")[0] == 0
+
+
+def test_a_model_that_gives_none_answers_without_confidences(editloupe: Cli, one: Path) -> None:
+    text, _ = answered()
+    with OpenAIServer(with_tokens(text, None)) as server:
+        finding = judged(editloupe, one, server)
+    assert [confidence for _, _, confidence in listed(finding)] == [None, None]
+    (trace,) = Path("run/traces").glob("*/*/*.jsonl")
+    calls = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines() if '"kind":"model_call"' in line]
+    assert calls[0]["reply"]["sent"]["dropped"] == ["top_logprobs"]

@@ -1,0 +1,217 @@
+"""Average precision: equal to pycocotools on random sets, worked by hand on small ones, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.stats.detection import AREAS, IOUS, LIMITS, Boxes, Precision, iou, matches, precision
+
+TRUTH = (0.0, 0.0, 100.0, 100.0)
+
+
+def drawn(rng: np.random.Generator) -> list[Boxes]:
+    """A random set: empty images, ties, near and far boxes, tiny and empty ones, sizes at the bounds of the areas."""
+    classes, many = rng.integers(1, 4), rng.random() < 0.05
+    levels = int(rng.choice([1, 3, 1000]))
+    whole = rng.random() < 0.8
+    images = []
+    for _ in range(rng.integers(1, 6)):
+        truth = _boxes(rng, int(rng.integers(0, 7)), whole)
+        copies = truth[rng.integers(0, len(truth), rng.integers(0, 8))] if len(truth) else truth
+        moved = copies + (rng.integers(-12, 13, copies.shape) if whole else rng.normal(0, 6, copies.shape))
+        moved[:, 2:] = np.maximum(moved[:, :2], moved[:, 2:])
+        moved = np.where(rng.random((len(moved), 1)) < 0.3, copies, moved)
+        found = np.concatenate([moved, _boxes(rng, int(rng.integers(90, 120) if many else rng.integers(0, 6)), whole)])
+        rng.shuffle(found)
+        images.append(
+            Boxes(
+                found=found.tolist(),
+                truth=truth.tolist(),
+                confidences=(rng.integers(0, levels, len(found)) / levels).tolist(),
+                found_classes=rng.integers(0, classes, len(found)).tolist(),
+                truth_classes=rng.integers(0, classes, len(truth)).tolist(),
+            )
+        )
+    return images
+
+
+def _boxes(rng: np.random.Generator, count: int, whole: bool) -> np.ndarray[Any, Any]:
+    corners = rng.integers(0, 60, (count, 2)) * 4.0
+    sides = rng.choice([0, 1, 8, 31, 32, 33, 64, 96, 97, 150], (count, 2)).astype(float)
+    if not whole:
+        corners, sides = corners + rng.random((count, 2)), sides * rng.random((count, 2))
+    return np.concatenate([corners, corners + sides], axis=1)
+
+
+def coco(images: list[Boxes]) -> Any:
+    """What pycocotools says of these images; its classes are those of ours in the order of numbers."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    known = sorted({of for image in images for of in image.truth_classes or [0] * len(image.truth)})
+    ids = {of: number for number, of in enumerate(known, start=1)}
+    truth, found = [], []
+    for number, image in enumerate(images, start=1):
+        for box, of in zip(image.truth, image.truth_classes or [0] * len(image.truth), strict=True):
+            one = {"image_id": number, "category_id": ids[of], "bbox": _sides(box), "area": _sides(box)[2] * _sides(box)[3]}
+            truth.append({**one, "id": len(truth) + 1, "iscrowd": 0})
+        classes, sure = image.found_classes or [0] * len(image.found), image.confidences or [1.0] * len(image.found)
+        for box, of, score in zip(image.found, classes, sure, strict=True):
+            if of in ids:
+                found.append({"image_id": number, "category_id": ids[of], "bbox": _sides(box), "score": score})
+    data = {"images": [{"id": n} for n in range(1, len(images) + 1)], "annotations": truth, "info": {}}
+    data["categories"] = [{"id": number} for number in ids.values()]
+    with contextlib.redirect_stdout(io.StringIO()):
+        ours, theirs = COCO(), COCO()
+        ours.dataset = data
+        ours.createIndex()
+        theirs.dataset = {**data, "annotations": []}
+        theirs.createIndex()
+        judged = COCOeval(ours, ours.loadRes(found) if found else theirs, "bbox")
+        judged.evaluate()
+        judged.accumulate()
+        judged.summarize()
+    return judged
+
+
+def _sides(box: Any) -> list[float]:
+    return [box[0], box[1], box[2] - box[0], box[3] - box[1]]
+
+
+def equal(images: list[Boxes], agnostic: bool) -> int:
+    """Compare every figure of pycocotools with ours; return how many have a value."""
+    images = [image.without_classes() for image in images] if agnostic else images
+    ours, theirs = precision(images), coco(images)
+    # Ours has classes in order of appearance.
+    order = np.argsort([*map(int, ours.classes)]) if not agnostic else np.arange(len(ours.classes))
+    for mine, other in (
+        (ours.precision[:, :, order], theirs.eval["precision"]),
+        (ours.recalls[:, order], theirs.eval["recall"]),
+    ):
+        assert mine.shape == other.shape
+        np.testing.assert_allclose(np.where(np.isnan(mine), -1, mine), other, rtol=0, atol=1e-9)
+    figures = [ours.ap(), ours.ap(iou=0.5), ours.ap(iou=0.75), *(ours.ap(area=area) for area in [*AREAS][1:])]
+    figures += [ours.ar(limit=limit) for limit in LIMITS] + [ours.ar(area=area) for area in [*AREAS][1:]]
+    assert [-1 if v is None else v for v in figures] == pytest.approx(theirs.stats.tolist(), abs=1e-9)
+    return sum(v is not None for v in figures)
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_every_figure_is_that_of_pycocotools(count: int) -> None:
+    pytest.importorskip("pycocotools", reason="it is in the extra `dev`")
+    rng = np.random.default_rng(13)
+    values = [equal(drawn(rng), agnostic) for _ in range(count) for agnostic in (False, True)]
+    assert sum(value == 12 for value in values) > count / 2 and 0 in values
+
+
+def test_confidences_are_numbers_of_any_size_and_a_set_without_boxes_has_no_figure() -> None:
+    pytest.importorskip("pycocotools", reason="it is in the extra `dev`")
+    there = Boxes(found=[TRUTH, (0, 0, 9, 9)], truth=[TRUTH], confidences=[-3.5, 1e9])
+    assert equal([there], agnostic=True) == 8
+    assert precision([there]).ap() == pytest.approx(0.5)
+    for nothing in ([], [Boxes(found=[], truth=[])], [Boxes(found=[TRUTH], truth=[], confidences=[1.0])]):
+        assert precision(nothing).ap() is precision(nothing).ar() is None
+
+
+def one(found: list[tuple[float, ...]], truth: list[tuple[float, ...]], sure: list[float] | None = None) -> Precision:
+    return precision([Boxes(found=found, truth=truth, confidences=sure)])
+
+
+def test_worked_by_hand() -> None:
+    # IoU 80 / 100: right at .50 to .80, which are 7 of 10 thresholds.
+    assert one([(0, 0, 80, 100)], [TRUTH]).ap() == pytest.approx(0.7)
+    assert one([(0, 0, 80, 100)], [TRUTH]).ap(iou=0.75) == pytest.approx(1.0)
+    assert one([(0, 0, 80, 100)], [TRUTH]).ap(iou=0.85) == 0.0
+    # Wrong, then right: precision is 1/2 at every recall. The other way round it is 1.
+    far = (500.0, 500.0, 600.0, 600.0)
+    assert one([far, TRUTH], [TRUTH], [0.9, 0.1]).ap() == pytest.approx(0.5)
+    assert one([far, TRUTH], [TRUTH], [0.1, 0.9]).ap() == pytest.approx(1.0)
+    # One of two is found: precision 1 at the recalls 0 to .50, 51 of 101.
+    assert one([TRUTH], [TRUTH, far]).ap() == pytest.approx(51 / 101)
+    # The second detection of one box is wrong, and nobody takes the other box.
+    assert one([TRUTH, TRUTH], [TRUTH, far]).ap() == pytest.approx(51 / 101)
+    # 100×100 is large; there is no small truth.
+    found = one([TRUTH], [TRUTH])
+    assert (found.ap(area="large"), found.ap(area="medium"), found.ap(area="small")) == (pytest.approx(1.0), None, None)
+    assert found.ar(limit=1) == pytest.approx(1.0) and found.truths.tolist() == [[1, 0, 0, 1]]
+
+
+def test_without_confidences_the_order_decides_and_the_result_says_so() -> None:
+    far = (500.0, 500.0, 600.0, 600.0)
+    image = Boxes(found=[far, TRUTH], truth=[TRUTH], confidences=[0.1, 0.9])
+    with_, without = precision([image]), precision([image.without_confidences()])
+    assert (with_.confidence, with_.ap()) == ("given", pytest.approx(1.0))
+    assert (without.confidence, without.ap()) == ("none", pytest.approx(0.5))
+    # Equal confidences are the same as none.
+    assert precision([replace(image, confidences=[1.0, 1.0])]).ap() == without.ap()
+    # An image before another goes first: 0 right of 1, then 1 of 2.
+    wrong, right = Boxes(found=[far], truth=[]), Boxes(found=[TRUTH], truth=[TRUTH])
+    assert precision([wrong, right]).ap() == pytest.approx(0.5) and precision([right, wrong]).ap() == pytest.approx(1.0)
+
+
+def test_classes_count_alike_and_one_without_truth_does_not_count() -> None:
+    image = Boxes(
+        found=[TRUTH, TRUTH, TRUTH],
+        truth=[TRUTH, TRUTH],
+        confidences=[0.9, 0.8, 0.7],
+        found_classes=["ADD", "EDIT", "MOVE"],
+        truth_classes=["ADD", "REMOVE"],
+    )
+    found = precision([image])
+    assert found.classes == ("ADD", "REMOVE")
+    assert [found.ap(of=of) for of in ("ADD", "REMOVE", "EDIT", "MOVE")] == [pytest.approx(1.0), 0.0, None, None]
+    assert found.ap() == pytest.approx(0.5)
+    # Of one class two of the three take the two boxes, the two surest.
+    assert precision([image.without_classes()]).ap() == pytest.approx(1.0)
+
+
+def test_who_takes_what() -> None:
+    near, far = (0.0, 0.0, 100.0, 90.0), (500.0, 500.0, 600.0, 600.0)
+    image = Boxes(found=[near, far, TRUTH], truth=[(0, 0, 1, 1), TRUTH], confidences=[0.9, 0.5, 0.4])
+    # The surest takes the box although the third fits better, and nothing else is near enough.
+    assert matches(image) == [1, None, None]
+    assert matches(image, iou=0.95) == [None, None, 1]
+    assert matches(Boxes(found=[TRUTH, near], truth=[TRUTH, TRUTH])) == [1, 0]
+    classes = replace(image, found_classes=["a", "a", "b"], truth_classes=["b", "b"])
+    assert matches(classes) == [None, None, 1]
+    assert matches(Boxes(found=[], truth=[TRUTH])) == []
+
+
+def test_an_empty_box_overlaps_nothing() -> None:
+    boxes = np.array([[0, 0, 0, 10], [0, 0, 10, 10], [5, 5, 15, 15]], dtype=float)
+    # 25 / (100 + 100 − 25)
+    assert iou(boxes, boxes).tolist() == [[0, 0, 0], [0, 1, 25 / 175], [0, 25 / 175, 1]]
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([Boxes(found=[(3, 0, 1, 1)], truth=[])], r"image 1, found: .* x0 ≤ x1 and y0 ≤ y1, found \[3.0, 0.0, 1.0, 1.0\]"),
+        ([Boxes(found=[], truth=[(0, 0, math.nan, 1)])], "image 1, truth: expected finite numbers"),
+        ([Boxes(found=[], truth=[(0, 0, 1)])], r"expected boxes \[x0, y0, x1, y1\]"),
+        ([Boxes(found=[TRUTH], truth=[], confidences=[math.nan])], "expected finite confidences"),
+        ([Boxes(found=[TRUTH], truth=[], confidences=[])], "expected 1 confidences, one for each detected box, found 0"),
+        ([Boxes(found=[], truth=[TRUTH], truth_classes=[])], "expected 1 classes of true boxes"),
+        (
+            [Boxes(found=[TRUTH], truth=[], confidences=[0.5]), Boxes(found=[TRUTH], truth=[])],
+            "1 of 2 lists of boxes have confidences; expected all of them or none",
+        ),
+        ([Boxes(found=[TRUTH], truth=[TRUTH], found_classes=["ADD"])], "1 of 2 lists of boxes have classes"),
+    ],
+)
+def test_what_is_no_box_or_incomplete_is_refused(images: list[Boxes], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        precision(images)
+
+
+def test_a_threshold_that_was_not_computed_is_named() -> None:
+    with pytest.raises(ValueError, match=r"no precision at IoU 0.3; there is at 0.5"):
+        one([TRUTH], [TRUTH]).ap(iou=0.3)
+    assert len(IOUS) == 10

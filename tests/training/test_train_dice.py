@@ -1,0 +1,340 @@
+"""The recipe of DICE in examples/training: its options, and its three stages on a tiny random Idefics3 on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe import Run
+from editloupe.data.images import RGB
+from editloupe.protocols.dice.differences import Op, detected
+from examples.training.dice.train_dice import LORA_TARGETS, STAGES, Precision, main, precision
+from examples.training.train_verifier import BadOption
+
+ROOT = Path(__file__).parents[2]
+EXTRA = ("torch", "transformers", "trl", "peft", "datasets")
+needs_train = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in EXTRA), reason="needs the extra `train`: torch, trl, peft"
+)
+Cli = Callable[..., tuple[int, str, str]]
+
+SIDE = 112
+COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220)}
+PAIRS: dict[str, tuple[Op, str, int, int]] = {
+    "p0": ("ADD", "red", 8, 8), "p1": ("REMOVE", "red", 60, 8), "p2": ("EDIT", "green", 8, 60),
+    "p3": ("ADD", "blue", 60, 60), "p4": ("REMOVE", "green", 8, 8), "p5": ("EDIT", "blue", 60, 8),
+}  # fmt: skip
+"""Pair → what differs: a square of 40 px at this place, on a grey ground of 112 px."""
+
+
+def line_of(pair: str) -> str:
+    """The difference as the detector writes it."""
+    op, colour, x, y = PAIRS[pair]
+    box = ", ".join(f"{v / SIDE:.1f}" for v in (x, y, x + 40, y + 40))
+    return f"{op}: {colour} square, [{box}]"
+
+
+def pictures_of(pair: str) -> tuple[RGB, RGB]:
+    op, colour, x, y = PAIRS[pair]
+    source, edited = (np.full((SIDE, SIDE, 3), 128, dtype=np.uint8) for _ in range(2))
+    place = slice(y, y + 40), slice(x, x + 40)
+    if op != "ADD":
+        source[place] = COLOURS[colour] if op == "REMOVE" else (240, 240, 20)
+    if op != "REMOVE":
+        edited[place] = COLOURS[colour]
+    return source, edited
+
+
+def draw(folder: Path) -> Path:
+    """Write the pairs as an ImageFolder."""
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for pair in PAIRS:
+        names = [f"images/{pair}-{which}.png" for which in ("source", "edited")]
+        for name, rgb in zip(names, pictures_of(pair), strict=True):
+            Image.fromarray(rgb).save(folder / name)
+        asked = "Add a square." if PAIRS[pair][0] == "ADD" else "Leave it as it is."
+        rows.append({"id": pair, "instruction": asked, "source_file_name": names[0], "edited_file_name": names[1]})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def row(pair: str, *, images: int = 2, answer: str | None = None) -> dict[str, Any]:
+    """A row of sft.jsonl beside the images."""
+    question = [*[{"type": "image"}] * images, {"type": "text", "text": "What differs?"}]
+    return {
+        "messages": [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": [{"type": "text", "text": line_of(pair) if answer is None else answer}]},
+        ],
+        "images": [f"images/{pair}-{which}.png" for which in ("source", "edited")][:images],
+    }
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> Path:
+    """A file of rows beside the images of the pairs."""
+    return write_rows(draw(tmp_path / "data") / "sft.jsonl", [row(pair) for pair in PAIRS])
+
+
+def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    return file
+
+
+def test_each_stage_has_the_papers_settings_as_defaults(capsys: pytest.CaptureFixture[str]):
+    # The supplement's training details: 9k and 30k steps at 1e-4 with 8 rows, 550 at 1e-5 with one.
+    found = {name: (stage.steps, stage.learning_rate, stage.batch_size) for name, stage in STAGES.items()}
+    assert found == {"pairs": (9000, 1e-4, 8), "inpainted": (30000, 1e-4, 8), "coherence": (550, 1e-5, 1)}
+    for name, steps, rate in (("pairs", 9000, "0.0001"), ("inpainted", 30000, "0.0001"), ("coherence", 550, "1e-05")):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        for told in (f"weight updates. Default: {steps}, the paper's", f"Default: {rate}, the paper's", "Default: 64, the",
+                     "Default: 16, the", "Default: 0.1, the", "Idefics3-8B-Llama3, the paper's"):  # fmt: skip
+            assert told in text
+
+
+def test_four_bits_are_taken_where_they_can_be_had():
+    paper = Precision(four_bit=True, optimizer="paged_adamw_8bit", dtype="bfloat16")
+    assert precision("auto", cuda=True, bitsandbytes=True) == precision("4bit", cuda=True, bitsandbytes=True) == paper
+    sixteen = Precision(four_bit=False, optimizer="paged_adamw_8bit", dtype="bfloat16")
+    assert precision("16bit", cuda=True, bitsandbytes=True) == sixteen
+    assert precision("auto", cuda=True, bitsandbytes=False).optimizer == "adamw_torch"
+    assert precision("auto", cuda=False, bitsandbytes=True).dtype == "float32"
+    with pytest.raises(BadOption, match="--weights 4bit needs bitsandbytes"):
+        precision("4bit", cuda=True, bitsandbytes=False)
+    with pytest.raises(BadOption, match="--weights 4bit needs an NVIDIA GPU"):
+        precision("4bit", cuda=False, bitsandbytes=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        ("model.text_model.layers.31.self_attn.o_proj", True),
+        ("model.text_model.layers.0.mlp.gate_proj", True),
+        ("model.language_model.layers.0.self_attn.q_proj", True),
+        ("model.vision_model.encoder.layers.0.self_attn.q_proj", False),
+        ("model.connector.modality_projection.proj", False),
+        ("model.visual.blocks.0.mlp.gate_proj", False),
+        ("lm_head", False),
+    ],
+)
+def test_the_adapter_sits_on_the_blocks_of_the_text_alone(name: str, trained: bool):
+    assert (re.fullmatch(LORA_TARGETS, name) is not None) == trained
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--batch-size", "0"), "--batch-size: expected 1 or more, found 0"),
+        (("--weights", "3bit"), "invalid choice: '3bit'"),
+        pytest.param(("--dropout", "1"), "--dropout 1.0: expected 0 or more, and less than 1", marks=needs_train),
+        pytest.param(
+            ("--batch-size", "8", "--rows-at-once", "3"), "--batch-size 8 is no multiple of --rows-at-once 3 × 1",
+            marks=needs_train,
+        ),
+        pytest.param(("--set", "nonsense=1"), "--set nonsense=1: expected NAME=VALUE", marks=needs_train),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_an_option_that_means_nothing_is_named(
+    drawn: Path, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        main(["pairs", str(drawn), "--out", str(drawn.parent / "out"), *words])
+    assert ended.value.code == 2 and told in capsys.readouterr().err
+
+
+def test_a_row_without_both_images_is_named(drawn: Path, capsys: pytest.CaptureFixture[str]):
+    write_rows(drawn, [row("p0"), row("p1", images=1)])
+    with pytest.raises(SystemExit) as ended:
+        main(["pairs", str(drawn), "--out", str(drawn.parent / "out")])
+    assert ended.value.code == 2
+    assert "answer 2: expected two images before it, the source and the edited one; found 1" in capsys.readouterr().err
+
+
+def run(stage: str, data: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A stage in a process of its own, on the CPU and offline."""
+    quick = ("--dropout", "0", *(f"--set={name}" for name in ("use_cpu=true", "gradient_checkpointing=false")))
+    return subprocess.run(
+        [sys.executable, "-m", "examples.training.dice.train_dice", stage, str(data), "--out", str(out), *quick, *words],
+        cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+
+
+def trained(stage: str, data: Path, out: Path, *words: str) -> dict[str, Any]:
+    """training.json of a stage."""
+    done = run(stage, data, out, *words)
+    assert done.returncode == 0, done.stderr
+    told = dict(json.loads((out / "training.json").read_text(encoding="utf-8")))
+    losses = told["losses"]
+    assert f"first loss {losses[0]:.4g}, last loss {losses[-1]:.4g}" in done.stdout
+    return told
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.models.tiny_idefics3 import build
+
+    return build(tmp_path_factory.mktemp("models") / "tiny", spread=0.2)
+
+
+@needs_train
+def test_an_adapter_of_the_papers_rank_trains_the_text_alone_and_goes_on_where_it_stopped(tiny: Path, drawn: Path):
+    from safetensors.torch import load_file
+
+    out, words = drawn.parent / "out", ("--base", str(tiny), "--set", "logging_steps=1", "--set", "save_steps=2")
+    first = trained("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "2", "--learning-rate", "1e-2")
+    assert (first["rows"], first["updates"], len(first["losses"]), first["optimizer"]) == (6, 3, 3, "adamw_torch")
+    assert first["losses"][-1] < first["losses"][0]
+    tensors = load_file(out / "adapter_model.safetensors")
+    # One block: seven layers, with A and B of rank 64 each.
+    assert len(tensors) == 14 and all(".text_model.layers.0." in name for name in tensors)
+    assert all(64 in tensor.shape for tensor in tensors.values())
+    assert any(bool(tensor.any()) for name, tensor in tensors.items() if "lora_B" in name), "B begins at zero"
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (64, 16, str(tiny))
+
+    for rest in (out / "checkpoints" / "checkpoint-3").glob("*"):
+        rest.unlink()
+    (out / "checkpoints" / "checkpoint-3").rmdir()
+    second = trained("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "2", "--learning-rate", "1e-2")
+    assert second["updates"] == 3 and second["losses"][:2] == first["losses"][:2]
+    other = run("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "1", "--learning-rate", "1e-2")
+    assert other.returncode == 2
+    assert "holds a training with another batch_size 2 (now 1); name another folder" in other.stderr
+
+
+@needs_train
+def test_a_loss_that_is_not_finite_saves_nothing(tiny: Path, drawn: Path):
+    out = drawn.parent / "out"
+    done = run("coherence", drawn, out, "--base", str(tiny), "--steps", "3", "--learning-rate", "1e30")
+    assert done.returncode == 1
+    assert "the loss is not finite" in done.stderr and "Try a lower --learning-rate" in done.stderr
+    assert not (out / "adapter_model.safetensors").exists() and not (out / "training.json").exists()
+
+
+@needs_train
+def test_the_loss_is_on_the_answer_alone(tiny: Path, drawn: Path):
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    write_rows(drawn, [row("p0")])
+    words = ("--base", str(tiny), "--steps", "1", "--batch-size", "1")
+    (loss,) = trained("pairs", drawn, drawn.parent / "out", *words)["losses"]
+    # Before the first update the adapter does nothing: the loss is the base's own, by hand.
+    processor = AutoProcessor.from_pretrained(tiny, backend="pil")
+    pictures = [{"type": "image", "image": Image.fromarray(rgb)} for rgb in pictures_of("p0")]
+    asked = {"role": "user", "content": [*pictures, {"type": "text", "text": "What differs?"}]}
+    said = {"role": "assistant", "content": [{"type": "text", "text": line_of("p0")}]}
+    whole, question = (
+        processor.apply_chat_template(
+            talk, add_generation_prompt=opens, tokenize=True, return_dict=True, return_tensors="pt"
+        )
+        for talk, opens in (([asked, said], False), ([asked], True))
+    )
+    with torch.inference_mode():
+        logits = AutoModelForImageTextToText.from_pretrained(tiny)(**whole).logits[0, :-1]
+    each = torch.nn.functional.cross_entropy(logits, whole["input_ids"][0, 1:], reduction="none")
+    answer = each[question["input_ids"].shape[1] - 1 :]
+    # " ", "ADD" and each further letter of the line, then <end_of_utterance> and the line's end.
+    assert len(answer) == len(" ADD: red square, [0.1, 0.1, 0.4, 0.4]") - 2 + 2
+    assert loss == pytest.approx(float(answer.mean()), abs=2e-3)
+    assert abs(float(each.mean()) - loss) > 0.02
+
+
+def exported(editloupe: Cli, data: Path, out: Path) -> None:
+    """Write out/NAME/sft.jsonl for both questions of the protocol, as they are asked of a model, with the true answers."""
+    (out / "found.jsonl").write_text(json.dumps(f"<Start Final Answer>{line_of('p0')}</Start Final Answer>") + "\n")
+    (out / "asked.jsonl").write_text(json.dumps("<Start Final Answer>yes</Start Final Answer>") + "\n")
+    (out / "find.md").write_text("List what differs.\n")
+    (out / "ask.md").write_text("Asked for: {{ instruction }} In the {{ color }} box {{ change }}. Was it asked for?\n")
+    roles = (f"detector=scripted/{out / 'found.jsonl'}", f"coherence=scripted/{out / 'asked.jsonl'}")
+    judge(editloupe, data, out, *roles, to=out / "scripted")
+    for metric in ("differences", "coherence"):
+        assert editloupe("export", out / "scripted", "--to", "sft", "--criterion", metric, "--out", out / metric)[0] == 0
+        file = out / metric / "sft.jsonl"
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        assert len(rows) == len(PAIRS)
+        for one in rows:
+            pair = one["lineage"]["sample"]
+            true = line_of(pair) if metric == "differences" else "yes" if PAIRS[pair][0] == "ADD" else "no"
+            one["messages"][-1]["content"] = [{"type": "text", "text": f"<Start Final Answer>{true}</Start Final Answer>"}]
+        write_rows(file, rows)
+
+
+def judge(editloupe: Cli, data: Path, out: Path, *roles: str, to: Path) -> None:
+    given = [
+        word
+        for option in ("form=lines", f"detector_prompt={out / 'find.md'}", f"coherence_prompt={out / 'ask.md'}")
+        for word in ("--option", option)
+    ]
+    named = [word for role in roles for word in ("--role", role)]
+    code, _, told = editloupe("judge", data, "--protocol", "dice", *given, *named, "--max-reply-tokens", "60", "--out", to)
+    assert code == 0, told
+
+
+def words_in(*files: Path) -> list[str]:
+    """The words of the questions, and the tags: as tokens of their own they make a tiny model's task short."""
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    texts = [part["text"] for one in rows for m in one["messages"] for part in m["content"] if part["type"] == "text"]
+    tags = ["<Start Final Answer>", "</Start Final Answer>", "<Start Thinking>", "</Start Thinking>"]
+    found = {word for text in texts for word in re.findall(r" ?[A-Za-z]{3,}", text)} - {"ADD", "EDIT", "REMOVE"}
+    return [*tags, *sorted(found - {f" {op}" for op in ("ADD", "EDIT", "REMOVE")})]
+
+
+@needs_train
+@pytest.mark.filterwarnings("ignore")
+def test_three_stages_train_a_detector_and_a_judge_that_the_protocol_asks(editloupe: Cli, tmp_path: Path):
+    from tests.models.tiny_idefics3 import build
+
+    data = draw(tmp_path / "pairs")
+    exported(editloupe, data, tmp_path)
+    found, asked = (tmp_path / metric / "sft.jsonl" for metric in ("differences", "coherence"))
+    base = build(tmp_path / "base", spread=0.2, layers=2, words=words_in(found, asked))
+    at_once = ("--batch-size", "6", "--rows-at-once", "6")
+
+    first = trained(
+        "pairs", found, tmp_path / "stage1", "--base", str(base), *at_once, "--steps", "150", "--learning-rate", "1e-2"
+    )
+    second = trained(
+        "inpainted", found, tmp_path / "detector", "--base", str(tmp_path / "stage1"), *at_once, "--steps", "20",
+        "--learning-rate", "1e-3",
+    )  # fmt: skip
+    third = trained(
+        "coherence", asked, tmp_path / "coherent", "--base", str(base), *at_once, "--steps", "60", "--learning-rate", "1e-2"
+    )
+    assert all(one["losses"][-1] < one["losses"][0] for one in (first, second, third))
+    # Stage 2 begins where stage 1 ended: the merged model lies beside its adapter.
+    assert second["losses"][0] < first["losses"][0] / 2
+    config = json.loads((tmp_path / "detector" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(tmp_path / "detector" / "base")
+
+    roles = (f"detector=transformers/{tmp_path / 'detector'}", f"coherence=transformers/{tmp_path / 'coherent'}")
+    judge(editloupe, data, tmp_path, *roles, to=tmp_path / "run")
+    findings = Run(tmp_path / "run").findings
+    for pair, (op, colour, x, y) in PAIRS.items():
+        listed = next(detected(f) for f in findings if f.sample_id == pair and f.metric == "differences")
+        assert listed is not None and listed.source == "logprob"
+        (one,) = listed.differences
+        assert (one.op, one.object) == (op, f"{colour} square")
+        assert tuple(one.box) == pytest.approx([round(v / SIDE, 1) for v in (x, y, x + 40, y + 40)])
+        # Written greedily, the command is the likeliest of the three.
+        assert one.confidence is not None and 1 / 3 < one.confidence <= 1
+        said = next(f for f in findings if f.sample_id == pair and f.metric == "coherence")
+        assert said.label == ("yes" if op == "ADD" else "no")
+    assert all(math.isfinite(loss) for told in (first, second, third) for loss in told["losses"])
