@@ -1,10 +1,14 @@
-"""How long a reader waits: the viewer over a run of 10,000 tasks.
+"""How long a reader waits: the viewer over large runs, in headless Chromium (CHROMIUM, or the one on the path).
 
-    python -m benchmarks.viewer [--tasks 10000] [--keep DIR]
+    python -m benchmarks.viewer [--samples 1889] [--tasks 10000] [--keep DIR]
 
-A run is judged for real (two samples, the pixel baseline) and then copied under new names until it has that many tasks,
-each with its own trace, over shared pictures. Measured: opening the run, the run's page and a sample's page on the
-server, and first paint of both in headless Chromium (CHROMIUM, or the one on the path; needs Playwright).
+The matrix: a run of so many samples by three judges (`benchmarks.judged_runs`). Measured in new browser contexts without a
+cache: first paint of its page and when the first rows stand there, on a server that has just started and on one that has
+answered before; then how long a search, a filter, a sort and a scroll take until the next frame is drawn. Medians.
+
+The sample pages: a run judged for real (two samples, the pixel baseline) and copied under new names until it has that many
+tasks, each with its own trace. Measured: opening the run, its pages on the server, and first paint of a sample's page.
+Needs Playwright.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.judged_runs import make
 from editloupe.values import digest
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
@@ -97,13 +102,78 @@ def in_chromium(url: str, targets: list[str]) -> list[float]:
     return found
 
 
+def in_the_matrix(url: str, times: int = 5) -> dict[str, float]:
+    """Medians in milliseconds over several new contexts."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    found: dict[str, list[float]] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        for number in range(times + 1):
+            context = browser.new_context(viewport={"width": 1400, "height": 900})
+            page = context.new_page()
+            page.goto(f"{url}index.html", wait_until="load")
+            page.wait_for_selector("#table tr.sample")
+            page.wait_for_timeout(200)
+            marks = page.evaluate(
+                "[performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+                " performance.getEntriesByName('editloupe-drawn')[0].startTime]"
+            )
+            cold = " (server just started)" if number == 0 else ""
+            found.setdefault(f"first paint{cold}", []).append(marks[0])
+            found.setdefault(f"first rows{cold}", []).append(marks[1])
+            if number:
+                for name, milliseconds in page.evaluate(_ACTIONS).items():
+                    found.setdefault(name, []).append(milliseconds)
+            context.close()
+        browser.close()
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+_ACTIONS = """async () => {
+    const form = document.getElementById('filters');
+    const drawn = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    const timed = async (act) => {
+        const began = performance.now();
+        act();
+        await drawn();
+        return performance.now() - began;
+    };
+    const set = (name, value, event) => () => {
+        form.elements[name].value = value;
+        form.elements[name].dispatchEvent(new Event(event, { bubbles: true }));
+    };
+    const view = document.getElementById('window');
+    return {
+        'search': await timed(set('q', 'crate 07', 'input')),
+        'search taken back': await timed(set('q', '', 'input')),
+        'filter by a label': await timed(set('label.instruction_following', 'Wrong Action', 'input')),
+        'filter taken back': await timed(set('label.instruction_following', '', 'input')),
+        'filter by disagreement': await timed(set('differ', 'judges', 'input')),
+        'sort by disagreement': await timed(set('sort', '-differ', 'change')),
+        'scroll to the end': await timed(() => { view.scrollTop = view.scrollHeight; }),
+    };
+}"""
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--tasks", type=int, default=10_000)
+    options.add_argument("--samples", type=int, default=1889, help="Of the matrix; 0 leaves it out.")
+    options.add_argument("--tasks", type=int, default=10_000, help="Of the sample pages; 0 leaves them out.")
     options.add_argument("--keep", type=Path, help="Where the run is made, or found again.")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.keep or Path(temporary) / "run"
+        if given.samples:
+            matrix = make((given.keep or Path(temporary)) / "matrix", samples=given.samples)
+            with serving(matrix) as (viewer, opened):
+                print(f"{given.samples:,} samples by 3 judges; opened in {opened:.2f} s")
+                for name, milliseconds in in_the_matrix(viewer.url).items():
+                    print(f"{name}: {milliseconds:.0f} ms")
+        if not given.tasks:
+            return
+        folder = (given.keep or Path(temporary)) / "run"
         if not (folder / "run.json").exists():
             run_over(open_with(), EDITS, folder, config={}, limit=2)
             grow(folder, given.tasks)

@@ -1,6 +1,6 @@
-"""Take the picture of the viewer in docs/viewer.md: judges the example folder and photographs one page.
+"""Take the pictures of the viewer in docs/viewer.md: judges the example folder and drawn edits, and photographs pages.
 
-    python examples/draw_viewer.py        needs Playwright (pip install 'editloupe[browser]') and a Chromium
+    python -m examples.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
 CHROMIUM names the browser; else it is the one on the path.
 """
@@ -12,9 +12,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-from editloupe.config import RunConfig
+from benchmarks.judged_runs import make
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import export
@@ -24,24 +27,69 @@ from editloupe.viewer.reader import RunReader
 ROOT = Path(__file__).parents[1]
 
 
+ZOOM = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Edited Image", "bbox": [%s]}}</tool_call>'
+
+LOOKS = {
+    "careful": [
+        ("The mug is small. I look at it closely.", ZOOM % "70, 320, 175, 470"),
+        ("Only the mug is blue now.", "Flawless Execution"),
+    ],
+    "hasty": [("The mug seems blue, and the shelf too.", "Over Modification")],
+    "elsewhere": [
+        ("I look at the bottles first.", ZOOM % "400, 300, 560, 480"),
+        ("Nothing has changed here.", "Wrong Action"),
+    ],
+}
+"""Judge → its thoughts, each with a call or a label."""
+
+
+def judge(name: str) -> JudgeConfig:
+    """A scripted judge of instruction following; it finds everything else as it was."""
+
+    def script(request: Request) -> str:
+        thought, said = LOOKS[name][sum(message.role == "assistant" for message in request.messages)]
+        if "Instruction Following" not in request.messages[0].text:
+            thought, said = "Everything else is as it was.", "Perfect Consistency"
+        said = said if said.startswith("<") else f"<Start Final Answer>{said}</Start Final Answer>"
+        return f"<Start Thinking>{thought}</Start Thinking>\n{said}"
+
+    return JudgeConfig(backend=ScriptedLMM(script, name=name), name=name)
+
+
+def photograph_runs(browser: Browser, runs: list[Path]) -> None:
+    """Photograph the list of these runs, and the matrix of the last one."""
+    pages = runs[0].parent / "list"
+    export(Site.of([RunReader(run) for run in runs]), pages)
+    page = browser.new_page(viewport={"width": 1400, "height": 330}, reduced_motion="reduce")
+    page.goto(f"file://{pages}/index.html")
+    page.screenshot(path=ROOT / "docs" / "images" / "viewer-runs.png")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto(f"file://{pages}/{runs[-1].name}/index.html#sort=-differ&differ=judges")
+    page.wait_for_selector("#table tr.sample")
+    page.wait_for_timeout(300)
+    page.screenshot(path=ROOT / "docs" / "images" / "viewer-matrix.png")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
-        run, pages = Path(temporary) / "first", Path(temporary) / "pages"
-        execute(open_setup(RunConfig(path=ROOT / "examples" / "edits")), run, config={})
-        export(Site.of([RunReader(run)]), pages)
+        first, mug, pages = (Path(temporary) / name for name in ("first", "mug", "pages"))
+        edits = ROOT / "examples" / "edits"
+        execute(open_setup(RunConfig(path=edits)), first, config={})
+        for name in LOOKS:
+            config = RunConfig(path=edits, sample=["kitchen-mug"], judge=judge(name))
+            execute(open_setup(config), mug, config={})
+        export(Site.of([RunReader(mug)]), pages)
         path = os.environ.get("CHROMIUM") or shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-        page.goto(f"file://{pages}/index.html")
-        page.get_by_role("link", name="kitchen-mug", exact=True).click()
+        page = browser.new_page(viewport={"width": 1280, "height": 960}, reduced_motion="reduce")
+        page.goto(f"file://{next((pages / 'samples').glob('kitchen-mug-*.html'))}")
         page.wait_for_selector(".verdict.open")
-        for key in ("j", "j", "w"):
-            page.keyboard.press(key)
-        # The crop's place, whole, with the handle through the middle of the mug.
-        page.locator(".turn.current .place").first.click()
-        page.wait_for_timeout(300)
-        page.mouse.move(5, 790)
+        page.mouse.move(5, 950)
         page.screenshot(path=ROOT / "docs" / "images" / "viewer.png")
+        page.keyboard.press("c")
+        page.wait_for_timeout(500)
+        page.screenshot(path=ROOT / "docs" / "images" / "viewer-beside.png")
+        photograph_runs(browser, [first, make(Path(temporary) / "three-judges", samples=40, editors=2)])
         browser.close()
 
 

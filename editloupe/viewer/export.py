@@ -12,7 +12,7 @@ from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.viewer.pages import Site, SiteRun, assets
 from editloupe.viewer.reader import RunSample
-from editloupe.viewer.rows import thumbs
+from editloupe.viewer.rows import is_near, thumbs
 
 MARKER: Final = ".editloupe-pages"
 """Lies in every folder that we wrote, and lets us write there again."""
@@ -59,8 +59,9 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
                 writer.put(f"{run.folder}plots/{name}.svg")
             # Last, so that a page that opens is a page that is whole.
             writer.put(f"{run.folder}index.html")
+        writer.put("compare.js")
         writer.put("compare.html")
-        if len(site.runs) > 1:
+        if site.listed:
             writer.put("index.html")
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
@@ -74,8 +75,10 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
         writer.put_picture(f"{run.folder}blobs/{address}")
     for address in dict.fromkeys(_MADE.findall(page)):
         writer.put_picture(f"{run.folder}{address}")
-    for name in filter(None, thumbs(sample.sample, run.pictures) if sample.sample else ()):
+    for name in filter(None, thumbs(sample, run.pictures)):
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
+    for number in range(2 if is_near(sample) else 0):
+        writer.put_picture(f"{run.folder}near/{sample.slug}/{number}.jpg")
     named = [f.trace for f in sample.findings if f.trace]
     for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
         data = run.reader.trace(trace)

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from markupsafe import Markup
-
+from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
-from editloupe.errors import EditLoupeError
-from editloupe.reports.closing import score_tables
+from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.judged import Judged, judged_in, read_judged
-from editloupe.reports.label_plot import label_plot
+from editloupe.reports.pivot import spec_table
 from editloupe.reports.report import Report, make_report
-from editloupe.reports.summary import summarise
-from editloupe.runs.judges import titled
-from editloupe.scores import Score
-from editloupe.tables import Table
+from editloupe.reports.summary import specs
+from editloupe.scores import NOT_JUDGED, Score
 from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
 
+_FEW = 4
+"""So many editors have a mean of their own in the overview."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeNumbers:
-    """What a run's page shows of one judge."""
+class RunFacts:
+    """What the list of runs says of one."""
 
-    judge: str
-    """Its name with its URI."""
-    tables: Sequence[Table] = ()
-    """Scores: a table an editor, or of many editors one with a row each and one of all together."""
-    plots: Sequence[Markup] = ()
-    """How often each label was given, a plot a metric."""
-    problem: str = ""
-    """Why there are no tables; "" if there are."""
+    scores: Mapping[str, Sequence[Mapping[str, Any]]]
+    """Judge id → the cells of its overview for all samples."""
+    cost: float | None
+    """USD, of the judges with a known price; None if none has one."""
+    seconds: float
+    """Of all verdicts, one after another."""
+    waiting: int
+    """Scores that nobody was asked for yet."""
+    failed: int
+    """Findings without an answer."""
+    problem: str
+    """Why there are no scores; "" if there are."""
 
 
 @dataclass(kw_only=True)
@@ -44,21 +49,54 @@ class Numbers:
 
     prices: Prices = field(default_factory=Prices)
     _kept: dict[tuple[object, ...], tuple[list[int], Any]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def judges(self, reader: RunReader) -> list[JudgeNumbers]:
-        """Return tables and plots of each judge of a run, or why there are none."""
-        names, found = reader.info.judge_names(), []
-        known, problem = self._judges(reader)
-        for id_, uri in reader.info.judges().items():
-            title, judged = titled(names[id_], uri), known.get(id_)
-            if judged is None:
-                found.append(JudgeNumbers(judge=title, problem=problem))
-                continue
-            summaries = summarise(judged.protocol, judged.scores)
-            tables = list(score_tables(judged.protocol, judged.scores))
-            plots = [label_plot(summaries, metric) for metric in judged.asked if metric.levels]
-            found.append(JudgeNumbers(judge=title, tables=tables, plots=plots))
-        return found
+    def overview(self, reader: RunReader) -> list[dict[str, Any]]:
+        """Return the means of every judge of a run, or why there are none, as JSON.
+
+        A judge has `rows`: first all samples together (its name is ""), then each editor if there are few; the first table
+        of a protocol whose rows are never put together has those rows alone.
+        """
+
+        def made() -> list[dict[str, Any]]:
+            known, problem = self._judges(reader)
+            found: list[dict[str, Any]] = []
+            for id_ in reader.info.judges() or known:
+                judged = known.get(id_)
+                rows = [] if judged is None else _means(judged)
+                found.append({"judge": id_, "rows": rows, "problem": "" if judged is not None else problem})
+            return found
+
+        return self.once("overview", made, reader)
+
+    def facts(self, reader: RunReader) -> RunFacts:
+        """Return what the list of runs says of one."""
+
+        def made() -> RunFacts:
+            overview, known = self.overview(reader), self._judges(reader)[0]
+            findings = [f for sample in reader.samples() for f in sample.findings]
+            costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
+            return RunFacts(
+                scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
+                cost=sum(costs) if costs else None,
+                seconds=sum(f.seconds for f in findings),
+                waiting=sum(score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores),
+                failed=sum(f.status not in ("ok", "not_defined") for f in findings),
+                problem="nothing judged yet"
+                if not findings
+                else next((one["problem"] for one in overview if one["problem"]), ""),
+            )
+
+        return self.once("facts", made, reader)
+
+    def cost(self, reader: RunReader, finding: Finding) -> float | None:
+        """Return what a finding cost in USD; None for a judge without a price, and for one that is no model."""
+        uri = str(reader.info.listed_judge(finding.judge_id).get("backend") or "")
+        try:
+            priced = finding.usage.total and uri and parse_uri(uri).provider not in NOT_LMMS
+            return self.prices.of_uri(uri, finding.usage) if priced else None
+        except ConfigError:
+            return None
 
     def scores(self, reader: RunReader) -> dict[str, list[tuple[str, Score]]]:
         """Return every judge's scores of each sample: sample key → (judge id, score); empty if there are none."""
@@ -70,7 +108,7 @@ class Numbers:
                     found.setdefault(score.key, []).append((judged.judge_id, score))
             return found
 
-        return self._once("scores", by_sample, reader)
+        return self.once("scores", by_sample, reader)
 
     def report(self, reader: RunReader) -> Report | None:
         """Return the report of a run; None if nothing can be said yet."""
@@ -79,7 +117,7 @@ class Numbers:
             judged = self._judges(reader)[0]
             return make_report(list(judged.values())) if judged else None
 
-        return self._once("report", made, reader)
+        return self.once("report", made, reader)
 
     def plots(self, reader: RunReader) -> dict[str, str]:
         """Return the report's plots as SVG, by the name of their file without its ending."""
@@ -99,7 +137,7 @@ class Numbers:
             except EditLoupeError as error:
                 return str(error)
 
-        return self._once("comparison", made, *readers)
+        return self.once("comparison", made, *readers)
 
     def _judges(self, reader: RunReader) -> tuple[dict[str, Judged], str]:
         """The judges of a run by id with their scores, or why there are none."""
@@ -110,13 +148,49 @@ class Numbers:
             except EditLoupeError as error:
                 return {}, str(error)
 
-        return self._once("judges", read, reader)
+        return self.once("judges", read, reader)
 
-    def _once(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
-        """What `make` returns, made anew only after a change of the runs."""
-        versions = [reader.version for reader in readers]
-        kept = self._kept.get((what, *readers))
-        if kept is None or kept[0] != versions:
-            kept = self._kept[what, *readers] = versions, make()
-        made: Made = kept[1]
-        return made
+    def once(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
+        """Return what `make` returns, made anew only after a change of the runs."""
+        # One at a time: whoever asks for the same waits for it instead of making it again.
+        with self._lock:
+            versions = [reader.version for reader in readers]
+            kept = self._kept.get((what, *readers))
+            if kept is None or kept[0] != versions:
+                kept = self._kept[what, *readers] = versions, make()
+            made: Made = kept[1]
+            return made
+
+
+def _means(judged: Judged) -> list[dict[str, Any]]:
+    """The means of one judge: all samples, then each editor if there are few."""
+    first = specs(judged.protocol)[0]
+    spec = replace(first, columns="metric", metrics=(), name="overview", transposed=False, overall=not first.apart)
+    if not first.apart:
+        spec = replace(spec, rows="editor", order=(), cell="mean")
+    table = spec_table(spec, judged.scores, judged.protocol.metrics, cluster=judged.cluster)
+    if table is None:
+        return []
+    rows = [
+        {
+            "name": "" if row.strong or len(table.rows) == 1 else str(row.cells[0].value),
+            "cells": [
+                {
+                    "metric": column.keys.get("metric", ""),
+                    "short": column.title,
+                    "text": "–" if cell.value is None else f"{cell.value:.{cell.digits or 0}f}",
+                    "value": cell.value,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "digits": cell.interval_digits,
+                    "judged": cell.judged,
+                    "asked": cell.asked,
+                    "meter": cell.meter,
+                }
+                for column, cell in zip(table.columns[1:], row.cells[1:], strict=True)
+            ],
+        }
+        for row in table.rows
+    ]
+    editors = [row for row in rows if row["name"]]
+    return [row for row in rows if not row["name"]] + (editors if len(editors) <= _FEW or first.apart else [])

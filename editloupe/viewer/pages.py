@@ -1,11 +1,14 @@
 """Make the pages as text, the same for the server and for files. All addresses are relative, so that both work.
 
     index.html                       the run (with several runs: their list, and each run in a folder of its own)
-    rows.js                          the sample table's data
+    rows.js                          the matrix of samples and judges
     report.html, plots/NAME.svg      the protocol's tables and plots
-    compare.html                     at the root, for several judges: they against each other
+    listed.html                      the run as a row of the list of runs, with its scores
+    compare.html, compare.js         at the root, for several judges: their matrix (?run=NAME&run=NAME of these runs alone)
+    compared.html                    the statistics of that page
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
+    near/SLUG/0.jpg                  the place of a sample's source (1: of its output) where a tool saw a difference
     overlays/SHA256.png              a mask, to be laid over an image
     measured/TRACE/NAME.jpg          what a measure compared, and the difference there
     traces/…                         the traces themselves
@@ -17,14 +20,18 @@ Everything that a model, an instruction or a file says is text: Jinja escapes it
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from http import HTTPStatus
 from importlib import resources
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -32,20 +39,25 @@ from markupsafe import Markup
 import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, DataError, EditLoupeError
+from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.scores import NOT_JUDGED, Metric
+from editloupe.runs.people import writable
+from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, digest
 from editloupe.viewer.compared import GAIN, SHOWN
-from editloupe.viewer.numbers import Numbers
+from editloupe.viewer.grid import grid, put_beside
+from editloupe.viewer.listed import SIGNS, counted
+from editloupe.viewer.numbers import Numbers, RunFacts
+from editloupe.viewer.people import Rating, forms, take
 from editloupe.viewer.pictures import Pictures, jpeg
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
     finding_tone,
-    human_values,
+    is_near,
     own_scores,
     question_name,
     questions,
@@ -54,9 +66,10 @@ from editloupe.viewer.rows import (
     score_words,
     short_answer,
     target_area,
+    thumbs_around,
     tone,
 )
-from editloupe.viewer.sample import arguments, compared_in, targets, verdicts
+from editloupe.viewer.sample import arguments, compared_in, home, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -74,8 +87,11 @@ _FOREVER: Final = "private, max-age=31536000, immutable"
 
 _ASSET_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
-_CASES: Final = 60
-"""Disagreements that the page of comparison shows step by step."""
+_CASES: Final = 20
+"""Disagreements whose steps stand side by side below the statistics."""
+
+_TOGETHER: Final = 8
+"""So many runs are compared without being chosen."""
 
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
@@ -122,12 +138,28 @@ class Site:
     runs: tuple[SiteRun, ...]
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
+    rating: Rating | None = None
+    """Who may give labels here; None for a site that only shows."""
     numbers: Numbers = field(default_factory=Numbers)
+    broken: tuple[tuple[str, str], ...] = ()
+    """(folder, why) of what looks like a run and cannot be read."""
     _rows: dict[tuple[str, str, bool], tuple[object, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:
-        """Return a site of runs, with folders of their own if there are several; two of one name get a number."""
+    def of(
+        cls,
+        readers: Sequence[RunReader],
+        *,
+        live: bool = False,
+        prices: Prices | None = None,
+        rating: Rating | None = None,
+        listed: bool = False,
+        broken: Sequence[tuple[str, str]] = (),
+    ) -> Site:
+        """Return a site of runs, with folders of their own if there are several; two of one name get a number.
+
+        listed: a single run has a folder and a list too.   broken: (folder, why) of runs that cannot be read.
+        """
         # The root's own folder is nobody's.
         taken = {"static"}
         runs = []
@@ -135,8 +167,15 @@ class Site:
             name = slug(reader.name).rpartition("-")[0] or "run"
             folder = next(f for n in count(1) if (f := name if n == 1 else f"{name}-{n}") not in taken)
             taken.add(folder)
-            runs.append(SiteRun(reader=reader, folder=f"{folder}/" if len(readers) > 1 else ""))
-        return cls(runs=tuple(runs), live=live, numbers=Numbers(prices=prices or Prices()))
+            runs.append(SiteRun(reader=reader, folder=f"{folder}/" if len(readers) > 1 or listed else ""))
+        return cls(
+            runs=tuple(runs), live=live, rating=rating, numbers=Numbers(prices=prices or Prices()), broken=tuple(broken)
+        )
+
+    @property
+    def listed(self) -> bool:
+        """Whether the root is a list of runs, and not a run."""
+        return all(run.folder for run in self.runs)
 
     def run(self, folder: str) -> SiteRun | None:
         return next((run for run in self.runs if run.folder == folder), None)
@@ -144,26 +183,61 @@ class Site:
     @property
     def several_judges(self) -> bool:
         """Whether there is something to compare, without comparing: every page asks, for its link."""
-        return sum(len(run.reader.info.judges()) for run in self.runs) > 1
+        return _several(self.runs)
 
-    def at(self, address: str) -> Response | None:
-        """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does."""
+    def prepare(self) -> None:
+        """Make what the first page of each run needs, so that it need not be waited for."""
+        with suppress(EditLoupeError):
+            for run in self.runs:
+                self.rows(run)
+
+    def at(self, address: str, query: str = "") -> Response | None:
+        """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does.
+
+        query: of the pages of comparison, "run=NAME&run=NAME".
+        """
         parts = address.split("/")
         match parts:
             case [""]:
                 return Response(status=HTTPStatus.FOUND, location="/index.html")
             case ["static", name] if name in (files := assets()):
                 return Response(body=files[name], type=f"{_ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
-            case ["compare.html"]:
-                compared = self.compare_page()
-                return None if compared is None else text(compared)
-            case ["index.html"] if len(self.runs) > 1:
+            case ["compare.html" | "compared.html" | "compare.js" as name]:
+                return self._comparison(name, query)
+            case ["index.html"] if self.listed:
                 return text(self.runs_page())
-            case [folder, *rest] if len(self.runs) > 1:
+            case [folder, *rest] if self.listed:
                 run, parts = self.run(f"{folder}/"), rest
             case _:
                 run = self.run("")
         return None if run is None else self._in_run(run, parts)
+
+    def said(self, address: str, data: Any) -> Response | None:
+        """Store what a person's page sent to "samples/SLUG.label"; None if nothing takes it there. Raises StorageError."""
+        *folder, where, name = ["", *address.split("/")]
+        run = self.run("/".join(filter(None, folder)) + "/" if any(folder) else "")
+        slug_, _, kind = name.rpartition(".")
+        sample = run.reader.sample(slug_) if run is not None and where == "samples" and kind == "label" else None
+        if run is None or sample is None or self.rating is None:
+            return None
+        metrics, rater = run.metrics, self.rating.rater
+        offered = forms(verdicts(run.reader, sample, metrics, self.numbers.prices), sample, metrics, rater)
+        try:
+            given = take(data, offered, sample, run.reader, rater)
+        except DataError as error:
+            return text(_compact({"error": str(error)}), "application/json", status=HTTPStatus.UNPROCESSABLE_ENTITY)
+        answer = given.finding.answer
+        return text(_compact({"answer": None if answer is None else str(answer)}), "application/json")
+
+    def _comparison(self, name: str, query: str) -> Response | None:
+        wanted = {f"{one}/" for one in parse_qs(query).get("run", [])}
+        chosen = tuple(run for run in self.runs if run.folder in wanted) or self.runs[:_TOGETHER]
+        if not _several(chosen):
+            return None
+        if name == "compare.js":
+            return _script(self.compared_rows(chosen))
+        page = self.compare_page(chosen, query) if name == "compare.html" else self.compared_page(chosen)
+        return None if page is None else text(page)
 
     def _in_run(self, run: SiteRun, parts: list[str]) -> Response | None:
         match parts:
@@ -178,11 +252,16 @@ class Site:
                 # Shown as a picture, and styled by what it holds itself.
                 return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
             case ["rows.js"]:
-                # A page from a file may not fetch. A string of JSON is read fastest.
-                script = json.dumps(self.rows(run), ensure_ascii=False)
-                return text(f"window.editloupeRows = {script};\n", "text/javascript")
+                return _script(self.rows(run))
             case ["rows.json"]:
                 return text(self.rows(run), "application/json")
+            case ["listed.html"]:
+                return text(self.runs_page([run]))
+            case ["near", name, "0.jpg" | "1.jpg" as which]:
+                near = run.reader.sample(name)
+                named = [] if near is None else self.near(run, near)
+                thumb = run.pictures.thumb(named[int(which[0])]) if int(which[0]) < len(named) else None
+                return None if thumb is None else Response(body=thumb, type="image/jpeg", csp=PLAIN_CSP)
             case ["live.json"]:
                 run.reader.refresh()
                 return _state(run.reader, run.reader.version)
@@ -214,43 +293,70 @@ class Site:
                 return None if data is None else text(data, "text/plain", csp=PLAIN_CSP)
         return None
 
-    def runs_page(self) -> str:
-        """Return the list of runs."""
-        return _page("runs.html", self, None, "")
+    def near(self, run: SiteRun, sample: RunSample) -> list[str]:
+        """Return the names of a sample's thumbnails around what a tool saw; [] where its traces need not be read."""
+        return list(thumbs_around(sample, run.reader.differences(sample), run.pictures)) if is_near(sample) else []
+
+    def runs_page(self, runs: Sequence[SiteRun] | None = None) -> str:
+        """Return the list of runs. A served list has no scores yet: its page asks for them, run by run.
+
+        runs: those of which everything is known now; None for the list of all.
+        """
+        known = runs is not None or not self.live
+        listed = [
+            {
+                "run": run, "counts": run.reader.counts(), "mode": _mode(run.reader),
+                "data": run.reader.data_name(), "written": run.reader.written,
+                "judges": _judges_of(run.reader), "titles": run.reader.titles(),
+                "running": self.live and run.reader.running(),
+                "facts": self.numbers.facts(run.reader) if known else None,
+            }
+            for run in (self.runs if runs is None else runs)
+        ]  # fmt: skip
+        return _page("runs.html", self, None, "", runs=listed)
 
     def run_page(self, run: SiteRun) -> str:
-        """Return one run: numbers, plots, the sample table."""
-        reader, metrics = run.reader, run.metrics
-        samples = reader.samples()
-        listed = reader.info.info.get("judges")
-        judges = listed.values() if isinstance(listed, dict) else ()
-        kinds = {judge.get("kind") for judge in judges if isinstance(judge, dict)}
+        """Return one run: its counts, the matrix of its samples, and its statistics folded."""
+        reader = run.reader
+        samples, findings, answered = reader.counts()
+        titles = reader.titles()
         return _page(
-            "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
-            problems=reader.store.problems, spec=reader.info.spec, mode=reader.info.options().get("mode"),
+            "run.html", self, run, "", spec=reader.info.spec, mode=_mode(reader), data=reader.data_name(),
+            counts={
+                "samples": samples, "findings": findings, "judged": answered, "running": reader.live and reader.running()
+            },
+            judges=_judges_of(reader), titles=titles,
             # Where measures alone answered, tools say nothing.
-            measured=kinds == {"measure"},
-            columns=[
-                (id_, metrics[id_].short if id_ in metrics else id_, question_name(id_, metrics), id_ not in metrics)
-                for id_ in questions(samples, metrics)
-            ],
+            measured={reader.info.listed_judge(id_).get("kind") for id_ in titles} == {"measure"},
+            # A served page asks for the statistics when they are unfolded.
+            report=None if self.live else self.numbers.report(reader),
         )  # fmt: skip
 
     def report_page(self, run: SiteRun) -> str:
         """Return the protocol's tables and plots of every judge of a run."""
         return _page("report.html", self, run, "", report=self.numbers.report(run.reader))
 
-    def compare_page(self) -> str | None:
-        """Return judges against each other with the samples on which they differ most, or why there is none."""
-        found = self.numbers.comparison([run.reader for run in self.runs])
-        if isinstance(found, str) and not self.several_judges:
+    def compare_page(self, runs: Sequence[SiteRun] = (), query: str = "") -> str | None:
+        """Return the matrix of the judges of some runs (() for all), with their statistics folded; None for one judge."""
+        chosen = tuple(runs) or self.runs[:_TOGETHER]
+        if not _several(chosen):
             return None
+        statistics = {"comparison": None, "trouble": ""} if self.live else self._statistics(chosen)
+        return _page("compare.html", self, None, "", chosen=chosen, query=query, **statistics)
+
+    def compared_page(self, runs: Sequence[SiteRun]) -> str:
+        """Return the statistics of a comparison as a page of their own."""
+        return _page("compared.html", self, None, "", **self._statistics(runs))
+
+    def _statistics(self, runs: Sequence[SiteRun]) -> dict[str, Any]:
+        """The tables of a comparison and the steps of the largest disagreements, or why there are none."""
+        found = self.numbers.comparison([run.reader for run in runs])
         if isinstance(found, str):
-            return _page("compare.html", self, None, "", comparison=None, trouble=found)
+            return {"comparison": None, "trouble": found}
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
-        more = len(found.disagreements) - len(cases)
         shown = [table for table in tables(found) if table.name != "disagreements"]
-        return _page("compare.html", self, None, "", comparison=found, tables=shown, cases=cases, more=more)
+        more = len(found.disagreements) - len(cases)
+        return {"comparison": found, "trouble": "", "tables": shown, "cases": cases, "more": more}
 
     def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
         """One disagreement: the sample, and each judge's steps with the first at which they differ."""
@@ -277,42 +383,121 @@ class Site:
         return {"case": case, "columns": columns, "parting": parting, "sample": sample, "question": first.name}
 
     def rows(self, run: SiteRun) -> str:
-        """Return the sample table's data as JSON, with what its filters offer."""
-        samples, metrics = run.reader.samples(), run.metrics
-        columns = questions(samples, metrics)
-        several = len(run.reader.info.judges()) > 1
-        judges = run.reader.judge_names() if several else {}
-        scores = self.numbers.scores(run.reader)
-        head = _compact({"version": run.reader.version, "answers": columns, "statuses": list(STATUSES)})
-        found = []
-        for sample in samples:
-            known = sample, list(columns), own_scores(sample, scores.get(sample.key, ()), run.reader.info.judges())
-            key = run.folder, sample.slug, several
-            # Made anew only if the sample has changed: a run that grows is asked for again and again.
-            if key not in self._rows or self._rows[key][0] != known:
-                made = row(sample, list(columns), metrics, run.pictures, judges, known[2])
-                self._rows[key] = known, _compact(made)
-            found.append(self._rows[key][1])
-        return f'{head[:-1]},"rows":[{",".join(found)}]}}'
+        """Return the matrix of a run as JSON: what its columns and filters are, the means, and a row a sample."""
+
+        def made() -> str:
+            samples, metrics, mains = run.reader.samples(), run.metrics, run.reader.info.judges()
+            columns = questions(samples, metrics)
+            several = len(mains) > 1
+            shown = list(run.reader.judge_names()) if several else list(mains)
+            numbered = {id_: number for number, id_ in enumerate(shown)} if several else {}
+            scores = self.numbers.scores(run.reader)
+            found = []
+            for sample in samples:
+                known = sample, list(columns), own_scores(sample, scores.get(sample.key, ()), mains)
+                key = run.folder, sample.slug, several
+                # Made anew only if the sample has changed: a run that grows is asked for again and again.
+                if key not in self._rows or self._rows[key][0] != known:
+                    made = row(
+                        sample, list(columns), metrics, run.pictures, numbered, known[2],
+                        lambda f: self.numbers.cost(run.reader, f),
+                    )  # fmt: skip
+                    self._rows[key] = known, _compact(made)
+                found.append(self._rows[key][1])
+            titles, names = run.reader.titles(), run.reader.short_names()
+            judges = [{"name": safe(names[id_]), "title": safe(titles[id_])} for id_ in shown]
+            overview = [
+                {**one, "judge": shown.index(str(one["judge"])) if one["judge"] in shown else -1}
+                for one in self.numbers.overview(run.reader)
+            ]
+            findings = [f for sample in samples for f in sample.findings]
+            facts = {
+                "seconds": sum(f.seconds for f in findings),
+                "tokens": sum((f.usage for f in findings), Usage()).total,
+                "problems": [safe(problem) for problem in run.reader.store.problems[:20]],
+            }
+            return _matrix(run.reader.version, columns, metrics, judges, overview, facts, found)
+
+        return self.numbers.once("rows", made, run.reader)
+
+    def compared_rows(self, runs: Sequence[SiteRun]) -> str:
+        """Return the matrix of several runs as JSON, like `rows`: samples of one key share a row."""
+
+        def made() -> str:
+            metrics = {id_: metric for run in reversed(runs) for id_, metric in run.metrics.items()}
+            often = Counter(name for run in runs for name in run.reader.short_names().values())
+            judges: list[dict[str, Json]] = []
+            numbered: dict[str, int] = {}
+            mains: set[str] = set()
+            merged: dict[str, RunSample] = {}
+            first: dict[str, SiteRun] = {}
+            scored: dict[str, list[tuple[str, Score]]] = {}
+            overview, problems = [], []
+            for number, run in enumerate(runs):
+                # A judge may stand in several runs; it is then another column in each.
+                own = {id_: f"{number} {id_}" for id_ in run.reader.judge_names()}
+                titles, names = run.reader.titles(), run.reader.short_names()
+                for id_, key in own.items():
+                    name = names[id_] if often[names[id_]] == 1 else f"{names[id_]} · {run.reader.name}"
+                    title = f"{titles[id_]} in {run.reader.name}"
+                    numbered[key] = len(judges)
+                    judges.append({"name": safe(name), "title": safe(title), "at": run.folder})
+                mains |= {own[id_] for id_ in run.reader.info.judges() if id_ in own}
+                for one in self.numbers.overview(run.reader):
+                    overview.append({**one, "judge": numbered.get(own.get(str(one["judge"]), ""), -1)})
+                scores = self.numbers.scores(run.reader)
+                for sample in run.reader.samples():
+                    findings = tuple(replace(f, judge_id=own.get(f.judge_id, f.judge_id)) for f in sample.findings)
+                    before = merged.get(sample.key)
+                    if before is None:
+                        merged[sample.key], first[sample.key] = replace(sample, findings=findings), run
+                    else:
+                        if not _same_edit(before, sample):
+                            problems.append(f"{sample.key} is another edit in {run.reader.name}; its row shows the first.")
+                            continue
+                        merged[sample.key] = replace(before, findings=(*before.findings, *findings))
+                    known = scores.get(sample.key, ())
+                    scored.setdefault(sample.key, []).extend((own.get(id_, id_), score) for id_, score in known)
+            columns = questions(merged.values(), metrics)
+            costs = {key: run for run in runs for key in run.reader.judge_names()}
+            found = []
+            for key, sample in merged.items():
+                made = row(
+                    sample, list(columns), metrics, first[key].pictures, numbered,
+                    own_scores(sample, scored.get(key, ()), mains),
+                    lambda f: self._cost(costs, f),
+                )  # fmt: skip
+                found.append(_compact(made | {"at": first[key].folder}))
+            facts: dict[str, Json] = {"seconds": 0.0, "tokens": 0, "problems": list(problems[:20])}
+            return _matrix(0, columns, metrics, judges, overview, facts, found)
+
+        return self.numbers.once("compared rows", made, *(run.reader for run in runs))
+
+    def _cost(self, runs: Mapping[str, SiteRun], finding: Finding) -> float | None:
+        """The cost of a finding whose judge's id has the number of its run in front."""
+        id_ = finding.judge_id.partition(" ")[2]
+        return self.numbers.cost(runs[id_].reader, replace(finding, judge_id=id_)) if id_ in runs else None
 
     def sample_page(self, run: SiteRun, sample: RunSample) -> str:
         """Return one sample: its images, every verdict step by step."""
         metrics, edit = run.metrics, sample.sample
         position, total, before, behind = run.reader.around(sample.slug)
-        found = verdicts(run.reader, sample, metrics, self.numbers.prices)
+        scored = self.numbers.scores(run.reader).get(sample.key, ())
+        found = verdicts(run.reader, sample, metrics, self.numbers.prices, scored)
         drawn: dict[str, str] = {}
         for verdict in found:
             if verdict.compared is not None and verdict.trace is not None:
                 drawn.setdefault(verdict.compared.key, verdict.trace)
-        people = [
-            (metric.short, rater, said, tone(metric, value))
-            for metric in metrics.values()
-            for rater, (said, value) in human_values(edit, metric).items()
-        ]
+        put_beside(found)
+        labels = grid(run.reader, sample, found, metrics)
+        marks = [*targets(sample), *(m for v in found for m in v.marks)]
+        offered = forms(found, sample, metrics, self.rating.rater) if self.rating is not None else []
         names = run.reader.judge_names()
         mains = run.reader.info.judges()
         judges = names if len(mains) > 1 else {}
-        known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
+        # What is said of the items of a list stands in the list.
+        listed = {v.counted for v in found if v.of_item}
+        known = [(id_, s) for id_, s in own_scores(sample, scored, mains) if counted(s.part) not in listed]
         several_turns = edit is not None and len(edit.turns) > 1
         # The whole sample's scores first, then turn by turn; of a chain the latter are a table of their own.
         scores = [
@@ -322,16 +507,17 @@ class Site:
             if not several_turns or not s.turn or s.part
         ]  # fmt: skip
         by_turn: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
-        for id_, s in self.numbers.scores(run.reader).get(sample.key, ()) if several_turns else ():
+        for id_, s in scored if several_turns else ():
             if s.turn and not s.part and s.missing != NOT_JUDGED:
                 of_turn = by_turn.setdefault((question_name(s.metric, metrics), judges.get(id_, "")), {})
                 of_turn[s.turn] = score_words(s), tone(metrics.get(s.metric), s.value), s.reason
         return _page(
-            "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
+            "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, labels=labels, metrics=metrics,
+            forms=offered, writable=self.rating is not None and writable(run.reader.folder), home=home(sample, marks),
             scores=scores, by_turn=by_turn, panes=_panes(sample), strip=_strip(sample),
-            marks=[*targets(sample), *(m for v in found for m in v.marks)],
+            marks=marks,
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
-            several=len(names) > 1, area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn,
+            area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn, signs=SIGNS,
             overlay=run.pictures.overlay_name(edit.masks["edit"]) if edit and "edit" in edit.masks else None,
         )  # fmt: skip
 
@@ -369,7 +555,8 @@ def _page_version(reader: RunReader, sample: RunSample) -> str:
     """A text that changes whenever the sample's page would."""
     forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
     sizes = [path.stat().st_size for name in (*sample.open, *forks) if (path := reader.inside(name))]
-    return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}"
+    said = digest([[given.rater, given.time, *given.finding.question] for given in sample.people])[:8]
+    return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}.{said}"
 
 
 def _page(template: str, site: Site, run: SiteRun | None, up: str, **values: object) -> str:
@@ -380,18 +567,63 @@ def _page(template: str, site: Site, run: SiteRun | None, up: str, **values: obj
     )
 
 
-def _counts(reader: RunReader, samples: Sequence[RunSample]) -> dict[str, Any]:
-    """What stands in the tiles at the top."""
-    findings = [f for sample in samples for f in sample.findings]
-    return {
-        "samples": len(samples),
-        "findings": len(findings),
-        "judged": sum(f.status == "ok" for f in findings),
-        "turns": sum(f.turns for f in findings) / len(findings) if findings else 0.0,
-        "seconds": sum(f.seconds for f in findings),
-        "usage": sum((f.usage for f in findings), Usage()),
-        "running": reader.live and reader.running(),
-    }
+def _several(runs: Sequence[SiteRun]) -> bool:
+    """Whether several judges judged these runs."""
+    return sum(len(run.reader.info.judges()) for run in runs) > 1
+
+
+def _script(rows: str) -> Response:
+    """A matrix as a script: a page from a file may not fetch. A string of JSON is read fastest."""
+    return text(f"window.editloupeRows = {json.dumps(rows, ensure_ascii=False)};\n", "text/javascript")
+
+
+def _matrix(
+    version: int,
+    columns: Mapping[str, Sequence[str]],
+    metrics: Mapping[str, Metric],
+    judges: Sequence[Mapping[str, Json]],
+    overview: Sequence[Mapping[str, Json]],
+    facts: Mapping[str, Json],
+    rows: Sequence[str],
+) -> str:
+    """The JSON of a matrix. columns: question → labels, best first.   rows: as JSON."""
+    asked = [
+        {
+            "id": id_,
+            "short": safe(metrics[id_].short if id_ in metrics else id_),
+            "name": safe(question_name(id_, metrics)),
+            "metric": id_ in metrics,
+            "labels": labels,
+            "tones": {level.name: tone(metrics[id_], level.value) for level in metrics[id_].levels}
+            if id_ in metrics
+            else {},
+        }
+        for id_, labels in columns.items()
+    ]
+    head = {
+        "version": version, "questions": asked, "judges": list(judges), "statuses": list(STATUSES),
+        "overview": list(overview), "facts": facts,
+    }  # fmt: skip
+    return f'{_compact(head)[:-1]},"rows":[{",".join(rows)}]}}'
+
+
+def _same_edit(one: RunSample, other: RunSample) -> bool:
+    """Whether two runs judged the same pictures and instruction; a row that could not be read is no other edit."""
+    a, b = one.sample, other.sample
+    return a is None or b is None or (a.source.sha256, a.turns) == (b.source.sha256, b.turns)
+
+
+def _judges_of(reader: RunReader) -> dict[str, str]:
+    """Short names of those who have the role "judge", else of everybody."""
+    names, mains = reader.short_names(), reader.info.judges()
+    return {id_: name for id_, name in names.items() if id_ in mains} or names
+
+
+def _mode(reader: RunReader) -> str:
+    try:
+        return str(reader.info.options().get("mode") or "")
+    except ConfigError:
+        return ""
 
 
 def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
@@ -437,6 +669,23 @@ def _compact(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def _status(facts: RunFacts) -> str:
+    """Whether a run is complete, in words."""
+    failed = f"{facts.failed:,} without an answer" if facts.failed else ""
+    waiting = f"{facts.waiting:,} not judged yet" if facts.waiting else ""
+    return facts.problem or ", ".join(filter(None, (waiting, failed))) or "complete"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else ""
+
+
 def _finalize(value: object) -> object:
     return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -466,5 +715,9 @@ _ENVIRONMENT.filters |= {
     "meaning": _meaning,
     "arguments": arguments,
     "html": html,
+    "status": _status,
+    "first_score": lambda facts: next((c["value"] for cells in facts.scores.values() for c in cells if c["value"]), ""),
+    "duration": _duration,
+    "date": _date,
     "capitalize_first": lambda text: text[:1].upper() + text[1:],
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from editloupe import files
 from editloupe.data.images import RGB, ImageStore, decode, encode_png, extension
 from editloupe.errors import ImageError
 from editloupe.imaging.masked import inside
-from editloupe.values import Box, ImageRef, Sample
+from editloupe.values import Box, ImageRef
 
 TYPES: Final = {
     "png": "image/png",
@@ -158,19 +158,17 @@ def jpeg(rgb: RGB) -> bytes:
     return out.getvalue()
 
 
-def target_region(sample: Sample) -> Box | None:
-    """Return a square of the source around its targets, with context; None without targets or if it is nearly all."""
-    boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
+def around(boxes: Sequence[Box], image: ImageRef) -> Box | None:
+    """Return a square of an image around boxes in its px, with context; None without boxes or if it is nearly all."""
     if not boxes:
         return None
-    around = reduce(Box.union, boxes)
-    x, y = around.center
-    half = max(_CONTEXT * max(around.width, around.height), 64) / 2
-    width, height = sample.source.width, sample.source.height
-    if 2 * half >= max(width, height):
+    found = reduce(Box.union, boxes)
+    x, y = found.center
+    half = max(_CONTEXT * max(found.width, found.height), 64) / 2
+    if 2 * half >= max(image.width, image.height):
         return None
     try:
-        return Box(x - half, y - half, x + half, y + half).clipped(width=width, height=height).rounded_out()
+        return Box(x - half, y - half, x + half, y + half).clipped(width=image.width, height=image.height).rounded_out()
     except ValueError:
         return None
 

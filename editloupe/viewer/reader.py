@@ -9,24 +9,31 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe import files
+from editloupe.backends.base import parse_uri
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
-from editloupe.runs.judges import names_of
+from editloupe.runs.judges import names_of, titled
+from editloupe.runs.people import FILE as PEOPLE
+from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
-from editloupe.traces.events import Header
+from editloupe.traces.events import Header, ToolResult
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import parse_lines, read_trace
-from editloupe.values import Json, Sample
+from editloupe.values import Box, Json, Sample
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
+
+_PATH = re.compile(r"^path:(?P<path>.+)$", re.MULTILINE)
 
 _LOOK_S = 1.0
 """A run's files are looked at no more often than this."""
@@ -50,6 +57,8 @@ class RunSample:
     """The latest of each judge, question and repeat."""
     open: tuple[str, ...] = ()
     """Traces without a finding that are still being written."""
+    people: tuple[Given, ...] = ()
+    """What people said while they looked at it, parts of it included; the latest of each person and question."""
 
 
 class RunReader:
@@ -102,6 +111,31 @@ class RunReader:
     def judge_names(self) -> dict[str, str]:
         """Return everybody who answers, measures too: judge id → name."""
         return names_of(self.info.info.get("judges"))
+
+    def short_names(self) -> dict[str, str]:
+        """Return what everybody who answers is called in narrow columns: judge id → name (`short_names`)."""
+        return short_names(self.info.info.get("judges"))
+
+    def titles(self) -> dict[str, str]:
+        """Return the name and the full URI of everybody who answers: judge id → text."""
+        names = self.judge_names()
+        return {id_: titled(names[id_], str(self.info.listed_judge(id_).get("backend") or "")) for id_ in names}
+
+    def data_name(self) -> str:
+        """Return what was judged: the data set that the first sample names, else the folder in config.yaml, else ""."""
+        for key, _ in self._index.keys()[:1]:
+            sample = RunStore.read_sample(self.folder, key, self._index).samples.get(key)
+            if sample is not None and sample.dataset:
+                return sample.dataset
+        path = self.inside("config.yaml")
+        found = _PATH.search(files.read_bytes(path).decode("utf-8", "replace")) if path else None
+        return Path(found["path"].strip(" '\"")).name if found else ""
+
+    @property
+    def written(self) -> float:
+        """When the run was written to last, in seconds since 1970."""
+        names = (self.folder / name for name in ("findings.jsonl", "run.json"))
+        return next((path.stat().st_mtime for path in names if path.exists()), 0.0)
 
     def counts(self) -> tuple[int, int, int]:
         """Return how many samples, findings, and findings with an answer there are."""
@@ -172,6 +206,22 @@ class RunReader:
             return None
         return data if first and isinstance(first[0], Header) else None
 
+    def differences(self, sample: RunSample) -> list[Box]:
+        """Return where localize_differences saw the sample's images differ, in px of the source, strongest first.
+
+        Read from the traces; nothing is computed. [] where no judge compared the two whole images.
+        """
+        for name in (f.trace for f in sample.findings if f.trace and f.turns):
+            path = self.inside(name)
+            try:
+                events = read_trace(path).events if path is not None else ()
+            except TraceError:
+                continue
+            for event in events:
+                if isinstance(event, ToolResult) and (found := _regions(event)):
+                    return found
+        return []
+
     def inside(self, relative: str) -> Path | None:
         """Return a file of the run folder; None if it is not there, and for a name or a link that leads out of it."""
         try:
@@ -192,20 +242,24 @@ class RunReader:
             rejected=row,
             findings=tuple(findings),
             open=tuple(path for path, about in self._open.items() if about == key),
+            people=tuple(given for given in store.people.values() if given.finding.about.key == key),
         )
 
-    def refresh(self) -> None:
-        """Take in what was written since, if the run is followed; at most once in _LOOK_S."""
+    def refresh(self, *, now: bool = False) -> None:
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now."""
         with self._lock:
-            if self.live and time.monotonic() - self._looked >= _LOOK_S:
+            if self.live and (now or time.monotonic() - self._looked >= _LOOK_S):
                 self._index.refresh()
                 self._look()
 
     def _look(self) -> None:
         """Take in what has changed: run.json, the index, traces under way."""
         self._looked = time.monotonic()
-        path = self.folder / "run.json"
-        stamp = (path.stat().st_mtime_ns if path.exists() else 0, self._index.version)
+        paths = self.folder / "run.json", self.folder / PEOPLE
+        stamp = (
+            *((s := path.stat()).st_mtime_ns + s.st_size if path.exists() else 0 for path in paths),
+            self._index.version,
+        )
         opened = self._find_open()
         if (stamp, opened) == (self._stamp, self._open):
             return
@@ -238,11 +292,53 @@ class RunReader:
         return {name: self._open.get(name) or _sample_of(path) for name, path in named.items() if name not in known}
 
 
+def short_names(judges: Json) -> dict[str, str]:
+    """Return judge id → given name, else the model's name: "gpt-4.1" for "openai/gpt-4.1?base_url=…".
+
+    Where two would be called the same they get their provider in front, then the beginning of their id behind.
+    """
+    found = {id_: one for id_, one in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(one, Mapping)}
+    names = {id_: str(one.get("name") or _model(str(one.get("backend")))) for id_, one in found.items()}
+    for id_ in _shared(names):
+        if not found[id_].get("name"):
+            names[id_] = str(found[id_].get("backend")).partition("?")[0]
+    return names | {id_: f"{names[id_]} ({id_[:6]})" for id_ in _shared(names)}
+
+
+def _shared(names: Mapping[str, str]) -> Iterable[str]:
+    often = Counter(names.values())
+    return [id_ for id_, name in names.items() if often[name] > 1]
+
+
+def _model(uri: str) -> str:
+    try:
+        parsed = parse_uri(uri)
+    except ConfigError:
+        return uri
+    return parsed.model.rstrip("/").rpartition("/")[2] or parsed.provider
+
+
 def slug(key: str) -> str:
     """Return a sample's name in addresses and file names: readable, safe on every file system, and unique."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
     mark = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:10]
     return f"{readable}-{mark}" if readable else mark
+
+
+def _regions(event: ToolResult) -> list[Box]:
+    """The boxes on the source of a call of localize_differences about the two input images."""
+    given, data = event.call.get("arguments"), event.observation.get("data")
+    names = [given.get(f"comparison_image_{n}") for n in (1, 2)] if isinstance(given, Mapping) else []
+    if event.call.get("name") != "localize_differences" or sorted(map(str, names)) != ["Edited Image", "Original Image"]:
+        return []
+    regions = data.get("regions") if isinstance(data, Mapping) else None
+    box = f"box_{names.index('Original Image') + 1}"
+    found = [one.get(box) for one in regions if isinstance(one, Mapping)] if isinstance(regions, list) else []
+    boxes = []
+    for numbers in (n for n in found if isinstance(n, list) and len(n) == 4):
+        with suppress(ValueError, TypeError):
+            boxes.append(Box(*map(float, numbers)))
+    return boxes
 
 
 def _sample_of(path: Path) -> str | None:

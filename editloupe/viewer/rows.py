@@ -1,8 +1,8 @@
-"""Make the sample table of a run: one small row a sample, for a page's script to filter, sort and page."""
+"""Make the matrix of a run: one small row a sample, for a page's script to filter, sort and draw."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from editloupe.answers import Record
@@ -12,8 +12,8 @@ from editloupe.imaging.targets import relative_area
 from editloupe.reports.escape import safe
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import About
-from editloupe.values import Sample
-from editloupe.viewer.pictures import Pictures, same_region, target_region
+from editloupe.values import Box, Json, Sample
+from editloupe.viewer.pictures import Pictures, around, same_region
 from editloupe.viewer.reader import RunSample
 
 _INSTRUCTION = 300
@@ -25,41 +25,66 @@ def row(
     columns: Sequence[str],
     metrics: Mapping[str, Metric],
     pictures: Pictures,
-    judges: Mapping[str, str],
+    judges: Mapping[str, int],
     scores: Sequence[OwnScore] = (),
+    cost: Callable[[Finding], float | None] = lambda finding: None,
 ) -> dict[str, Any]:
     """Return one row as JSON.
 
-    columns: ids of the questions that have a column.   judges: names by id, shown if given.
-    scores: those of the sample that are no mere copy of an answer (`own_scores`).
+    columns: ids of the questions that have a column.   judges: id → number of the judge's column in the matrix.
+    scores: those of the sample that are no mere copy of an answer (`own_scores`).   cost: returns USD, None if not known.
     In the row, `area` is the targets' share of the source in % (None where no box is known); `answers` lists what was
-    found, by question, after the score of the whole sample, or else of its turns; `spread` is the largest distance between
-    judges or repeats on one question, and `human` the same between a person and a judge, both 0 to 100, None where there
-    are no two to compare.
+    found, by question, after the score of the whole sample, or else of its turns, each with the number of its judge;
+    `people` lists what people said, by metric; `apart` is the largest distance between judges or repeats, by question,
+    `spread` the largest of these, and `human` the same between a person and a judge, each 0 to 100, None where there are
+    no two to compare; `score` is the mean of what judges said, 0 (worst) to 100 (best); `cost` is in USD, `seconds` the
+    time of all verdicts, `failed` how many answers are missing. `near` says that the thumbnails show what a tool saw
+    (`RunReader.differences`).
     """
     edit, rejected, found = sample.sample, sample.rejected or {}, sample.findings
     text = _instruction(edit) if edit else str(rejected.get("message") or "this sample could not be read")
     answered = {f.metric for f in found}
     said = {(f.metric, f.about.scope) for f in found if not _scored(f, metrics)}
-    said |= {(s.metric, score_scope(other)) for _, s in scores if not score_scope(s) for _, other in scores}
+    whole = {score.metric for _, score in scores if not score_scope(score)}
     answers: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in columns}
     places: list[Score | Finding] = [*(s for _, s in scores), *found]
     turns = {safe(score_scope(one)): one.turn for one in places}
     for judge_id, score in scores:
         scope = score_scope(score)
-        if score.metric in answers and (not scope or (score.metric, scope) not in said):
+        if score.metric in answers and (not scope or (score.metric not in whole and (score.metric, scope) not in said)):
             words = f"score {score_words(score)}" if score.metric in answered and not scope else score_words(score)
             shade = tone(metrics.get(score.metric), score.value)
-            chip = _chip(words, shade, score.missing or "ok", score.value, scope=scope, by=judges.get(judge_id, ""))
+            chip = _chip(words, shade, score.missing or "ok", score.value, judges.get(judge_id), scope=scope)
             answers[score.metric].append(chip)
     for f in found:
         if f.metric in answers and not _scored(f, metrics):
-            by, scope = judges.get(f.judge_id, ""), f.about.scope
             answers[f.metric].append(
-                _chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, scope=scope, by=by)
+                _chip(
+                    short_answer(f),
+                    finding_tone(f, metrics),
+                    f.status,
+                    f.value,
+                    judges.get(f.judge_id),
+                    scope=f.about.scope,
+                )
             )
     for chips in answers.values():
         chips.sort(key=lambda chip: turns[chip.get("scope", "")])
+    people = {
+        metric.id: [
+            _chip(words, tone(metric, value), "ok", value, None, rater=rater)
+            for rater, (words, value) in human_values(edit, metric).items()
+        ]
+        for metric in metrics.values()
+    }
+    by_question: dict[Any, list[Finding]] = {}
+    for f in found:
+        by_question.setdefault(f.question, []).append(f)
+    apart: dict[str, float] = {}
+    for (metric_id, *_), same in by_question.items():
+        if (distance := spread(same, metrics)) is not None:
+            apart[metric_id] = max(distance, apart.get(metric_id, 0.0))
+    costs = [usd for f in found if (usd := cost(f)) is not None]
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
@@ -67,11 +92,24 @@ def row(
         "text": safe(" ".join(text.split())[:_INSTRUCTION]),
         "type": safe(str((edit.edit_type if edit else rejected.get("edit_type")) or "")),
         "area": None if edit is None else target_area(edit),
-        "thumbs": [] if edit is None else list(thumbs(edit, pictures)),
+        "thumbs": list(thumbs(sample, pictures)),
+        **({"near": True} if is_near(sample) else {}),
         "answers": answers,
-        "spread": _most(spread([f for f in found if f.question == q], metrics) for q in {f.question for f in found}),
+        "people": {id_: chips for id_, chips in people.items() if chips},
+        "apart": apart,
+        "spread": max(apart.values(), default=None),
         "human": _most(human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()),
+        "score": _mean(
+            [
+                g
+                for m, v in [*((f.metric, f.value) for f in found), *((s.metric, s.value) for _, s in scores)]
+                if (g := _good(metrics.get(m), v)) is not None
+            ]
+        ),
         "turns": sum(f.turns for f in found),
+        "cost": round(sum(costs), 8) if costs else None,
+        "seconds": round(sum(f.seconds for f in found), 2),
+        "failed": sum(f.status not in ("ok", "not_defined") for f in found),
         "running": len(sample.open),
     }
 
@@ -150,10 +188,9 @@ def human_gap(sample: Sample | None, findings: Sequence[Finding], metric: Metric
 
 def tone(metric: Metric | None, value: float | None) -> str:
     """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
-    share = _normalised(metric, value)
-    if metric is None or share is None or metric.better is None:
+    good = _good(metric, value)
+    if good is None:
         return "tone-none" if value is None else "tone-plain"
-    good = share if metric.better == "higher" else 100 - share
     return f"tone-{min(3, max(0, round(good / 100 * 3)))}"
 
 
@@ -165,21 +202,67 @@ def finding_tone(finding: Finding, metrics: Mapping[str, Metric]) -> str:
 
 def short_answer(finding: Finding) -> str:
     """Return a finding's answer on one short line, or its status in brackets."""
-    words = f"({finding.status})" if finding.answer is None else " ".join(str(finding.answer).split())
+    counted = _counted(finding.answer.data) if isinstance(finding.answer, Record) else ""
+    words = counted or (f"({finding.status})" if finding.answer is None else " ".join(str(finding.answer).split()))
     return words if len(words) <= _ANSWER else f"{words[: _ANSWER - 1]}…"
 
 
-def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:
+def _counted(data: Json) -> str:
+    """Return for example "differences: 3" for a JSON answer that is one list of items with `box`; "" for another."""
+    lists = {k: v for k, v in data.items() if isinstance(v, list) and k != "dropped"} if isinstance(data, Mapping) else {}
+    if len(lists) != 1:
+        return ""
+    ((name, items),) = lists.items()
+    boxes = all(isinstance(item, Mapping) and "box" in item for item in items)
+    return (f"{name}: {len(items)}" if items else "nothing found") if boxes else ""
+
+
+def thumbs(sample: RunSample, pictures: Pictures) -> Iterator[str]:
     """Yield the names of a sample's thumbnails: the source's, then the edited image's if there is one.
 
-    A name is "" where the run did not keep the bytes.
+    They show the targets, else the places that the findings name, else the whole. A name is "" where the run did not keep
+    the bytes.
     """
-    region = target_region(sample)
-    yield pictures.thumb_name(sample.source, region) or ""
+    edit = sample.sample
+    if edit is not None:
+        boxes = [t.boxes["source"] for t in edit.targets if "source" in t.boxes]
+        yield from thumbs_around(sample, boxes or named_places(sample), pictures)
+
+
+def thumbs_around(sample: RunSample, boxes: Sequence[Box], pictures: Pictures) -> Iterator[str]:
+    """Yield what `thumbs` yields, for places in px of the source."""
+    edit = sample.sample
+    if edit is None:
+        return
     # Of a chain the last output that is there.
-    edited = next((turn.edited for turn in reversed(sample.turns) if turn.edited is not None), None)
+    edited = next((turn.edited for turn in reversed(edit.turns) if turn.edited is not None), None)
+    region = around(boxes, edit.source)
+    yield pictures.thumb_name(edit.source, region) or ""
     if edited is not None:
-        yield pictures.thumb_name(edited, same_region(region, sample.source, edited)) or ""
+        yield pictures.thumb_name(edited, same_region(region, edit.source, edited)) or ""
+
+
+def is_near(sample: RunSample) -> bool:
+    """Return whether nothing names a place of the edit, and a judge used tools that may have seen one."""
+    edit = sample.sample
+    return (
+        edit is not None
+        and not any("source" in target.boxes for target in edit.targets)
+        and not any(f.evidence for f in sample.findings)
+        and any(f.trace and f.turns for f in sample.findings)
+    )
+
+
+def named_places(sample: RunSample) -> list[Box]:
+    """Return the places that a sample's findings name as evidence, in px of the source."""
+    edit = sample.sample
+    images = {} if edit is None else {"Original Image": edit.source, "Edited Image": edit.edited}
+    found = []
+    for evidence in (e for f in sample.findings for e in f.evidence):
+        image = images.get(evidence.image)
+        if edit is not None and image is not None:
+            found.append(evidence.box.scaled(edit.source.width / image.width, edit.source.height / image.height))
+    return found
 
 
 def _scored(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
@@ -191,9 +274,23 @@ def _normalised(metric: Metric | None, value: float | None) -> float | None:
     return None if metric is None or value is None else metric.normalise(value)
 
 
-def _chip(words: str, tone: str, status: str, value: float | None, **more: str) -> dict[str, Any]:
-    optional = {name: safe(text) for name, text in more.items() if text}
-    return {"name": safe(words), "tone": tone, "status": status, "value": value, **optional}
+def _good(metric: Metric | None, value: float | None) -> float | None:
+    """A value on 0 (worst) to 100 (best); None without a scale or a direction."""
+    share = _normalised(metric, value)
+    if metric is None or share is None or metric.better is None:
+        return None
+    return share if metric.better == "higher" else 100 - share
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 2) if values else None
+
+
+def _chip(words: str, tone: str, status: str, value: float | None, judge: int | None, **more: str) -> dict[str, Any]:
+    """judge: the number of its column; None for what is nobody's in particular."""
+    optional: dict[str, Any] = {name: safe(text) for name, text in more.items() if text}
+    by = {} if judge is None else {"by": judge}
+    return {"name": safe(words), "tone": tone, "status": status, "value": value, **by, **optional}
 
 
 def _copied(score: Score, findings: Iterable[Finding]) -> bool:

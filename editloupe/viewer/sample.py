@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from editloupe.agent.answer import Parsed, parse_reply
 from editloupe.answers import Boxes, Record
@@ -19,10 +19,14 @@ from editloupe.scores import Metric
 from editloupe.tasks import Recipe, Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Box, ImageRef, Json, Sample, View, digest, finite
+from editloupe.values import Box, ImageRef, Json, Sample, View, digest
 from editloupe.viewer.compared import Compared
+from editloupe.viewer.listed import Listing, counted, dropped, items, listings
 from editloupe.viewer.reader import RunReader, RunSample
-from editloupe.viewer.rows import finding_tone, question_name, short_answer
+from editloupe.viewer.rows import OwnScore, finding_tone, question_name, short_answer
+
+SMALL: Final = 0.01
+"""Share of the image below which a page opens zoomed to its place."""
 
 _RAW = 2_000
 """Characters of one raw event on a page. The trace file itself is linked; pages of long traces stay light."""
@@ -41,6 +45,11 @@ class Mark:
     """Id of the verdict that it belongs to; "" for a target."""
     step: str = ""
     """Id of the step that it belongs to."""
+    item: int = 0
+    """Of a place that an answer gives, its number from 1."""
+    told: str = ""
+    """What was said of that item, one of `listed.SIGNS`; "" where nothing is asked about it."""
+    sign: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +72,8 @@ class Call:
     call: ToolCall
     observation: Observation | None = None
     """None while it runs."""
+    cached: bool = False
+    """Whether the answer to an equal call of the run was taken."""
     pictures: tuple[ShownPicture, ...] = ()
 
 
@@ -124,7 +135,9 @@ class SampleVerdict:
         self.scope = asked.about.scope if asked else ""
         """For example "turn 2, target 3"; "" for the sample as a whole."""
 
+        self.part = asked.about.part if asked else ""
         self.role = asked.role if asked else "judge"
+        self.task_id = answered.task_id if answered else ""
 
         self.judge = (
             str(header.judge.get("backend", "")) if header else reader.info.judges().get(judge_id, known or judge_id)
@@ -136,6 +149,19 @@ class SampleVerdict:
 
         self.judge_title = titled(self.by, self.judge)
         self.tone = finding_tone(finding, metrics) if finding else "tone-none"
+
+        self.judge_id = judge_id
+        self.ask = task if task is not None and task.kind == "ask" else None
+        """The question; None for a measure, and where it is not known."""
+
+        self.beside = ""
+        """Id of the first of the verdicts that can be read beside this one; "" for none."""
+
+        self.parting = 0
+        """Number of the first step at which those differ; 0 if they do not."""
+
+        self.parting_words = ""
+        """How they differ there."""
 
         self.measure = task if task is not None and task.kind == "measure" else None
         self.compared = Compared.of(self.measure, trace) if self.measure is not None and trace is not None else None
@@ -149,6 +175,22 @@ class SampleVerdict:
 
         self.rests_on = [] if task is None else list(_origins(reader, sample, task, judge_id, metrics))
         """The findings from which the question was planned: (name, address from the sample's page or "")."""
+
+        self.rests = None if task is None else task.rests_on
+        """Ids of their tasks; None if that is not known."""
+
+        answer = finding.answer if finding else None
+        self.items = tuple(items(answer.data)) if isinstance(answer, Record) else ()
+        """The items with a box in the lists of a JSON answer."""
+
+        self.dropped = dropped(answer.data) if isinstance(answer, Record) else []
+        """What the answer says was not read, as (entry, why)."""
+
+        self.listing: Listing | None = None
+        """The list that the page shows of the items; None where there are none."""
+
+        self.of_item = 0
+        """Of a question about one item of a list, that item's number; 0 for others."""
 
         inputs = _inputs(sample, task)
         self._names = {ref.sha256: alias for alias, ref in reversed(inputs.items())}
@@ -175,12 +217,9 @@ class SampleVerdict:
         """The answer on one line, or the status in brackets."""
         if self.finding is None:
             return "(in progress)"
-        found = [mark.name for mark in self.marks if mark.kind == "found"]
-        data = self.finding.answer.data if isinstance(self.finding.answer, Record) else None
-        if data is not None and found:
-            return f"{found[0]} and {len(found) - 1} more" if len(found) > 1 else found[0]
-        if isinstance(data, Mapping) and data.get("detections") == []:
-            return "nothing found"
+        if self.items:
+            first, more = self.items[0].words, len(self.items) - 1
+            return f"{first} and {more} more" if more else first
         return short_answer(self.finding)
 
     @property
@@ -209,8 +248,8 @@ class SampleVerdict:
             parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
             id_ = f"{self.id}-s{number}"
             calls = [
-                Call(call=call, observation=observation, pictures=tuple(self._pictures(observation, aliases, id_)))
-                for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True)
+                Call(call=c, observation=o, cached=cached, pictures=tuple(self._pictures(o, aliases, id_)))
+                for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
             ]
             if under_way and number == first + len(steps) - 1:
                 calls += [Call(call=call) for call in parsed.calls[len(calls) :]]
@@ -277,22 +316,51 @@ class SampleVerdict:
         if not views:
             return
         last = list(views)[-1]
-        places = (
-            [(str(n), last, list(box)) for n, box in enumerate(answer.boxes, start=1)] if isinstance(answer, Boxes) else []
-        )
-        if isinstance(answer, Record):
-            places = list(_places(answer.data, last))
-        for number, (name, alias, thousandths) in enumerate(places, start=1):
-            view = views.get(alias)
-            box = None if view is None else _on_origin(thousandths, view)
-            if view is not None and box is not None:
-                yield Mark(kind="found", image=view.origin, box=box, name=name, id=f"{self.id}-f{number}", verdict=self.id)
+        if isinstance(answer, Boxes):
+            for number, place in enumerate(answer.boxes, start=1):
+                yield from self._drawn(str(number), number, list(place), views.get(last))
+        for item in self.items:
+            given = views.get(item.image or last)
+            yield from self._drawn(item.words, item.number, item.box, given)
+            # What happened there is seen in both images of the edit.
+            edit = None if sample is None or item.op == "" or item.image else (sample.source, sample.edited)
+            for image in filter(None, edit or ()):
+                if given is None or image != given.origin:
+                    yield from self._drawn(item.words, item.number, item.box, Recipe(alias="", origin=image))
+
+    def _drawn(self, name: str, number: int, thousandths: Sequence[float], view: Recipe | None) -> Iterator[Mark]:
+        """A place of the answer on the image that a view shows; nothing where it cannot be drawn."""
+        box = None if view is None else _on_origin(thousandths, view)
+        if view is not None and box is not None:
+            id_ = f"{self.id}-f{number}"
+            yield Mark(kind="found", image=view.origin, box=box, name=name, id=id_, verdict=self.id, item=number)
+
+    @property
+    def counted(self) -> str | None:
+        """WORD of a question about the part "WORD 3"; None for others."""
+        return counted(self.part)
+
+    def list_items(self, listing: Listing) -> None:
+        """Take over what was said of the items, and give their boxes the signs."""
+        self.listing = listing
+        told = {entry.item.number: entry for entry in listing.entries if entry.told is not None}
+        self.marks = [
+            replace(m, told=told[m.item].told or "", sign=told[m.item].sign) if m.kind == "found" and m.item in told else m
+            for m in self.marks
+        ]
 
 
-def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[SampleVerdict]:
-    """Return every verdict on a sample, those on metrics first, each followed by the forks that continue it.
+def verdicts(
+    reader: RunReader,
+    sample: RunSample,
+    metrics: Mapping[str, Metric],
+    prices: Prices,
+    scores: Sequence[OwnScore] = (),
+) -> list[SampleVerdict]:
+    """Return every verdict on a sample, each followed by the forks that continue it.
 
-    Behind them stands what is being judged just now.
+    Lists whose items are asked about come first, then answers to metrics. Behind them stands what is being judged just now.
+    scores: all of the sample, for what is said of items.
     """
     found: list[SampleVerdict] = []
     for finding in sorted(sample.findings, key=lambda f: f.metric not in metrics):
@@ -303,7 +371,55 @@ def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric]
             if fork.fork:
                 family[path] = fork.id
                 found.append(fork)
+    _list_items(found, scores, metrics)
     return found + [SampleVerdict(reader, sample, metrics, prices, None, path) for path in sample.open]
+
+
+def _list_items(found: list[SampleVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]) -> None:
+    """Give each list what is said of its items. Such lists come first, the questions about single items last, by number."""
+    lists = listings(found, scores, metrics)
+    for verdict in found:
+        if verdict.id in lists:
+            verdict.list_items(lists[verdict.id])
+    about = {said.verdict: entry.item.number for one in lists.values() for entry in one.entries for said in entry.said}
+    first = {id_ for id_, one in lists.items() if any(entry.told is not None for entry in one.entries)}
+    root: dict[str, str] = {}
+    for verdict in found:
+        # A fork stays behind what it continues.
+        root[verdict.id] = root.get(verdict.parent_id, verdict.id)
+        verdict.of_item = about.get(root[verdict.id], 0)
+    found.sort(key=lambda v: (root[v.id] not in first, v.of_item))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """The place that a sample's page is about."""
+
+    box: tuple[float, float, float, float]
+    """Shares of the image, 0 to 1: x0, y0, x1, y1."""
+    name: str
+    opens: bool
+    """Whether it is so small that the page opens there."""
+
+
+def home(sample: RunSample, marks: Sequence[Mark]) -> Home | None:
+    """Return where the targets are, else the places that the first answer with any names; None where nothing is known."""
+    edit = sample.sample
+    if edit is None:
+        return None
+    shown = [m for m in marks if m.image in (edit.source, edit.edited)]
+    found = [m for m in shown if m.kind == "target" and m.image == edit.source]
+    name = "the target" if len(found) == 1 else "the targets"
+    if not found:
+        named = [m for m in shown if m.kind in ("evidence", "found")]
+        found = [m for m in named if m.verdict == named[0].verdict]
+        name = "what the answer names"
+    if not found:
+        return None
+    boxes = [m.box.scaled(1 / m.image.width, 1 / m.image.height) for m in found]
+    x0, y0 = min(b.x0 for b in boxes), min(b.y0 for b in boxes)
+    x1, y1 = max(b.x1 for b in boxes), max(b.y1 for b in boxes)
+    return Home(box=(x0, y0, x1, y1), name=name, opens=(x1 - x0) * (y1 - y0) < SMALL)
 
 
 def compared_in(reader: RunReader, path: str) -> Compared | None:
@@ -405,27 +521,7 @@ def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
     return found | {view.alias: view.origin for view in (task.views if task else ())}
 
 
-def _places(data: Json, alias: str) -> Iterator[tuple[str, str, list[float]]]:
-    """The items with a box in the lists of a JSON answer, as (name, alias of the picture, thousandths).
-
-    An item is an object with `box`, and as far as it has them one of `label`, `name`, `object` and `phrase`, one of `score`
-    and `confidence`, and `image`.
-    """
-    lists = [v for v in data.values() if isinstance(v, list)] if isinstance(data, Mapping) else [data]
-    items = [item for found in lists if isinstance(found, list) for item in found]
-    for number, item in enumerate(items, start=1):
-        box = item.get("box") if isinstance(item, Mapping) else None
-        numbers = [finite(v) for v in box] if isinstance(box, list) else []
-        if not isinstance(item, Mapping) or len(numbers) != 4 or None in numbers:
-            continue
-        words = next((str(item[key]) for key in ("label", "name", "object", "phrase") if item.get(key)), str(number))
-        sure = next((v for key in ("score", "confidence") if (v := finite(item.get(key))) is not None), None)
-        image = item.get("image")
-        named = words if sure is None else f"{words} {sure:.2f}"
-        yield named, image if isinstance(image, str) else alias, [v for v in numbers if v is not None]
-
-
-def _on_origin(thousandths: list[float], view: Recipe) -> Box | None:
+def _on_origin(thousandths: Sequence[float], view: Recipe) -> Box | None:
     """A box of the picture that a view shows, in px of the image that it was made from; None where it is no box."""
     shown = view.region or Box.whole(width=view.origin.width, height=view.origin.height)
     try:

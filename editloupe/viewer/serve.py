@@ -3,12 +3,16 @@
 What a request may name is a closed set: a page of a known run, a known sample, a picture by its hash, a trace that a
 finding names. A request whose Host is not this server's is refused, so that no page from elsewhere can read a run through
 a name that leads to loopback (DNS rebinding).
+
+One thing may be written: a person's label and note on a sample (`viewer.people`). It is taken on loopback alone, and from
+this server's own pages: Origin and Host must be its own, and the token of its pages must come along.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import io
 import ipaddress
 import os
@@ -17,13 +21,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.values import parse_json
 from editloupe.viewer.pages import Response, Site, text
+from editloupe.viewer.people import MOST_BYTES
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -127,9 +134,37 @@ class Viewer(ThreadingHTTPServer):
         # Rebinding needs a name; a literal address is where the request really went.
         return self.open_to_others
 
+    def refusal(self, headers: Message, client: str) -> str:
+        """Return why a person's label is not taken; "" if it is. Only this server's own pages may send one."""
+        rating, token = self.site.rating, headers.get("X-Editloupe-Token", "")
+        if rating is None:
+            return "Labels are not taken here."
+        if self.open_to_others or client not in _LOOPBACK:
+            return "Labels are taken on loopback only."
+        origin = urlsplit(headers.get("Origin", ""))
+        if origin.scheme != "http" or origin.netloc != headers.get("Host") or not self.knows(headers.get("Host")):
+            return "Labels are taken from this server's own pages only."
+        if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return "Labels are taken from this server's own pages only."
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), rating.token.encode()):
+            return "The page is of an earlier start of this server; load it again."
+        if headers.get_content_type() != "application/json":
+            return "Expected Content-Type: application/json."
+        return ""
+
+    def take(self, target: str, body: bytes) -> Response:
+        """Store what a person's page sent, and return what to answer."""
+        try:
+            data = parse_json(body)
+        except ValueError:
+            return text("Expected JSON.\n", "text/plain", status=HTTPStatus.BAD_REQUEST)
+        found = self.site.said(unquote(urlsplit(target).path).removeprefix("/"), data)
+        return found or text("Nothing here.\n", "text/plain", status=HTTPStatus.NOT_FOUND)
+
     def answer(self, target: str) -> Response:
         """Return what lies at a request target."""
-        found = self.site.at(unquote(urlsplit(target).path).removeprefix("/"))
+        parts = urlsplit(target)
+        found = self.site.at(unquote(parts.path).removeprefix("/"), parts.query)
         return found or text("Nothing here.\n", "text/plain", status=HTTPStatus.NOT_FOUND)
 
 
@@ -157,7 +192,7 @@ class _Head(io.RawIOBase):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD; everything else is 501, as the base class has it."""
+    """Answers GET, HEAD and a person's POST; everything else is 501, as the base class has it."""
 
     server: Viewer
     protocol_version = "HTTP/1.1"
@@ -189,6 +224,24 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(response)
 
     do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
+
+    def do_POST(self) -> None:
+        self.server.note(self.connection, answering=True)
+        self.connection.settimeout(ANSWER_S)
+        length = self.headers.get("Content-Length", "")
+        refused = self.server.refusal(self.headers, str(self.client_address[0]))
+        # What is not read would be taken for the next request.
+        self.close_connection = True
+        if refused:
+            response = text(f"{refused}\n", "text/plain", status=HTTPStatus.FORBIDDEN)
+        elif not length.isdecimal() or int(length) > MOST_BYTES:
+            response = text("Too long.\n", "text/plain", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        else:
+            try:
+                response = self.server.take(self.path, self.rfile.read(int(length)))
+            except EditLoupeError as error:
+                response = text(f"{error}\n", "text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send(response)
 
     def _send(self, response: Response) -> None:
         tag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'

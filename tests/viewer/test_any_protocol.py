@@ -29,6 +29,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
+from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
 from tests.conftest import final
 
@@ -90,8 +91,8 @@ def pixels(edits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return judged("pixels", edits, tmp_path_factory.mktemp("pixels") / "run", None)
 
 
-def page_of(run: Path) -> str:
-    site = Site.of([RunReader(run)])
+def page_of(run: Path, rating: Rating | None = None) -> str:
+    site = Site.of([RunReader(run)], rating=rating)
     (sample,) = site.runs[0].reader.samples()
     return site.sample_page(site.runs[0], sample)
 
@@ -104,7 +105,7 @@ def row_of(run: Path) -> dict[str, Any]:
 
 def verdicts_of(page: str) -> dict[str, str]:
     """Heading → the verdict's part of the page, without markup."""
-    parts = re.split(r'<article class="verdict"', page)[1:]
+    parts = re.split(r'<section class="verdict"', page)[1:]
     words = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", part.partition(">")[2])).split()) for part in parts]
     headings = [" ".join(re.sub(r"<[^>]*>", " ", re.findall(r"<h2>(.*?)</h2>", part)[0]).split()) for part in parts]
     return dict(zip(headings, words, strict=True))
@@ -113,7 +114,7 @@ def verdicts_of(page: str) -> dict[str, str]:
 def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     found = verdicts_of(page_of(turns))
     assert list(found) == ["Visible, turn 1", "Right, turn 1", "Visible, turn 2", "Right, turn 2"]
-    assert found["Right, turn 1"].startswith("Right, turn 1 An intermediate question: no metric of the protocol. yes")
+    assert "Right, turn 1 An intermediate question: no metric of the protocol. yes" in found["Right, turn 1"]
     assert "protocol. no " in found["Right, turn 2"]
     line = row_of(turns)
     assert [(one["scope"], one["name"]) for one in line["answers"]["right"]] == [("turn 1", "yes"), ("turn 2", "no")]
@@ -131,6 +132,15 @@ def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     assert source.endswith(".jpg") and edited.endswith(".jpg") and source != edited
 
 
+def test_people_answer_what_a_judge_was_asked_and_no_measure(turns: Path, pixels: Path) -> None:
+    page = page_of(turns, Rating(rater="anna"))
+    asked = re.findall(r'data-metric="(\w+)" data-turn="(\d)" data-part=""', page)
+    # "passed" follows from the others and was asked of nobody.
+    assert asked == [("visible", "1"), ("right", "1"), ("visible", "2"), ("right", "2")]
+    assert re.findall(r'name="answer-more-1" value="(\w*)"', page) == ["yes", "no", ""]
+    assert "label-form" not in page_of(pixels, Rating(rater="anna"))
+
+
 def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> None:
     page = page_of(turns)
     found = verdicts_of(page)
@@ -138,7 +148,7 @@ def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> Non
     assert "Planned from" not in found["Visible, turn 2"]
     link = re.search(r'<a href="#(v[0-9a-f]{8})">visible, turn 2: yes</a>', page)
     assert link is not None
-    assert f'<article class="verdict" id="{link[1]}"' in page
+    assert f'<section class="verdict" id="{link[1]}"' in page
 
 
 def test_two_parts_are_two_questions_and_a_role_and_a_record_are_shown(objects: Path) -> None:
@@ -213,7 +223,7 @@ def test_exports_keep_turns_parts_roles_and_measures_apart(
         ("objects", "", "record", "scripted/parser"), ("kept", "cup", "choice", "scripted/eye"),
         ("kept", "spoon", "choice", "scripted/eye"),
     ]  # fmt: skip
-    assert write_inspect(Source(folder=objects), tmp_path / "log.json") == 3
+    assert write_inspect(Source(folder=objects), tmp_path / "log.json") == tmp_path / "log.json"
     samples = json.loads((tmp_path / "log.json").read_text(encoding="utf-8"))["samples"]
     assert [s["id"] for s in samples] == ["s#objects", "s#kept@cup", "s#kept@spoon"]
     assert write_junit(Source(folder=turns), tmp_path / "j.xml").tests == 4
@@ -243,7 +253,7 @@ def test_runs_of_version_1_have_all_their_pages(run: Path) -> None:
     site = Site.of([RunReader(run)])
     for sample in site.runs[0].reader.samples():
         page = site.sample_page(site.runs[0], sample)
-        assert page.count('<article class="verdict"') == len(sample.findings)
+        assert page.count('<section class="verdict"') == len(sample.findings)
         assert "cannot be shown" not in page and "An intermediate question" not in page
     assert len(json.loads(site.rows(site.runs[0]))["rows"]) == len(site.runs[0].reader.samples())
 
@@ -256,5 +266,7 @@ def test_ratings_are_shown_whether_their_column_names_the_metric_by_id_or_short(
     (tmp_path / "metadata.jsonl").write_text(json.dumps(rated) + "\n")
     setup = open_setup(RunConfig(path=tmp_path, judge=JudgeConfig(backend=ScriptedLMM([final("x")])), concurrency=1))
     execute(setup, tmp_path / "run")
-    words = " ".join(re.sub(r"<[^>]*>", " ", page_of(tmp_path / "run")).split())
-    assert "ann, IF Wrong Action" in words and "ben, IF Flawless Execution" in words
+    grid = page_of(tmp_path / "run").partition('<table class="labels">')[2].partition("</table>")[0]
+    words = " ".join(re.sub(r"<[^>]*>", " ", grid).split())
+    assert "Question Answer ann person ben person Instruction Following" in words
+    assert "Wrong Action Flawless Execution Visual Consistency" in words

@@ -102,6 +102,11 @@ def sample_page(page: Page, id_: str) -> None:
     page.wait_for_selector(".verdict.open")
 
 
+def cell(page: Page, words: str) -> Locator:
+    """A label in the grid, by its question or what it says."""
+    return page.locator("a.cell").filter(has_text=words)
+
+
 def pixels(page: Page) -> np.ndarray:
     """What is seen: H×W×3 uint8, a CSS pixel each."""
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
@@ -130,7 +135,7 @@ def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, colour: t
 
 def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    rows = page.locator("#table tbody tr")
+    rows = page.locator("#table tr.sample")
     assert rows.count() == 6
     assert page.locator("#found").text_content() == "6 samples"
     page.get_by_label("Search").fill("square 3")
@@ -143,8 +148,8 @@ def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., P
     page.get_by_label("IF", exact=True).select_option("")
     page.get_by_label("Disagreement", exact=True).select_option("human")
     until(lambda: rows.count() == 2)
-    page.get_by_role("button", name="Sample").click()
-    page.get_by_role("button", name="Sample").click()
+    page.get_by_role("button", name="Sample", exact=True).click()
+    page.get_by_role("button", name="Sample", exact=True).click()
     assert [row.split("\n")[0] for row in page.locator("#table .name a").all_inner_texts()] == ["s03", "s02"]
     # The filters are in the address, so that they can be kept and sent.
     address = page.url
@@ -272,7 +277,7 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     assert page.locator(".turn.current h3 a").text_content() == "Step 1"
     page.keyboard.press("]")
     assert page.locator(".verdict.open h2").text_content() == "Visual Consistency"
-    assert page.locator("[role=tab][aria-selected=true]").count() == 1
+    assert page.locator("a.cell[aria-current=true]").count() == 1
     # A link to one step opens its verdict and the step.
     again = open_page(address.removeprefix(root))
     assert again.locator(".turn.current h3 a").text_content() == "Step 2"
@@ -280,10 +285,11 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     again.keyboard.press("?")
     assert again.locator("dialog").is_visible()
     again.keyboard.press("Escape")
-    # Tabs with the arrow keys, as tabs go everywhere.
-    again.locator("[role=tab][aria-selected=true]").focus()
+    # From label to label with the arrow keys.
+    again.locator("a.cell[aria-current=true]").focus()
     again.keyboard.press("ArrowRight")
-    assert again.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+    assert again.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
+    assert again.locator(".verdict.open h2").text_content() == "Visual Consistency"
 
 
 def test_a_hostile_run_does_nothing(open_page: Callable[..., Page]) -> None:
@@ -400,15 +406,15 @@ def open_other(browser: Browser, other_folders: dict[str, Path]) -> Iterator[Cal
 
 
 def heads(page: Page) -> list[str]:
-    """The heads of the columns that the table of samples shows."""
-    return [text.replace("↕", "").strip() for text in page.locator("#table th:visible").all_inner_texts()]
+    """The heads of the samples' and the judges' columns."""
+    return page.locator("#table th:visible:not(.number)").all_inner_texts()
 
 
 def test_numbers_and_what_is_made_of_them_are_shown(open_other: Callable[[str], Page]) -> None:
     page = open_other("stars")
     # Nobody was asked for O, the geometric mean: √(8·2) = 4. Columns that say nothing are left out, empty plots too.
     assert heads(page) == ["Before, after", "Sample", "follows", "keeps", "O"]
-    assert page.locator("#table tbody tr").first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
+    assert page.locator("#table tr.sample").first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
     assert page.locator(".plots").count() == 0
     # The source was never asked about; the run keeps it all the same.
     assert page.locator("#table td.pair").first.locator("img").count() == 2
@@ -426,7 +432,7 @@ def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_oth
     assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
     shown = page.locator("figcaption").all_inner_texts()
     assert shown == ["Source\n64×32", "After turn 3\n64×32", "Source", *(f"After turn {n}\nCompare" for n in (1, 2, 3))]
-    page.get_by_role("tab", name="right turn 2").click()
+    cell(page, "right, turn 2").click()
     assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
     assert page.locator(".verdict.open .label").inner_text() == "no"
     assert "Edited Image (after turn 2): whole" in page.locator(".verdict.open").inner_text()
@@ -450,12 +456,14 @@ def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(open_other: Cal
     images = [page.locator(f".pane.{side} .stack > img").get_attribute("src") for side in ("source", "edited")]
     assert images == [turns.nth(n).locator("img").get_attribute("src") for n in (1, 2)]
     # The open answer's box is drawn; a link to a place on another image shows the turn that made it.
-    page.get_by_role("tab", name="squares turn 3").click()
-    page.get_by_role("link", name="square 0.90, x 24–32, y 0–8").click()
+    cell(page, "squares, turn 3").click()
+    place = page.get_by_role("link", name="square", exact=True)
+    assert place.get_attribute("title") == "Show its place: x 24–32, y 0–8 px"
+    place.click()
     assert what.all_inner_texts() == ["After turn 2", "After turn 3"]
     found = page.locator(".pane.edited .lay .mark.found:visible")
     assert found.count() == 1 and found.locator("rect").first.get_attribute("x") == "24"
-    page.get_by_role("tab", name="before turn 1").click()
+    cell(page, "before, turn 1").click()
     page.get_by_role("link", name="1, x 0–32, y 16–32").click()
     assert what.all_inner_texts() == ["Source", "After turn 1"]
     assert page.locator(".pane.source .lay .mark.found:visible").count() == 1
@@ -494,10 +502,10 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
         page, sample = browser.new_page(), browser.new_page()
         page.goto(viewer.url)
         assert page.locator("#live").is_visible()
-        assert page.locator("#summary dd").nth(1).inner_text() == "9 of 11"
+        assert "9 of 11 questions" in page.locator("#counts").inner_text()
         (entry,) = (e for e in viewer.site.runs[0].reader.samples() if e.open)
         sample.goto(f"{viewer.url}samples/{entry.slug}.html")
-        sample.get_by_role("tab", name="(in progress)").click()
+        cell(sample, "(in progress)").click()
         assert sample.locator(".verdict.open .turn").count() == 1
         time.sleep(1)  # the page asks once at the start, and then sees what has changed
         trace.write_bytes(b"".join(events))
@@ -506,7 +514,7 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
         until(lambda: sample.locator(".verdict.open .turn").count() == 2, seconds=12)
         # Its finding may come with the next look.
         until(lambda: sample.locator(".verdict.open .label strong").inner_text() == "Perfect Consistency", seconds=12)
-        until(lambda: page.locator("#summary dd").nth(1).inner_text() == "10 of 12", seconds=12)
+        until(lambda: "10 of 12 questions" in page.locator("#counts").inner_text(), seconds=12)
         lock.release()
         until(lambda: page.locator("#live").is_hidden(), seconds=12)
         page.close()

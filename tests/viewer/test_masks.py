@@ -82,7 +82,7 @@ def sample_page(pages: Path) -> str:
 def picture(pages: Path, metric: str, name: str) -> RGB:
     """One of the pictures of a metric's finding."""
     page = sample_page(pages)
-    article = next(part for part in page.split("<article")[1:] if f"<h2>{metric.capitalize()}" in part)
+    article = next(part for part in page.split('<section class="verdict"')[1:] if f"<h2>{metric.capitalize()}" in part)
     address = next(part for part in article.split('"') if part.startswith("../measured/") and part.endswith(f"{name}.jpg"))
     return np.asarray(Image.open(pages / address.removeprefix("../")).convert("RGB"))
 

@@ -250,12 +250,14 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     export(Site.of([RunReader(copy)]), out)
     text = page(out, "painter-s01")
     assert "Fork after step 1; backend: scripted/&lt;b&gt;other&lt;/b&gt;." in text
-    tabs = [t["href"] for t in Tags(text).named("a") if t.get("role") == "tab"]
-    assert len(tabs) == 3
+    cells = [t["href"] for t in Tags(text).named("a") if t.get("class") == "cell"]
+    assert len(cells) == 3
     # Its own step is the second, since the first is its parent's.
-    fork = text[text.index(f'id="{str(tabs[1])[1:]}" role="tabpanel"') : text.index(f'id="{str(tabs[2])[1:]}" role')]
+    first, fork_id, last = (f'<section class="verdict" id="{str(cell)[1:]}"' for cell in cells)
+    assert text.index(first) < text.index(fork_id)
+    fork = text[text.index(fork_id) : text.index(last)]
     assert ">Step 2</a>" in fork and ">Step 1</a>" not in fork and "(refused)" in fork
-    assert f'href="{tabs[0]}">What it continues' in fork
+    assert f'href="{cells[0]}">What it continues' in fork
     assert (out / name).is_file()
 
 

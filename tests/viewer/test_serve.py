@@ -138,7 +138,9 @@ def test_a_link_out_of_the_run_folder_is_not_followed(run: Path, tmp_path: Path)
 
 
 def test_only_reading_is_offered(server: Viewer) -> None:
-    assert ask(server, "/index.html", method="POST")[0] == 501
+    assert ask(server, "/index.html", method="PUT")[0] == 501
+    # A server that nobody may give labels to.
+    assert ask(server, f"/samples/{a_sample(server)}.label", method="POST")[0] == 403
     status, headers, body = ask(server, "/index.html", method="HEAD")
     assert (status, body) == (200, b"") and int(headers["content-length"]) > 1000
 

@@ -1,5 +1,5 @@
-// One sample's page: images in step with each other, verdicts as tabs, keys. The page reads well without this script; it
-// builds no HTML from text.
+// One sample's page: images in step with each other, verdicts chosen in the grid of labels, a person's own label, keys. The
+// page reads well without this script; it builds no HTML from text.
 "use strict";
 (() => {
   document.documentElement.classList.add("js");
@@ -12,6 +12,7 @@
   const compare = document.getElementById("compare");
   const frames = all(".frame");
   const MOST = 32; // screen pixels an image pixel
+  const CROWD = 40; // boxes on the images; of more, only the one that is pointed at shows its name
   let view = { zoom: 1, x: 0.5, y: 0.5 };
   let blinking = 0;
 
@@ -36,15 +37,18 @@
   }
 
   let pointer = null; // [x, y] in image pixels of the frame under the pointer
+  let hovered = null; // [x, y] in shares of that frame
   function tell() {
     const percent = Math.round(base(source) * view.zoom * 100);
     const where = pointer ? `x ${pointer[0]}, y ${pointer[1]} · ` : "";
     const showing = compare.dataset.mode === "blink" ? `${one(".over.on") ? "edited" : "source"} · ` : "";
-    document.getElementById("readout").textContent = `${showing}${where}${percent} %`;
+    const at = there.on ? ` · ${there.on}` : "";
+    document.getElementById("readout").textContent = `${showing}${where}Zoom ${percent} %${at}`;
   }
 
   // Zoom by a factor and keep the point (shares of the frame) where it is.
   function zoom(factor, px = 0.5, py = 0.5) {
+    there.on = "";
     const most = Math.max(1, MOST / base(source));
     const next = Math.min(most, Math.max(1, view.zoom * factor));
     const x = view.x + (px - 0.5) / view.zoom, y = view.y + (py - 0.5) / view.zoom;
@@ -52,14 +56,56 @@
     place();
   }
 
-  const fit = () => { view = { zoom: 1, x: 0.5, y: 0.5 }; place(); };
+  const fit = () => { there.on = ""; view = { zoom: 1, x: 0.5, y: 0.5 }; place(); };
   const natural = () => zoom(1 / (base(source) * view.zoom * devicePixelRatio));
 
-  function focusOn(x0, y0, x1, y1, width, height) {
+  // part: of the frame that the box shall take.   limit: screen pixels an image pixel.
+  function focusOn(x0, y0, x1, y1, width, height, part = 0.6, limit = MOST) {
     const share = Math.max((x1 - x0) / width, (y1 - y0) / height);
-    const most = Math.max(1, MOST / base(source));
-    view = { zoom: Math.min(most, Math.max(1, 0.6 / share)), x: (x0 + x1) / 2 / width, y: (y0 + y1) / 2 / height };
+    const most = Math.max(1, limit / base(source));
+    view = { zoom: Math.min(most, Math.max(1, part / share)), x: (x0 + x1) / 2 / width, y: (y0 + y1) / 2 / height };
     place();
+  }
+
+  // The place that the page is about: the targets, or what an answer names. A place that small is seen with its surroundings.
+  const home = compare?.dataset.home?.split(" ").map(Number);
+  const there = { on: "", back: null }; // what the view is on, in words; where it was before
+  const goHome = () => { there.on = compare.dataset.homeName; focusOn(...home, 1, 1, 1 / 3, 8); };
+
+  // To the crop of the step in focus, or to the target; and back.
+  function goThere() {
+    if (there.back) {
+      [view, there.on] = [there.back.view, ""];
+      const from = there.back.from;
+      there.back = null;
+      place();
+      if (from) from.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+      return;
+    }
+    const crop = step && one(`.lay > svg.marks:not(.overlaid) .mark.crop[data-step="${CSS.escape(step.id)}"]`);
+    if (!crop && !home) return;
+    const back = { view, from: crop ? step : null };
+    if (crop) {
+      const rect = one("rect", crop), box = crop.ownerSVGElement.viewBox.baseVal, get = (name) => Number(rect.getAttribute(name));
+      there.on = one("title", crop).textContent;
+      draw(crop.dataset.mark);
+      focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
+    } else goHome();
+    there.back = back;
+    if (compare.getBoundingClientRect().top < 0 || compare.getBoundingClientRect().top > innerHeight / 2) compare.scrollIntoView({ block: "start" });
+  }
+
+  // Closer: at the pointer, else at the place that the page is about where it is in view, else in the middle.
+  function closer() {
+    if (hovered) return zoom(1.5, ...hovered);
+    if (!home) return zoom(1.5);
+    const at = [(home[0] + home[2]) / 2, (home[1] + home[3]) / 2];
+    const seen = [(at[0] - view.x) * view.zoom + 0.5, (at[1] - view.y) * view.zoom + 0.5];
+    if (seen.every((v) => v >= 0 && v <= 1)) { // and towards the middle
+      zoom(1.5);
+      [view.x, view.y] = at;
+      place();
+    } else zoom(1.5);
   }
 
   function mode(name) {
@@ -135,6 +181,7 @@
         const box = frame.getBoundingClientRect();
         const u = view.x + ((event.clientX - box.left) / box.width - 0.5) / view.zoom;
         const v = view.y + ((event.clientY - box.top) / box.height - 0.5) / view.zoom;
+        hovered = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
         pointer = u >= 0 && u < 1 && v >= 0 && v < 1 ? [Math.floor(u * frame.dataset.width), Math.floor(v * frame.dataset.height)] : null;
         const before = fingers.get(event.pointerId);
         if (!before) return tell();
@@ -145,6 +192,7 @@
           if (spread) zoom(now / spread, ((a.clientX + b.clientX) / 2 - box.left) / box.width, ((a.clientY + b.clientY) / 2 - box.top) / box.height);
           spread = now;
         } else {
+          there.back = null;
           view.x -= (event.clientX - before.clientX) / box.width / view.zoom;
           view.y -= (event.clientY - before.clientY) / box.height / view.zoom;
           place();
@@ -155,7 +203,7 @@
         spread = 0;
         frame.classList.remove("dragging");
       });
-      frame.addEventListener("pointerleave", () => { pointer = null; tell(); });
+      frame.addEventListener("pointerleave", () => { pointer = hovered = null; tell(); });
       frame.addEventListener("dblclick", (event) => {
         const box = frame.getBoundingClientRect();
         if (view.zoom > 1.001) fit(); else zoom(4, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
@@ -180,11 +228,14 @@
       swipe((event.clientX - box.left) / box.width);
     });
     document.getElementById("swipe").addEventListener("input", (event) => swipe(event.target.value / 100));
-    document.getElementById("gain").addEventListener("input", (event) => source.style.setProperty("--gain", event.target.value));
+    document.getElementById("gain").addEventListener("input", (event) => {
+      source.style.setProperty("--gain", event.target.value);
+      document.getElementById("gained").textContent = `×${event.target.value}`;
+    });
     compare.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (button?.dataset.mode) mode(button.dataset.mode);
-      if (button?.dataset.zoom) ({ in: () => zoom(1.5), out: () => zoom(1 / 1.5), fit, one: natural })[button.dataset.zoom]();
+      if (button?.dataset.zoom) ({ in: closer, out: () => zoom(1 / 1.5), fit, one: natural, there: goThere })[button.dataset.zoom]();
     });
     compare.addEventListener("change", (event) => {
       if (event.target.dataset.show) compare.classList.toggle(`show-${event.target.dataset.show}`, event.target.checked);
@@ -199,6 +250,8 @@
     }
     one(".bar", compare).hidden = one(".below", compare).hidden = false;
     if (!one(".over")) one(".group", compare).hidden = true;
+    if (!home && !one(".lay .mark.crop")) one("[data-zoom=there]", compare).hidden = true;
+    if ("homeOpens" in compare.dataset) goHome();
     new ResizeObserver(place).observe(source);
     place();
   }
@@ -208,17 +261,47 @@
   let verdicts = all(".verdict");
   let open = null;
   let step = null;
+  let beside = false; // the answers to one question beside each other
 
   function show(verdict) {
     if (!verdict) return;
     open = verdict;
-    for (const other of verdicts) other.classList.toggle("open", other === verdict);
-    for (const tab of all("[role=tab]")) {
-      const on = tab.getAttribute("aria-controls") === verdict.id;
-      tab.setAttribute("aria-selected", on);
-      tab.tabIndex = on ? 0 : -1;
+    const peers = beside && verdict.dataset.beside ? verdicts.filter((other) => other.dataset.beside === verdict.dataset.beside) : [verdict];
+    for (const other of verdicts) other.classList.toggle("open", peers.includes(other));
+    for (const other of verdicts) other.classList.toggle("main", other === verdict);
+    const read = one(".read");
+    read.classList.toggle("several", peers.length > 1);
+    for (const button of all("button.beside")) {
+      button.hidden = false;
+      button.setAttribute("aria-pressed", peers.length > 1);
     }
+    for (const cell of all("a.cell")) {
+      if (cell.hash === `#${verdict.id}`) {
+        cell.setAttribute("aria-current", "true");
+        if (cell.closest("details")) cell.closest("details").open = true;
+      } else cell.removeAttribute("aria-current");
+    }
+    for (const shown of peers) unfold(shown);
     draw();
+  }
+
+  // Long texts are cut after some lines, and a button shows all of them.
+  function unfold(within) {
+    for (const text of all(".fold", within)) {
+      if (text.nextElementSibling?.matches(".unfold")) continue;
+      if (text.scrollHeight <= text.clientHeight + 4) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "unfold";
+      button.textContent = "Show all";
+      button.setAttribute("aria-expanded", "false");
+      button.addEventListener("click", () => {
+        const whole = text.classList.toggle("whole");
+        button.textContent = whole ? "Show less" : "Show all";
+        button.setAttribute("aria-expanded", whole);
+      });
+      text.after(button);
+    }
   }
 
   // Boxes: those of the open verdict; with a step chosen, its own stand out.
@@ -229,6 +312,7 @@
       mark.classList.toggle("faint", Boolean(mine && step && mark.dataset.step && mark.dataset.step !== step.id));
       mark.classList.toggle("chosen", chosen !== "" && mark.dataset.mark === chosen);
     }
+    compare?.classList.toggle("crowded", all(".lay .mark.found.active").length > CROWD);
   }
 
   function choose(turn, { scroll = true, address = true } = {}) {
@@ -238,6 +322,7 @@
       if (other === turn) other.setAttribute("aria-current", "step"); else other.removeAttribute("aria-current");
     }
     const verdict = turn?.closest(".verdict");
+    there.back = null;
     if (verdict) show(verdict);
     if (!turn) return;
     if (address) history.replaceState(null, "", `#${turn.id}`);
@@ -268,18 +353,27 @@
     choose(null);
     show(next);
     history.replaceState(null, "", `#${next.id}`);
-    if (focus) one(`[role=tab][aria-controls="${next.id}"]`).focus();
+    if (focus) one(`a.cell[href="#${next.id}"]`)?.focus();
+  }
+
+  function putBeside() {
+    if (!open?.dataset.beside) return;
+    beside = !beside;
+    const kept = open;
+    show(kept);
+    if (beside) one(".read").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
   }
 
   document.addEventListener("click", (event) => {
-    const tab = event.target.closest("[role=tab]");
-    if (tab) {
+    const cell = event.target.closest("a.cell");
+    if (cell) {
       event.preventDefault();
       choose(null);
-      show(document.getElementById(tab.getAttribute("aria-controls")));
+      show(document.getElementById(cell.hash.slice(1)));
       history.replaceState(null, "", `#${open.id}`);
       return;
     }
+    if (event.target.closest("button.beside")) return putBeside();
     const link = event.target.closest("a[data-mark]");
     const named = link && `.mark[data-mark="${CSS.escape(link.dataset.mark)}"]`;
     const turned = link && !one(`.lay ${named}`) && one(`.strip ${named}`)?.closest("li");
@@ -299,29 +393,81 @@
       return;
     }
     const turn = event.target.closest(".turn");
-    if (turn && !event.target.closest("a:not(h3 a), summary") && getSelection().isCollapsed) {
+    if (turn && !event.target.closest("a:not(h3 a), summary, button") && getSelection().isCollapsed) {
       if (event.target.closest("h3 a")) event.preventDefault();
       choose(turn, { scroll: false });
     }
   });
 
+  // A list of items with boxes: an entry lights its box up, and a box its entry.
+
+  function light(id) {
+    const marks = id ? all(`.lay .mark.active[data-mark="${CSS.escape(id)}"]`) : [];
+    compare?.classList.toggle("lighting", marks.length > 0);
+    for (const mark of all(".lay .mark.lit")) if (!marks.includes(mark)) mark.classList.remove("lit");
+    for (const mark of marks) {
+      mark.classList.add("lit");
+      mark.parentElement.append(mark); // over the others
+    }
+    for (const entry of all(".entry")) entry.classList.toggle("lit", Boolean(id) && entry.dataset.entry === id);
+  }
+
+  function under(frame, u, v) {
+    let best = null, least = Infinity;
+    for (const mark of all(".lay > svg.marks:not(.overlaid) .mark.found.active", frame)) {
+      const rect = one("rect", mark), box = mark.ownerSVGElement.viewBox.baseVal;
+      const [x, y, w, h] = ["x", "y", "width", "height"].map((name) => Number(rect.getAttribute(name)));
+      const inside = u * box.width >= x && u * box.width <= x + w && v * box.height >= y && v * box.height <= y + h;
+      if (inside && w * h < least) { best = mark; least = w * h; }
+    }
+    return best;
+  }
+
+  for (const name of ["pointerover", "focusin"]) document.addEventListener(name, (event) => {
+    const entry = event.target.closest?.(".entry");
+    if (entry) light(entry.dataset.entry);
+    else if (!event.target.closest?.(".frame")) light("");
+  });
+  for (const frame of frames) {
+    frame.addEventListener("pointermove", (event) => {
+      if (event.buttons || !one(".verdict.open .entry")) return;
+      const box = frame.getBoundingClientRect();
+      const mark = under(frame, view.x + ((event.clientX - box.left) / box.width - 0.5) / view.zoom, view.y + ((event.clientY - box.top) / box.height - 0.5) / view.zoom);
+      light(mark?.dataset.mark);
+      const entry = mark && one(`.verdict.open .entry[data-entry="${CSS.escape(mark.dataset.mark)}"]`);
+      const list = entry?.parentElement;
+      // The list alone moves, never the page.
+      if (entry) list.scrollTop += Math.min(0, entry.offsetTop - list.offsetTop - list.scrollTop) || Math.max(0, entry.offsetTop + entry.offsetHeight - list.offsetTop - list.scrollTop - list.clientHeight);
+    });
+    frame.addEventListener("pointerleave", () => light(""));
+  }
+
+  function label() {
+    const people = document.getElementById("people");
+    if (!people) return;
+    people.open = true;
+    people.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
+    (one("input:checked", people) ?? one("input, textarea", people))?.focus({ preventScroll: true });
+  }
+
   const go = (id) => { const link = document.getElementById(id); if (!link.hidden) link.click(); };
 
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
+    if (event.target.matches("a.cell") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
       event.preventDefault();
       change(event.key === "ArrowRight" ? 1 : -1, true);
       return;
     }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea") || one("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea") || one("dialog[open]")) return;
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
       n: () => go("following"), p: () => go("previous"),
+      c: putBeside, l: () => label(),
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
         m: () => one("[data-show=mask]").click(),
-        "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: fit, 1: natural,
+        z: goThere, "+": closer, "=": closer, "-": () => zoom(1 / 1.5), 0: fit, 1: natural,
       } : {}),
     };
     const act = keys[event.key];
@@ -332,6 +478,8 @@
   help.hidden = false;
   help.addEventListener("click", () => document.getElementById("keys").showModal());
   addEventListener("hashchange", follow);
+  const mine = document.getElementById("people");
+  if (mine) mine.hidden = false;
   follow();
 
   // ---- Previous and next: in the order in which the run's page lists the samples, where it was filtered or sorted.
@@ -355,28 +503,42 @@
   const address = document.body.dataset.live;
   if (!address) return;
   let version = null;
+
+  // What is new on the page, in its place. A form that somebody fills in stays as it is.
+  async function renew(saved = null) {
+    const text = await (await fetch(location.pathname, { cache: "no-store" })).text();
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    const was = [open?.id, step?.id];
+    const form = document.getElementById("people"), own = fresh.getElementById("people");
+    if (form && own) {
+      all(".label-form", own).forEach((set) => {
+        const old = all(".label-form", form).find((one_) => ["metric", "turn", "part"].every((name) => one_.dataset[name] === set.dataset[name]));
+        if (old && old !== saved && old.classList.contains("begun")) set.replaceWith(old);
+      });
+      own.hidden = false;
+      own.open = form.open;
+      all("details", own).forEach((part, at) => { part.open = all("details", form)[at]?.open ?? part.open; });
+    }
+    document.getElementById("verdicts").replaceWith(fresh.getElementById("verdicts"));
+    const lays = all(".lay", fresh);
+    all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
+    const strip = one(".strip", fresh), turns = all(".strip svg.marks");
+    if (strip) all("svg.marks", strip).forEach((svg, at) => turns[at]?.replaceWith(svg));
+    verdicts = all(".verdict");
+    open = null;
+    step = document.getElementById(was[1] || "");
+    show(document.getElementById(was[0] || "") || verdicts.at(-1));
+    if (step) step.classList.add("current");
+    const shown = after && all(".strip figure").find((figure) => figure.dataset.heading === after);
+    if (shown) pair(shown);
+    for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
+    place();
+  }
+
   async function ask() {
     try {
       const news = await (await fetch(address, { cache: "no-store" })).json();
-      if (version !== null && news.version !== version) {
-        const text = await (await fetch(location.pathname, { cache: "no-store" })).text();
-        const fresh = new DOMParser().parseFromString(text, "text/html");
-        const was = [open?.id, step?.id];
-        document.getElementById("verdicts").replaceWith(fresh.getElementById("verdicts"));
-        const lays = all(".lay", fresh);
-        all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
-        const strip = one(".strip", fresh), turns = all(".strip svg.marks");
-        if (strip) all("svg.marks", strip).forEach((svg, at) => turns[at]?.replaceWith(svg));
-        verdicts = all(".verdict");
-        open = null;
-        step = document.getElementById(was[1] || "");
-        show(document.getElementById(was[0] || "") || verdicts.at(-1));
-        if (step) step.classList.add("current");
-        const shown = after && all(".strip figure").find((figure) => figure.dataset.heading === after);
-        if (shown) pair(shown);
-        for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
-        place();
-      }
+      if (version !== null && news.version !== version) await renew();
       version = news.version;
       setTimeout(ask, news.running ? 2000 : 15000);
     } catch {
@@ -384,4 +546,38 @@
     }
   }
   ask();
+
+  // ---- A person's own label: sent to this page's server, and then read from it like everything else.
+
+  document.addEventListener("input", (event) => event.target.closest(".label-form")?.classList.add("begun"));
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button.save");
+    if (!button) return;
+    const set = button.closest(".label-form"), people = document.getElementById("people"), status = one(".saved", set);
+    const chosen = one("input[type=radio]:checked", set), field = one("input[type=number], textarea:not([name=note])", set);
+    const note = one("[name=note]", set).value;
+    const answer = chosen ? (chosen.hasAttribute("data-none") ? null : chosen.value) : field?.value.trim() || null;
+    if (answer === null && !chosen && !note.trim() && !set.dataset.saved) {
+      status.textContent = "Choose a label, or write a note.";
+      return;
+    }
+    button.disabled = true;
+    status.textContent = "Saving…";
+    try {
+      const reply = await fetch(people.dataset.action, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "X-Editloupe-Token": people.dataset.token },
+        body: JSON.stringify({ metric: set.dataset.metric, turn: Number(set.dataset.turn), part: set.dataset.part, answer, note }),
+      });
+      const text = await reply.text();
+      if (!reply.ok) throw new Error(reply.status === 422 ? JSON.parse(text).error : text);
+      const place_ = ["metric", "turn", "part"].map((name) => set.dataset[name]);
+      await renew(set);
+      const now = all(".label-form").find((one_) => ["metric", "turn", "part"].every((name, at) => one_.dataset[name] === place_[at]));
+      one("button.save", now)?.focus({ preventScroll: true });
+    } catch (error) {
+      status.textContent = `Not saved: ${error.message}`;
+      button.disabled = false;
+    }
+  });
 })();

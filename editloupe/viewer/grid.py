@@ -1,0 +1,183 @@
+"""Make the grid of a sample's labels: a row a question, a column a judge and a person, so that they stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from editloupe.data.human import of_turn, value_on
+from editloupe.scores import Metric
+from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.rows import tone
+from editloupe.viewer.sample import SampleVerdict, arguments
+
+OTHERS = "other"
+"""Id of the column of measures and of other roles, where there are several judges."""
+
+_FOLDED = 8
+"""Rows of intermediate questions that are shown; more are folded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """Who answers."""
+
+    id: str
+    name: str
+    person: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a person said of a question."""
+
+    rater: str
+    words: str
+    tone: str
+    note: str = ""
+
+
+@dataclass(kw_only=True)
+class Row:
+    """One question with its answers."""
+
+    name: str
+    scope: str
+    metric: str
+    item: bool
+    """Whether it is about one item of a list."""
+    verdicts: dict[str, list[SampleVerdict]] = field(default_factory=dict)
+    """By column, repeats and forks in order."""
+    people: dict[str, Said] = field(default_factory=dict)
+    """By column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The labels of one sample."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    folded: tuple[Row, ...]
+    """Rows that are shown when asked for: questions about single items, and intermediate ones where there are many."""
+    apart: tuple[tuple[str, Said], ...]
+    """What people said of metrics that nobody answered here: (short name of the metric, what)."""
+
+
+def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict], metrics: Mapping[str, Metric]) -> Grid:
+    """Return the grid of a sample's verdicts.
+
+    Each judge has a column if there are several; measures and other roles share one. A single judge shares one with them.
+    """
+    judges = reader.info.judge_names()
+    several = len(judges) > 1
+    rows: dict[tuple[str, str], Row] = {}
+    for verdict in verdicts:
+        key = verdict.metric, verdict.scope
+        row = rows.setdefault(
+            key, Row(name=verdict.name, scope=verdict.scope, metric=verdict.metric, item=bool(verdict.of_item))
+        )
+        column = _column(verdict, verdicts, judges) if several else OTHERS
+        row.verdicts.setdefault(column, []).append(verdict)
+    said = {(metric, scope): ones for metric, scope, ones in _people(sample, metrics)}
+    raters = dict.fromkeys(one.rater for key, ones in said.items() if key in rows for one in ones)
+    for key, row in rows.items():
+        row.people = {f"people {one.rater}": one for one in said.get(key, ())}
+    used = {column for row in rows.values() for column in row.verdicts}
+    columns = [Column(id=id_, name=name) for id_, name in judges.items()] if several else []
+    if OTHERS in used:
+        columns.append(Column(id=OTHERS, name="Others" if several else "Answer"))
+    columns += [Column(id=f"people {rater}", name="people" if rater == "human" else rater, person=True) for rater in raters]
+    ordered = list(rows.values())
+    steps = [row for row in ordered if row.metric not in metrics and not row.item and not _lists(row)]
+    folded = [row for row in ordered if row.item or (row in steps and len(steps) > _FOLDED)]
+    return Grid(
+        columns=tuple(columns),
+        rows=tuple(row for row in ordered if row not in folded),
+        folded=tuple(folded),
+        apart=tuple(
+            (metrics[metric].short + (f", {scope}" if scope else ""), one)
+            for (metric, scope), ones in said.items()
+            if (metric, scope) not in rows and metric in metrics
+            for one in ones
+        ),
+    )
+
+
+def put_beside(verdicts: Sequence[SampleVerdict]) -> None:
+    """Tell verdicts that can be read beside each other so, with the first step at which they differ.
+
+    They answer one question: those of several judges in one repeat, or one judge's repeats. A fork stands with what it
+    continues.
+    """
+    root: dict[str, SampleVerdict] = {}
+    by_question: dict[tuple[str, str], list[SampleVerdict]] = {}
+    for verdict in verdicts:
+        root[verdict.id] = root.get(verdict.parent_id, verdict)
+        by_question.setdefault((verdict.metric, verdict.scope), []).append(verdict)
+    for of_question in by_question.values():
+        several = len({root[v.id].judge_id for v in of_question}) > 1
+        groups: dict[int, list[SampleVerdict]] = {}
+        for verdict in of_question:
+            groups.setdefault(root[verdict.id].repeat if several else 0, []).append(verdict)
+        for group in groups.values():
+            for verdict in group if len(group) > 1 else ():
+                verdict.beside = group[0].id
+                verdict.parting, verdict.parting_words = parting(group)
+
+
+def parting(group: Sequence[SampleVerdict]) -> tuple[int, str]:
+    """Return the number of the first step at which verdicts differ, and how; (0, "") if they do not.
+
+    Two models never think in the same words: calls and answers count. A fork is not asked about the steps that it shares.
+    """
+    steps = [
+        {t.number: ([(c.call.name, arguments(c.call.arguments)) for c in t.calls], t.parsed.answer) for t in v.steps}
+        for v in group
+    ]
+    for number in range(1, 1 + max((n for own in steps for n in own), default=0)):
+        asked = [own for own, v in zip(steps, group, strict=True) if not v.steps or number >= v.steps[0].number]
+        there = [own[number] for own in asked if number in own]
+        if len(there) < len(asked) and there:
+            return number, "not all go on to this step"
+        if any(calls != there[0][0] for calls, _ in there):
+            return number, "the calls differ"
+        if any(answer != there[0][1] for _, answer in there):
+            return number, "the answers differ"
+    return 0, ""
+
+
+def _column(verdict: SampleVerdict, verdicts: Sequence[SampleVerdict], judges: Mapping[str, str]) -> str:
+    """The id of a verdict's column. A fork by another judge stands with what it continues."""
+    by_id = {v.id: v for v in verdicts}
+    while verdict.judge_id not in judges and verdict.parent_id in by_id:
+        verdict = by_id[verdict.parent_id]
+    return verdict.judge_id if verdict.judge_id in judges else OTHERS
+
+
+def _lists(row: Row) -> bool:
+    return any(verdict.listing is not None for verdicts in row.verdicts.values() for verdict in verdicts)
+
+
+def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, str, list[Said]]]:
+    """What people said, by metric and scope: ratings of the data, and what was given here with its note."""
+    found: dict[tuple[str, str], dict[str, Said]] = {}
+    edit = sample.sample
+    for turn in range(1 + len(edit.turns)) if edit is not None else ():
+        assert edit is not None
+        scope = f"turn {turn}" if turn else ""
+        for metric in metrics.values():
+            for rater, rating in edit.human.get(of_turn(turn, metric.id), {}).items():
+                own = found.setdefault((metric.id, scope), {})
+                own[rater] = Said(rater=rater, words=str(rating), tone=tone(metric, value_on(metric, rating)))
+    for given in sample.people:
+        f, known = given.finding, metrics.get(given.finding.metric)
+        own = found.setdefault((f.metric, f.about.scope), {})
+        own.pop(given.rater, None)
+        words = "(cannot tell)" if f.answer is None else str(f.answer)
+        if f.answer is not None or f.reason:
+            value = None if known is None or given.rating is None else value_on(known, given.rating)
+            shade = "tone-plain" if f.answer is not None and value is None else tone(known, value)
+            own[given.rater] = Said(rater=given.rater, words=words, tone=shade, note=f.reason)
+    for (metric_id, scope), own in found.items():
+        yield metric_id, scope, list(own.values())

@@ -1,0 +1,212 @@
+"""The matrix and the list of runs in a real Chromium: many rows, addresses that keep a view, small screens, axe-core."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from benchmarks.judged_runs import make
+from editloupe.viewer.export import export
+from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
+from editloupe.viewer.serve import Viewer
+from tests.viewer.test_browser import Watched, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+AXE = "EDITLOUPE_AXE"
+"""Names a copy of axe-core's axe.min.js (npm pack axe-core)."""
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Two runs of three judges, of 300 samples and of 6, served and as files."""
+    folder = tmp_path_factory.mktemp("matrix")
+    runs = [make(folder / "large", samples=300), make(folder / "small", samples=3, editors=2)]
+    export(Site.of([RunReader(run) for run in runs]), folder / "pages")
+    with Viewer(Site.of([RunReader(run, live=True) for run in runs], live=True)) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        yield {"served": viewer.url, "files": f"file://{folder}/pages/"}
+        viewer.shutdown()
+        thread.join(5)
+
+
+@pytest.fixture(params=["served", "files"])
+def root(request: pytest.FixtureRequest, roots: dict[str, str]) -> str:
+    return roots[request.param]
+
+
+@pytest.fixture
+def open_page(browser: Browser, root: str) -> Iterator[Callable[..., Page]]:
+    watched: list[Watched] = []
+    contexts = []
+
+    def opened(address: str, *, width: int = 1400, scheme: str = "light", **more: bool) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        watched.append(Watched(page, root))
+        page.goto(root + address)
+        return page
+
+    yield opened
+    trouble = [line for one in watched for line in one.trouble]
+    for context in contexts:
+        context.close()
+    assert not trouble
+
+
+def ids(page: Page) -> list[str]:
+    return page.locator("#table .name a").all_inner_texts()
+
+
+def test_of_many_rows_those_in_view_are_in_the_page_and_scrolling_brings_the_others(open_page: Callable[..., Page]) -> None:
+    page = open_page("large/index.html")
+    rows = page.locator("#table tr.sample")
+    assert page.locator("#found").inner_text() == "300 samples"
+    assert 5 <= rows.count() <= 40 and ids(page)[0] == "edit-0000"
+    page.locator("#window").evaluate("w => { w.scrollTop = w.scrollHeight; }")
+    until(lambda: ids(page)[-1] == "edit-0299")
+    assert rows.count() <= 40
+    # The last row ends where the table does: the space above is as high as the rows that it stands for.
+    last, table = rows.last.bounding_box(), page.locator("#table").bounding_box()
+    assert last is not None and table is not None
+    assert abs(last["y"] + last["height"] - table["y"] - table["height"]) < 2
+    assert rows.last.get_attribute("aria-rowindex") == "301"
+    page.locator("#window").evaluate("w => { w.scrollTop = w.scrollHeight / 2; }")
+    until(lambda: "edit-0150" in ids(page))
+
+
+def test_judges_stand_under_each_metric_with_short_names_and_people_beside_them(open_page: Callable[..., Page]) -> None:
+    page = open_page("large/index.html")
+    heads = page.locator("#table thead tr").nth(1).locator("th").all_inner_texts()
+    assert heads == ["gpt-4.1", "Qwen3-VL-32B", "gemini-2.5-pro", "people", "gpt-4.1", "Qwen3-VL-32B", "gemini-2.5-pro"]
+    assert page.locator("#table thead .asked").all_inner_texts() == ["IF", "VC"]
+    title = page.get_by_role("button", name="Qwen3-VL-32B").first.get_attribute("title") or ""
+    assert "base_url=http://127.0.0.1:8000/v1" in title
+    assert page.locator("#table th:visible").evaluate_all("all => all.every(th => th.innerText.trim())")
+
+
+def test_an_address_shows_the_same_samples_in_the_same_order_elsewhere(open_page: Callable[..., Page]) -> None:
+    page = open_page("large/index.html")
+    page.get_by_label("Disagreement", exact=True).select_option("judges")
+    page.get_by_label("Sort", exact=True).select_option("disagreement")
+    page.get_by_text("More filters").click()
+    page.get_by_label("Judge", exact=True).select_option("gpt-4.1")
+    page.get_by_label("IF", exact=True).select_option("Wrong Action")
+    found, listed = page.locator("#found").inner_text(), ids(page)
+    assert found.endswith("of 300 samples")
+    # Every row that is shown has this label of this judge, and a distance between judges.
+    first = page.locator("#table tr.sample td.of:nth-child(3)").all_inner_texts()
+    assert first and {words.strip() for words in first} == {"Wrong Action"}
+    other = open_page(f"large/index.html#{page.url.partition('#')[2]}")
+    assert (other.locator("#found").inner_text(), ids(other)) == (found, listed)
+    # A head sorts by the answers of its judge, and stands in the address as well.
+    page.get_by_role("button", name="gemini-2.5-pro").first.click()
+    assert "sort=label.instruction_following%40gemini-2.5-pro" in page.url
+    again = open_page(f"large/index.html#{page.url.partition('#')[2]}")
+    assert ids(again) == ids(page)
+    assert again.locator("th[aria-sort=ascending]").inner_text() == "gemini-2.5-pro"
+
+
+def test_comparison_opens_with_the_samples_on_which_judges_differ_and_statistics_folded(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("compare.html")
+    assert "differ=judges" in page.url and "sort=-differ" in page.url
+    assert "of 303 samples" in page.locator("#found").inner_text(), "three edits of editor-b are in one run alone"
+    strong = page.locator("#table .apart").first.locator("strong").first.inner_text()
+    assert float(strong) >= 66
+    assert page.locator("#table .pair img").count() > 4
+    assert not page.locator("#statistics").evaluate("d => d.open")
+    page.locator("#statistics summary").first.click()
+    until(lambda: page.locator("#statistics table").count() > 3, seconds=20)
+    # An answer links to the sample in the run that it is of.
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_label("Search").fill("edit-0001 editor-a")
+    until(lambda: page.locator("#table tr.sample").count() == 1)
+    page.locator("#table a.labels").first.click()
+    page.wait_for_url("**/small/samples/*.html")
+
+
+def test_the_list_of_runs_is_completed_and_sorted(open_page: Callable[..., Page]) -> None:
+    page = open_page("index.html")
+    until(lambda: page.locator("tr[data-wait]").count() == 0, seconds=20)
+    assert "gpt-4.1" in page.locator("#runs .scored").first.inner_text()
+    assert page.locator("#runs .figure").count() == 2 * 3 * 3, "two metrics and their mean, of three judges, in two runs"
+    names = page.locator("#runs tbody th a")
+    page.get_by_role("button", name="Samples").click()
+    assert names.all_inner_texts() == ["small", "large"]
+    page.get_by_role("button", name="Samples").click()
+    assert names.all_inner_texts() == ["large", "small"] and "sort=-Samples" in page.url
+    page.reload()
+    assert names.all_inner_texts() == ["large", "small"]
+
+
+def test_runs_are_chosen_for_comparison(browser: Browser, roots: dict[str, str]) -> None:
+    page = browser.new_page()
+    page.goto(roots["served"])
+    page.get_by_label("Compare small").check()
+    page.get_by_role("link", name="Judges compared").click()
+    page.wait_for_url("**/compare.html?run=small*")
+    assert "of 6 samples" in page.locator("#found").inner_text()
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["index.html", "large/index.html", "large/report.html", "compare.html"])
+def test_screens_fit_420_px_and_text_of_plots_keeps_its_size(
+    open_page: Callable[..., Page], address: str, scheme: str
+) -> None:
+    page = open_page(address, width=420, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    for picture in page.locator(".report .drawn img").all()[:3]:
+        picture.scroll_into_view_if_needed()
+        until(lambda p=picture: p.evaluate("i => i.naturalWidth") > 0)
+        assert picture.evaluate("i => i.clientWidth / i.naturalWidth") == pytest.approx(1, abs=0.01)
+
+
+def test_rows_of_a_small_screen_are_cards_of_one_height(open_page: Callable[..., Page]) -> None:
+    page = open_page("large/index.html", width=420)
+    heights = page.locator("#table tr.sample").evaluate_all("all => [...new Set(all.map(r => Math.round(r.offsetHeight)))]")
+    assert len(heights) == 1
+    card = page.locator("#table tr.sample").nth(1).inner_text()
+    assert "Make the" in card and page.locator("#table tr.sample").nth(1).locator("td.of").count() == 7
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    until(lambda: ids(page)[-1] == "edit-0299")
+
+
+@pytest.mark.skipif(AXE not in os.environ, reason=f"NOT RUN: {AXE} names no axe.min.js")
+@pytest.mark.parametrize("width", [420, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["index.html", "small/index.html", "small/report.html", "compare.html"])
+def test_axe_finds_no_serious_fault(
+    browser: Browser, roots: dict[str, str], address: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    size = {"width": width, "height": 900}
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(roots["served"] + address)
+    until(lambda: page.locator("tr[data-wait]").count() == 0, seconds=20)
+    for fold in page.locator("details > summary").all()[:3]:
+        fold.click()
+    if page.locator("#statistics").count():
+        until(lambda: page.locator("#statistics table").count() > 3, seconds=20)
+    page.add_script_tag(content=Path(os.environ[AXE]).read_text(encoding="utf-8"))
+    found = page.evaluate("async () => (await axe.run()).violations")
+    context.close()
+    told = [
+        (one["id"], one["impact"], [node["target"] for node in one["nodes"]][:4])
+        for one in found
+        if one["impact"] in ("serious", "critical") or one["id"] in ("empty-table-header", "scrollable-region-focusable")
+    ]
+    assert not told
