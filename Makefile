@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-browser test-vllm bench gallery docs
+.PHONY: help install check test test-slow test-browser test-clients test-vllm bench gallery docs site
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -24,6 +24,9 @@ test-browser:  ## The viewer's tests in the Chromium that CHROMIUM names, or the
 	$(PYTHON) -c "import playwright" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[browser]"
 	$(PYTHON) -m pytest -m browser
 
+test-clients:  ## The tests with programs of others, which the first time are installed into ~/.cache/editloupe/clients
+	$(PYTHON) -m pytest -n 0 -m clients -rs
+
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
 	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -n 0 -m vllm -s
 
@@ -37,3 +40,7 @@ docs:  ## Draw the example folder and the measured tables of the docs again
 	PYTHONPATH=. $(PYTHON) examples/draw_edits.py
 	$(PYTHON) examples/draw_look.py
 	$(PYTHON) -m benchmarks.baseline --write
+
+site:  ## Build the documentation as a site into build/site
+	$(PYTHON) -c "import mkdocs, material, mkdocstrings" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

@@ -1,8 +1,8 @@
 """editloupe: agents that look closely at image edits.
 
-    from editloupe import Judge, load_sample
+    from editloupe import Judge, Sample
 
-    sample = load_sample("before.png", "after.png", "Make the red mug blue.")
+    sample = Sample.from_images("before.png", "after.png", "Make the red mug blue.")
     for finding in Judge("baseline").judge(sample):
         print(finding.metric, finding.label or finding.status)
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from editloupe.reports.run import Run
     from editloupe.rubrics import Rubric
     from editloupe.runs.judge import Judge
+    from editloupe.tools.function import tool
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
 __version__ = "0.2.0"
@@ -34,12 +35,13 @@ _WHERE = {
     "editloupe.reports.run": ("Run",),
     "editloupe.rubrics": ("Rubric",),
     "editloupe.runs.judge": ("Judge",),
+    "editloupe.tools.function": ("tool",),
     "editloupe.values": ("Box", "ImageRef", "Sample", "Target", "Turn", "View"),
 }
 
 __all__ = [
     "Box", "EditLoupeError", "Finding", "ImageRef", "ImageStore", "Judge", "Rubric", "Run", "Sample", "Target", "Turn",
-    "View", "__version__", "load_sample",
+    "View", "__version__", "load_sample", "tool",
 ]  # fmt: skip
 
 
@@ -48,3 +50,7 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'editloupe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,7 +19,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.labelled import BOX, CONFIDENCE, Entry, Words, label_shares, read_entries
 from editloupe.parsing import (
     CANNOT_JUDGE,
     DECORATION,
@@ -32,7 +34,17 @@ from editloupe.parsing import (
     without_name,
 )
 from editloupe.prose import explains
-from editloupe.values import Box, Json, Serialisable, canonical_json, check_nesting, distinct_keys, is_empty, parse_json
+from editloupe.values import (
+    Box,
+    Json,
+    Serialisable,
+    canonical_json,
+    check_nesting,
+    distinct_keys,
+    finite,
+    is_empty,
+    parse_json,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -495,9 +507,204 @@ class BoxList(_Spec):
         return {"type": "array", "items": box}
 
 
+BOX_RULE: Final = (
+    "A box is four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
+    "{image!r}, the origin at the top left."
+)
+"""How the boxes of an answer are written; a backend renders it in its model's own convention (`backends.boxes`)."""
+_SOURCE: Final = "confidence_source"
+_DROPPED: Final = "dropped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledBoxes(_Spec):
+    """Boxes in one image, each with one of several labels and a name: DICE's differences.
+
+    The answer is a Record: `list_key` → a list of objects with `label_key`, `name_key`, `box` (thousandths) and, where it
+    is known, `confidence` (0 to 1); `confidence_source` → "logprob", "asked" or None; `dropped` → what could not be read,
+    as objects with `entry` and `why`, left out where that is nothing.
+    """
+
+    labels: tuple[str, ...]
+    list_key: str
+    label_key: str
+    name_key: str
+    image: str
+    """Alias of the image whose width and height count."""
+    form: Literal["json", "lines"] = "json"
+    """What is asked for. json: one object, boxes in thousandths. lines: "LABEL: name, [x0, y0, x1, y1]", one entry a line,
+    boxes in fractions from 0 to 1 (DICE, 3.2). Either form is read, with the numbers of this one."""
+    none: str = "none"
+    """The words for an empty list, in the lines form."""
+    asks_confidence: bool = False
+    """Whether each entry says how sure the judge is; json only."""
+    wants_logprobs: bool = False
+    """Whether an entry's confidence is p(label) / Σ p(labels) at its label's first token, where the backend tells
+    probabilities."""
+    kind: Literal["labelled_boxes"] = "labelled_boxes"
+
+    def __post_init__(self) -> None:
+        _distinct("a label", [(label, label) for label in self.labels], least=1)
+        for what, keys in (
+            ("label_key and name_key", (self.label_key, self.name_key, BOX, CONFIDENCE)),
+            ("list_key", (self.list_key, _SOURCE, _DROPPED)),
+        ):
+            if len(set(keys)) < len(keys) or not all(keys):
+                raise ConfigError(f"{what}: expected keys that differ, also from the fixed ones, found {', '.join(keys)}")
+        if self.asks_confidence and self.form == "lines":
+            raise ConfigError('the form "lines" has no place for a confidence; use form="json", or asks_confidence=False')
+        if self.asks_confidence and self.wants_logprobs:
+            raise ConfigError("a confidence has one source: asks_confidence or wants_logprobs, not both")
+
+    @property
+    def noun(self) -> str:
+        return "JSON object" if self.form == "json" else "list"
+
+    @property
+    def ask(self) -> str:
+        return "one JSON object of the form below" if self.form == "json" else "the list, one entry a line,"
+
+    @property
+    def top_logprobs(self) -> int | None:
+        """How many alternatives at each token tell the labels apart; None where no probability is wanted."""
+        return min(20, len(self.labels) + 2) if self.wants_logprobs else None
+
+    def instructions(self) -> str:
+        labels = " or ".join(filter(None, [", ".join(self.labels[:-1]), self.labels[-1]]))
+        if self.form == "lines":
+            return (
+                "The answer is a list, one entry a line, each of this form: LABEL: name, [x0, y0, x1, y1]\n"
+                f"LABEL is {labels}. The name says in a few words what it is. The four numbers are fractions, 0 to 1, of "
+                f"the width and height of the image {self.image!r}, the origin at the top left. Where there is none, the "
+                f"answer is: {self.none}"
+            )
+        name = f'"{self.name_key}": "<what it is, in a few words>"'
+        entry = f'"{self.label_key}": "<{labels}>", {name}, "{BOX}": [<four numbers>]'
+        if self.asks_confidence:
+            entry += f', "{CONFIDENCE}": <how sure you are, a number from 0 to 1>'
+        return (
+            f'The answer is one JSON object of this form: {{"{self.list_key}": [{{{entry}}}, …]}}\n'
+            f"{BOX_RULE.format(image=self.image)} Where there is none, the list is empty."
+        )
+
+    def parse(self, text: str, *, confidences: Sequence[float | None] = ()) -> Record:
+        """Return the boxes. An entry that cannot be read is dropped, and does not lose the others.
+
+        confidences: those of the entries as they are written, as `shares` returns them.
+        Raises ReplyError: unparsed (no entry that can be read, and no word that there is none), contradictory (both),
+        off_menu (words beside the entries that may take them back), abstained.
+        """
+        _check_judged(text)
+        entries = read_entries(text, self._words)
+        told = confidences if len(confidences) == len(entries) else [None] * len(entries)
+        listed: list[Json] = []
+        dropped: list[dict[str, Json]] = []
+        seen: set[str] = set()
+        for entry, share in zip(entries, told, strict=True):
+            try:
+                item = self._item(entry)
+                if (key := canonical_json(item)) in seen:
+                    raise ValueError("it stands there twice")
+                seen.add(key)
+            except ValueError as error:
+                dropped.append({"entry": entry.text[:200], "why": str(error)})
+                continue
+            sure = share if self.wants_logprobs else self._asked(entry)
+            listed.append(item if sure is None else {**item, CONFIDENCE: sure})
+        if entries and not listed:
+            raise ReplyError(
+                "unparsed", f"none of the {len(entries)} entries can be read; of the first: {dropped[0]['why']}"
+            )
+        known = any(isinstance(item, Mapping) and CONFIDENCE in item for item in listed)
+        data: dict[str, Json] = {
+            self.list_key: listed,
+            _SOURCE: None if not known else "logprob" if self.wants_logprobs else "asked",
+        }
+        return Record(data={**data, _DROPPED: dropped} if dropped else data)
+
+    def shares(self, text: str, tokens: Sequence[Token]) -> list[float | None]:
+        """Return p(label) / Σ p(labels) of each entry of an answer as it is written; [] where nothing is known.
+
+        tokens: those of the reply that holds the answer.
+        """
+        if not self.wants_logprobs or not tokens:
+            return []
+        try:
+            return label_shares(text, read_entries(text, self._words), tokens, self.labels)
+        except ReplyError:
+            return []
+
+    def json_schema(self) -> dict[str, Json]:
+        if self.form == "lines":
+            return {"type": "array", "items": {"type": "string"}}
+        box: dict[str, Json] = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+        sure: dict[str, Json] = {CONFIDENCE: {"type": "number", "minimum": 0, "maximum": 1}}
+        properties: dict[str, Json] = {
+            self.label_key: {"type": "string", "enum": list(self.labels)},
+            self.name_key: {"type": "string"},
+            BOX: box,
+            **(sure if self.asks_confidence else {}),
+        }
+        entry: dict[str, Json] = _closed(properties)
+        return _closed({self.list_key: {"type": "array", "items": entry}})
+
+    @property
+    def _words(self) -> Words:
+        return Words(
+            labels=self.labels,
+            list_key=self.list_key,
+            label_key=self.label_key,
+            name_key=self.name_key,
+            none=self.none,
+        )
+
+    def _item(self, entry: Entry) -> dict[str, Json]:
+        """Return an entry as the answer has it, without its confidence. Raises ValueError, which says what is wrong."""
+        if entry.why:
+            raise ValueError(entry.why)
+        said = entry.label.strip().casefold() if isinstance(entry.label, str) else ""
+        label = next((one for one in self.labels if one.casefold() == said), None)
+        if label is None:
+            raise ValueError(f"its label is none of {', '.join(self.labels)}")
+        if not isinstance(entry.name, str):
+            raise ValueError("its name is no text")
+        name = " ".join(entry.name.split())
+        return {self.label_key: label, self.name_key: name, BOX: _box(entry.box, fractions=self.form == "lines")}
+
+    def _asked(self, entry: Entry) -> float | None:
+        """Return how sure the judge says it is; None where that is no number from 0 to 1."""
+        sure = finite(entry.confidence) if self.asks_confidence else None
+        return sure if sure is not None and 0 <= sure <= 1 else None
+
+
+def _closed(properties: dict[str, Json]) -> dict[str, Json]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _box(written: Json, *, fractions: bool) -> list[Json]:
+    """Return a box in thousandths. Raises ValueError for what is none, or is written in other units."""
+    if not isinstance(written, list):
+        raise ValueError("it has no box" if written is None else "its box is no list of four numbers")
+    numbers = [number for value in written if (number := finite(value)) is not None]
+    if len(written) != 4:
+        raise ValueError(f"its box has {len(written)} numbers, not four")
+    if len(numbers) != 4:
+        raise ValueError("its box holds what is no finite number")
+    if fractions and max(numbers) > 1:
+        raise ValueError("its box has a number above 1, and is no fraction")
+    if not fractions and all(-1 <= number <= 1 for number in numbers):
+        raise ValueError("its box is written in fractions")
+    if min(numbers) < 0 or (not fractions and max(numbers) > 1000):
+        raise ValueError("its box reaches out of the image")
+    x0, y0, x1, y1 = box = [round(number * 1000 if fractions else number, 3) for number in numbers]
+    if x0 >= x1 or y0 >= y1:
+        raise ValueError("its box is empty, or its corners are swapped")
+    return [int(number) if number.is_integer() else number for number in box]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordOf(_Spec):
-    """A JSON object of a schema: EdiVal's objects, DICE's differences. `RecordOf.model(Model)` takes a pydantic model."""
+    """A JSON object of a schema, such as EdiVal's objects. `RecordOf.model(Model)` takes a pydantic model."""
 
     schema: Mapping[str, Json]
     """JSON Schema (draft 2020-12)."""
@@ -554,15 +761,24 @@ class RecordOf(_Spec):
 
 
 AnswerSpec: TypeAlias = Annotated[
-    Labels | Scale | OneOf | FreeText | BoxList | RecordOf,
+    Labels | Scale | OneOf | FreeText | BoxList | LabelledBoxes | RecordOf,
     Field(discriminator="kind"),
 ]
 """What a question may be answered with; tagged by `kind`, so that a task's JSON says how its answer is read."""
 
 
-def read_answer(spec: AnswerSpec, text: str, metric: str) -> Answer:
-    """Return what a text answers to a question of a metric, which it may name ("IF: …"). Raises as `spec.parse`."""
-    return spec.parse(_unnamed(spec, text, metric))
+def read_answer(spec: AnswerSpec, text: str, metric: str, *, confidences: Sequence[float | None] = ()) -> Answer:
+    """Return what a text answers to a question of a metric, which it may name ("IF: …"). Raises as `spec.parse`.
+
+    confidences: what `confidences_in` returns for the same text.
+    """
+    said = _unnamed(spec, text, metric)
+    return spec.parse(said, confidences=confidences) if isinstance(spec, LabelledBoxes) else spec.parse(said)
+
+
+def confidences_in(spec: AnswerSpec, text: str, metric: str, tokens: Sequence[Token]) -> list[float | None]:
+    """Return how sure the judge is of each entry of an answer, by the tokens of its reply; [] where that is not known."""
+    return spec.shares(_unnamed(spec, text, metric), tokens) if isinstance(spec, LabelledBoxes) else []
 
 
 def reason_in(spec: AnswerSpec, text: str, metric: str) -> str:

@@ -171,6 +171,9 @@ class Request(Serialisable):
     answer_schema: Annotated[Mapping[str, Json] | None, _Given] = None
     """The JSON Schema of which the answer's whole text must be an instance, for a backend that can hold to one
     (`Traits.constrains_schema`)."""
+    top_logprobs: Annotated[int | None, _Given] = None
+    """How many of the most probable tokens at each place of the reply are asked for, with their probabilities
+    (`Reply.tokens`). A backend that gives none (`Traits.gives_logprobs`) names this in `Reply.sent["dropped"]`."""
 
     def __post_init__(self) -> None:
         if self.choices is not None and self.answer_schema is not None:
@@ -183,6 +186,17 @@ class Request(Serialisable):
         fields = {name: canonical_json(value) for name, value in replace(self, messages=()).to_json().items()}
         fields["messages"] = f"[{','.join(m.canonical for m in self.messages)}]"
         return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Serialisable):
+    """One token of a reply, and what could have stood in its place."""
+
+    text: str
+    logprob: float
+    """Natural logarithm of its probability."""
+    top: tuple[tuple[str, float], ...] = ()
+    """(text, logprob) of the most probable tokens of this place, which need not hold the chosen one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,3 +223,6 @@ class Reply(Serialisable):
     """Goes into the assistant's message."""
     logprob: Annotated[float | None, _Sparse] = None
     """Natural logarithm of the text's probability; None where the provider did not give it."""
+    tokens: Annotated[tuple[Token, ...], _Sparse] = ()
+    """What the model wrote, token by token, where `Request.top_logprobs` asked for it; `raw` does not repeat it. Boxes are
+    in the model's own convention, and a thought or a mark of the server may stand among them."""

@@ -6,6 +6,7 @@ visit is made (limits, concurrency, paths). The docstrings of the fields are the
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -26,6 +27,18 @@ SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
 """Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
 
 
+ALIASES: Final[Mapping[str, str]] = {
+    "layout": "format",
+    "max_reply_tokens": "reply_tokens",
+    "task_tokens": "max_tokens",
+    "task_seconds": "max_seconds",
+    "run_tokens": "max_run_tokens",
+    "run_seconds": "max_run_seconds",
+    "judges_file": "judges",
+}
+"""Option as users name it, on the command line and in files → field. The field's own name is understood in files too."""
+
+
 def _words(value: Any) -> Any:
     """Return "if,vc" as ("if", "vc")."""
     if not isinstance(value, str):
@@ -36,13 +49,15 @@ def _words(value: Any) -> Any:
     return words
 
 
-def pairs(texts: Iterable[str]) -> dict[str, str]:
+def pairs(
+    texts: Iterable[str], option: str = "--option", example: str = "NAME=VALUE, such as mask_pad=0.1"
+) -> dict[str, str]:
     """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value, and a name given twice."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, rest = str(text).partition("=")
         if not equals or not name.strip() or not rest.strip():
-            raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
+            raise ConfigError(f"{option} {text}: expected {example}")
         if name.strip() in found:
             raise ConfigError(f"{text}: {name.strip()!r} is given twice, first as {found[name.strip()]!r}; give it once")
         found[name.strip()] = rest.strip()
@@ -154,6 +169,10 @@ OF_A_JUDGE: Final = tuple(name for name in JudgeConfig.model_fields if name != "
 """Options that the judges of one run may differ in. What else there is, is the run's: other questions are another run."""
 
 
+OF_SAMPLING: Final = ("temperature", "top_p", "seed", "reply_tokens")
+"""Those of them by which every role is asked, unless it says otherwise."""
+
+
 class RunConfig(_Strict):
     """What a run does."""
 
@@ -252,21 +271,26 @@ class RunConfig(_Strict):
 
         data: the fields of a run and, beside them, those of its judge, as on the command line and in config.yaml;
         `backend` may be a list. `judges` maps names to the options of each. What a judge does not set there is taken from
-        `data`. Options without a value (None) count as not given. Raises ConfigError.
+        `data`, and so is the sampling of the other roles. Options without a value (None) count as not given.
+
+        Raises ConfigError.
         """
         given = {name: value for name, value in folded(data).items() if value is not None}
         listed, backends = given.pop("judges", {}), given.pop("backend", ())
         shared = {name: given.pop(name) for name in OF_A_JUDGE if name in given}
+        if isinstance(roles := _by_backend(given.get("role")), Mapping):
+            sampling = {name: shared[name] for name in OF_SAMPLING if name in shared}
+            given["role"] = {role: {**sampling, **own} if isinstance(own, Mapping) else own for role, own in roles.items()}
         run = cls.make(**given)
         if not isinstance(listed, Mapping):
             raise ConfigError(f"judges: expected names with options, found {listed!r}")
         if not isinstance(backends, list | tuple):
             backends = [backends]
-        judges = [("", {"backend": one}) for one in backends]
+        judges = [_named(one) for one in backends]
         judges += [(name, _options_of(name, own)) for name, own in listed.items()]
         if len(judges) > 1 and shared.get("launch"):
             raise ConfigError(
-                "--launch starts the server of one judge; of several, say 'launch: true' in the file of --judges"
+                "--launch starts the server of one judge; of several, say 'launch: true' in the file of --judges-file"
             )
         runs = [run.with_judge(_judge(name, {**shared, **own})) for name, own in judges or [("", {})]]
         titles = Counter(run.judge.title for run in runs)
@@ -295,8 +319,23 @@ class RunConfig(_Strict):
         return self.limit is not None or bool(self.sample)
 
 
+def by_field(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by the names of fields. Raises ConfigError for one that is given under two names."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        field = ALIASES.get(name, name)
+        if field in found:
+            raise ConfigError(f"{name!r} and {field!r} are the same option; give one of them")
+        found[field] = value
+    return found
+
+
 def folded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the shorthands (`mode`, `rubric`, …) among those of the protocol. Raises ConfigError."""
+    """Return options by the names of fields, with the shorthands (`mode`, `rubric`, …) among those of the protocol.
+
+    Raises ConfigError.
+    """
+    data = by_field(data)
     short = {name: value for name in SHORTHANDS if (value := data.get(name)) is not None}
     option = _pairs(data.get("option")) or {}
     if not isinstance(option, Mapping):
@@ -309,7 +348,7 @@ def _options_of(name: Any, given: Any) -> dict[str, Any]:
     """Return the options of a named judge. Raises ConfigError, which names judge and key."""
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"a judge's name must be a word, found {name!r}")
-    own = {"backend": given} if isinstance(given, str) else given
+    own = {"backend": given} if isinstance(given, str) else by_field(given) if isinstance(given, Mapping) else given
     if not isinstance(own, Mapping) or own.get("backend") is None:
         raise ConfigError(f"judge {name!r}: expected a backend, or options with one; found {given!r}")
     if unknown := next((key for key in own if key not in OF_A_JUDGE), None):
@@ -318,6 +357,17 @@ def _options_of(name: Any, given: Any) -> dict[str, Any]:
             "options (mode, rubric, tools, budgets) are the same for all judges of a run: give them on the command line"
         )
     return dict(own)
+
+
+def _named(backend: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of `--backend`, which may be NAME=URI. A URI has no "=" before its first "/"."""
+    found = re.match(r"([\w.@ -]+)=(.*)", backend, re.DOTALL) if isinstance(backend, str) else None
+    if found is None:
+        return "", {"backend": backend}
+    name, uri = found[1].strip(), found[2].strip()
+    if not name or not uri:
+        raise ConfigError(f"--backend {backend!r}: expected NAME=provider/model, such as small=openai/gpt-4.1-mini")
+    return name, {"backend": uri}
 
 
 def _judge(name: str, options: Mapping[str, Any]) -> JudgeConfig:

@@ -35,6 +35,7 @@ once, where they are met, with `from`.
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 
@@ -49,10 +50,13 @@ class ConfigError(EditLoupeError):
 class UnknownPlugin(ConfigError):
     """No installed plug-in has this name; the message lists those that are."""
 
-    def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
+    def __init__(self, group: str, name: str, known: tuple[str, ...], *, meant: str = "") -> None:
+        """meant: what the user may have meant; "" looks for a known name that is spelled alike."""
         self.group, self.name, self.known = group, name, known
         listed = ", ".join(known) or "none at all (is editloupe installed?)"
-        super().__init__(f"unknown {group} {name!r}; known here: {listed}")
+        near = meant or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+        hint = f"did you mean {near}? " if near else ""
+        super().__init__(f"unknown {group} {name!r}; {hint}known here: {listed}")
 
 
 class MissingExtra(ConfigError):
@@ -197,3 +201,8 @@ class ReplayMiss(EditLoupeError):
 
 class Interrupted(EditLoupeError):
     """The run was asked to stop. What is recorded stays, and the same command goes on from there."""
+
+
+def first_words(error: Exception) -> str:
+    """Return what another library's error says, on one line of at most 300 characters; its kind if it says nothing."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.values import check_extent
 
 _MOST_KEYS: Final = 100_000
@@ -165,6 +165,15 @@ def write_whole(path: Path, data: bytes, *, below: Path | None = None) -> Path:
     with whole(path, below=below) as file:
         file.write(data)
     return path
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raise StorageError, which names the folder, where what is inside cannot read or write."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
 def link_or_copy(source: Path, target: Path, *, below: Path) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
-from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest
+from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
@@ -62,6 +62,8 @@ class JudgeSpec(Serialisable):
     constrain_labels: bool = False
     remind_answers: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
     """Whether an unusable answer is reminded of; runs that do not say so were judged without."""
+    bare_replies: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
+    """Whether its whole reply is the answer, without tags."""
     prompts: str = ""
     """Digest of the agent's own templates."""
     questions: str = ""
@@ -114,6 +116,8 @@ class Step:
     calls: tuple[ToolCall, ...] = ()
     observations: tuple[Observation, ...] = ()
     aliases: tuple[tuple[str, ...], ...] = ()
+    cached: tuple[bool, ...] = ()
+    """For each call whether the answer to an equal call of the run was taken; nothing was computed then."""
     reply: str = ""
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
@@ -183,6 +187,9 @@ class Finding(Serialisable):
             ending=ending,
             **more,
         )
+
+    def _repr_html_(self) -> str:
+        return notebook_html("finding", self)
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -290,7 +290,7 @@ def without_name(text: str, metric: str, *, in_json: bool = False) -> str:
     names = f"{name}|{initials}" if len(initials) > 1 else name
     if in_json:
         text = re.sub(rf"([\"'])(?:{names})\1\s*:", '"label":', text)
-    return re.sub(rf"(?m)^([\s*_#>-]*)(?:{names})(?:\s+[Ll]abel)?[\s*_]*[:=：]", r"\1", text)
+    return re.sub(rf"(?m)^((?:[^\S\n]|[*_#>-])*)(?:{names})(?:\s+[Ll]abel)?[\s*_]*[:=：]", r"\1", text)
 
 
 def _in_json(text: str) -> str:

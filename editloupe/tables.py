@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.values import Json
@@ -83,6 +83,14 @@ class Cell:
     def _number(self, value: float, digits: int | None) -> str:
         sign = "+z" if self.signed else ""
         return f"{value:{sign}g}" if digits is None else f"{value:{sign}.{digits}f}"
+
+
+def by_editor(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return rows of scores by their editor, "" without one, in the order in which editors are met."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["editor"] or "", []).append(row)
+    return found
 
 
 def estimated(
@@ -271,6 +279,8 @@ class Dots:
     name: str
     points: tuple[tuple[float, float], ...]
     """ScatterPlot: (share of the image 0 to 1, score 0 to 100); SizePlot: (width, height), shares of the image's 0 to 1."""
+    good: float | None = None
+    """How good what the group stands for is, 0 (worst) to 100 (best); None for groups without an order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,17 +332,19 @@ class BarPlot:
     title: str
     rows: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """(name, (label, count) in order); the labels are the same in every row."""
+    goods: tuple[float | None, ...] = ()
+    """How good each label is, 0 (worst) to 100 (best); () for labels without an order."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadarPlot:
-    """Scores 0 to 100 on at least three axes, a polygon a series."""
+class MeansPlot:
+    """Means of 0 to 100 with their intervals: a group a row, such as an edit type, a bar a series, such as an editor."""
 
     name: str
     title: str
-    axes: tuple[str, ...]
-    series: tuple[tuple[str, tuple[float | None, ...]], ...]
-    """(name, a score an axis); None leaves the line open."""
+    rows: tuple[str, ...]
+    series: tuple[tuple[str, tuple[Cell, ...]], ...]
+    """(name, a cell a row); a cell without a value has no bar, and the plot says so."""
 
 
-Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | RadarPlot
+Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot

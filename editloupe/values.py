@@ -6,11 +6,13 @@ Coordinates are pixels of one image unless a name says otherwise: x to the right
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -99,6 +101,11 @@ def canonical_json(value: Json) -> str:
     return _CANONICAL.encode(value)
 
 
+def json_line(row: Mapping[str, Json]) -> bytes:
+    """Return the canonical JSON of a row as a line of a JSON Lines file. Half a surrogate pair becomes a question mark."""
+    return canonical_json(row).encode("utf-8", "replace") + b"\n"
+
+
 def digest(value: Json) -> str:
     """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
     return text_digest(canonical_json(value))
@@ -108,6 +115,20 @@ def text_digest(canonical: str) -> str:
     """Return the `digest` of the value whose canonical JSON this is."""
     # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
     return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def notebook_html(kind: str, value: object) -> str:
+    """Return how a finding, a trace or a run shows itself in a notebook. The viewer is looked up when it is asked."""
+    html: str = getattr(import_module("editloupe.viewer.notebook"), f"{kind}_html")(value)
+    return html
+
+
+def source_digest(function: object) -> str:
+    """Return 12 hex digits of a function's or a class's source; "" where Python does not have it."""
+    try:
+        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:12]  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]
@@ -152,6 +173,10 @@ _LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda 
 """A path of this machine. It is never written, and a path in a file of somebody else is never believed."""
 
 
+_LocalBytes = Annotated[bytes | None, Field(exclude=True), BeforeValidator(lambda _: None)]
+"""Bytes in this process's memory. They are never written beside a value, and those of a file are never believed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageRef(Serialisable):
     """One image, known by the SHA-256 of its bytes."""
@@ -166,6 +191,8 @@ class ImageRef(Serialisable):
     """For example "image/png"."""
     path: _LocalPath = field(default=None, compare=False, repr=False)
     """Where the bytes were read from. It is not compared, not hashed and not recorded."""
+    data: _LocalBytes = field(default=None, compare=False, repr=False)
+    """The bytes of an image that lies in no file. They are not compared, not hashed and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +398,27 @@ class Sample(Serialisable):
     def __post_init__(self) -> None:
         if not self.turns:
             raise ValueError(f"sample {self.id!r} has no turn; expected at least one instruction")
+
+    @classmethod
+    def from_images(cls, source: Any, edited: Any, instruction: str, **more: Any) -> Sample:
+        """Make a sample of two images and an instruction: `editloupe.data.samples.load_sample`.
+
+        An image is a path, the bytes of an image file, a PIL image, or an H×W×3 uint8 array.
+        more: id, editor, edit_type, reference, mask, extra.
+        """
+        from editloupe.data.samples import load_sample
+
+        return load_sample(source, edited, instruction, **more)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], map: Mapping[str, str] | None = None) -> Sample:
+        """Make a sample of a row with its images, such as one of `datasets`: `editloupe.data.samples.sample_of_row`.
+
+        map: source, edited, instruction, id, editor, edit_type, reference or mask → the row's column.
+        """
+        from editloupe.data.samples import sample_of_row
+
+        return sample_of_row(row, map)
 
     @property
     def instruction(self) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
+import typer.rich_utils
 from PIL import Image
 
 from editloupe import cli, plugins
@@ -28,8 +29,11 @@ from tests.toys.install import install
 # import of huggingface_hub, which reads them once.
 for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES"):
     os.environ.pop(f"EDITLOUPE_{name}", None)
-# Tables as wide on every machine, in whatever terminal the tests run.
+# Tables as wide on every machine and without colour, in whatever terminal or CI the tests run; Typer has read these.
 os.environ["COLUMNS"] = "120"
+for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
+    os.environ.pop(name, None)
+typer.rich_utils.FORCE_TERMINAL = None
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
@@ -89,7 +93,7 @@ def editloupe(
 
     def run(*words: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
-        cli.output.out.cache_clear()
+        cli.output._out.cache_clear()
         cli.output.err.cache_clear()
         with pytest.raises(SystemExit) as caught:
             cli.main()

@@ -46,6 +46,7 @@ _FINAL = re.compile(
     r"|^[#>*_\s]*(?:(?:the )?final answer(?: is)?[*_\s]*(?:[:：=]|\s-\s)|the final answer is\b)(.*)$",
     re.IGNORECASE,
 )
+_DECISION = re.compile(r"^[*_#>\s]*(?:decision|(?:final )?answer)[*_\s]*[:：][*_\s]*", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CLOSING = frozenset({"", "done", "end", "finished", "end of answer"})
 """What may stand behind the answer tags and says nothing."""
@@ -114,6 +115,22 @@ def parse_reply(
         answer="\n".join(given) if given else None,
         unused=unused,
     )
+
+
+def parse_bare(reply: Reply, *, last_line: bool) -> Parsed:
+    """Parse the reply of a model that answers alone, without our tags.
+
+    last_line: the answer is the last line, behind "Decision:" where that stands, and the lines before it are the thought.
+    Such a reply has none where it was cut off. Else the whole text is the answer.
+    """
+    own, text = _own_thoughts(with_think_tags(reply.text))
+    lines = [line.strip() for line in text.strip().splitlines()]
+    before: list[str] = []
+    if last_line:
+        before, lines = lines[:-1], [] if reply.finish == "length" else lines[-1:]
+    answer = _DECISION.sub("", "\n".join(lines)).strip() if last_line else "\n".join(lines)
+    thoughts = [reply.reasoning.strip(), *own, "\n".join(before).strip()]
+    return Parsed(thought="\n".join(t for t in thoughts if t), calls=(), malformed=(), answer=answer or None)
 
 
 def _own_thoughts(text: str) -> tuple[list[str], str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -19,6 +19,15 @@ Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
 StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 
 
+_DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "think": ("act", "conclude", "remind", END),
+    "act": ("think", END),
+    "remind": ("think", END),
+    "conclude": ("remind", END),
+}
+"""Node → where it may lead, for drawings: the nodes themselves name their successor."""
+
+
 def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     """Build the loop T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}): it runs until R or a budget ends it.
 
@@ -26,23 +35,33 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     """
     graph = StateGraph(LoopState, context_schema=Context)
     for name, node in NODES.items():
-        graph.add_node(name, _command(node))
+        graph.add_node(name, _command(node), destinations=_DESTINATIONS[name])
     graph.add_edge(START, "think")
     return graph.compile(checkpointer=checkpointer)
 
 
-def build_single_node(
-    name: str, node: Callable[[Any, Any], dict[str, Any]], *, state: type[Any], context: type[Any]
+def build_studio_graph(
+    node: Callable[[Any, Any, Loop], dict[str, Any]],
+    *,
+    state: type[Any],
+    input: type[Any],
+    output: type[Any],
+    context: type[Any],
 ) -> StudioGraph:
-    """Build a graph of one node with a state and a context of its own."""
+    """Build a graph with a state and a context of its own. Its one node, `judge`, runs the loop, whose nodes it shows.
 
-    def step(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        return node(state, runtime.context)
+    node: takes the state, the context and the loop, and returns the part of the state that changes.
+    """
+    # Not kept by the server: the state names messages that only the running node has. A node that is resumed begins anew.
+    loop = build_graph()
 
-    graph = StateGraph(state, context_schema=context)
-    graph.add_node(name, step)
-    graph.add_edge(START, name)
-    graph.add_edge(name, END)
+    def judge(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        return node(state, runtime.context, loop)
+
+    graph = StateGraph(state, context_schema=context, input_schema=input, output_schema=output)
+    graph.add_node("judge", judge)
+    graph.add_edge(START, "judge")
+    graph.add_edge("judge", END)
     return graph.compile()
 
 

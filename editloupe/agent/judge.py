@@ -31,9 +31,12 @@ TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn",
 _CROP = re.compile(r"\bCrop \d+\b")
 
 
-def agent_digest() -> str:
-    """Return the digest of the agent's own templates, which is part of a judge's identity."""
-    return prompt_digest(TEMPLATES)
+def agent_digest(*, bare: bool = False) -> str:
+    """Return the digest of the agent's own templates, which is part of a judge's identity.
+
+    bare: for a model that answers alone.
+    """
+    return prompt_digest(("agent/bare",) if bare else TEMPLATES)
 
 
 def first_message(context: Context, views: Mapping[str, View]) -> Message:
@@ -43,6 +46,8 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
     for name, view in views.items():
         size = f"{view.image.width}×{view.image.height} px"
         parts += [TextPart(text=f"{name} ({size}):"), ImagePart(image=view.image, alias=name)]
+    if context.judge.bare_replies:
+        return Message(role="user", parts=(*parts, TextPart(text=render("agent/bare", answer=task.answer))))
     sections = []
     if task.tools:
         absent = {name: reason for name, reason in box.absent.items() if name in task.tools}
@@ -77,6 +82,7 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
         problem="",
         thought="",
         answer=None,
+        confidences=[],
         turns=0,
         reminders=0,
         last=bool(context.task.tools) and context.task.budget.max_turns < 1,
@@ -87,17 +93,18 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     )
 
 
-def run_loop(context: Context, views: Mapping[str, View]) -> LoopState:
+def run_loop(context: Context, views: Mapping[str, View], loop: Loop | None = None) -> LoopState:
     """Run a task from its first message to an outcome.
 
+    loop: the compiled graph; None for the one that all share.
     Raises Interrupted, and ImageError for an input that cannot be decoded.
     """
-    return resume_loop(initial_state(context, views), context)
+    return resume_loop(initial_state(context, views), context, loop)
 
 
-def resume_loop(state: LoopState, context: Context) -> LoopState:
+def resume_loop(state: LoopState, context: Context, loop: Loop | None = None) -> LoopState:
     """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
-    loop = _loop()
+    loop = loop or _loop()
     # Nor does a graph that calls us trace what we do.
     config = {"recursion_limit": RECURSION_LIMIT, **({"callbacks": []} if context.langsmith is False else {})}
     with tracing(context.langsmith):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
-from editloupe.agent.answer import Parsed, parse_reply
+from editloupe.agent.answer import Parsed, parse_bare, parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import read_answer, reason_in
+from editloupe.answers import LabelledBoxes, confidences_in, read_answer, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
@@ -40,11 +40,14 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     held = state["last"] and context.constrained
     choices = context.task.answer.choices() if held else None
     messages = context.recorder.messages(state["history"])
+    spec = context.task.answer
     request = Request(
         messages=messages,
         sampling=context.sampling,
         choices=choices,
-        answer_schema=context.task.answer.json_schema() if held and choices is None else None,
+        answer_schema=spec.json_schema() if held and choices is None else None,
+        # Asked of every backend, so that a replay asks the same: what it does not give it leaves off.
+        top_logprobs=spec.top_logprobs if isinstance(spec, LabelledBoxes) else None,
         # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and state["last"]),
@@ -63,9 +66,11 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return {"usage": usage} | _over("filtered", "filter", reply.text or "the provider's content filter cut the reply")
     if context.native:
         reply = _with_own_ids(reply, messages)
-    parsed = parse_reply(
-        reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=held and choices is None
-    )
+    if context.judge.bare_replies:
+        parsed = parse_bare(reply, last_line=spec.choices() is not None)
+    else:
+        whole = held and choices is None
+        parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=whole)
     message = _reply_message(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
@@ -74,6 +79,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         # A bare label comes without a thought: the last one that was uttered is the one behind it.
         "thought": parsed.thought or (state["thought"] if held else ""),
         "answer": parsed.answer,
+        "confidences": confidences_in(spec, parsed.answer or "", context.task.metric, reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
         "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=constrained),
@@ -84,6 +90,9 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return update | {"next": "act"}
     if parsed.answer is not None:
         return update | {"next": "conclude"}
+    if context.judge.bare_replies:
+        cut = "was cut off at its token limit" if reply.finish == "length" else "is empty"
+        return update | _over("unparsed", "answer", f"the reply {cut}")
     if state["last"] and not _reminds(state, context):
         return update | _over(
             "over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word"
@@ -184,7 +193,9 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     Without one left, the task ends with the status that says why the answer is unusable.
     """
     try:
-        answer = read_answer(context.task.answer, state["answer"] or "", context.task.metric)
+        answer = read_answer(
+            context.task.answer, state["answer"] or "", context.task.metric, confidences=state["confidences"]
+        )
     except ReplyError as error:
         if error.status != "abstained" and _reminds(state, context):
             return {"next": "remind", "problem": neutralise(str(error))}
@@ -313,7 +324,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
     if budget.max_tokens is not None and counts.get("uncountable_calls"):
         return "tokens", (
             "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
-            "--max-turns or --max-seconds can bound a task"
+            "--max-turns or --task-seconds can bound a task"
         )
     seconds = context.elapsed()
     if budget.max_seconds is not None and seconds >= budget.max_seconds:

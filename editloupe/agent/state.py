@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
+
+# Pydantic, with which LangGraph's server describes a state, takes that of `typing` from Python 3.12 on.
+from typing_extensions import TypedDict
 
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.backends.base import LMM
@@ -41,6 +44,8 @@ class LoopState(TypedDict):
     """The last thought."""
     answer: str | None
     """Text between the answer tags; None without tags."""
+    confidences: list[float | None]
+    """How sure the judge is of each entry of its answer, by the reply's tokens; [] where that is not known."""
     turns: int
     """Number of turns with at least one call."""
     reminders: int

@@ -5,11 +5,12 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
@@ -17,7 +18,7 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, UnknownPlugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,12 @@ class Traits:
     constrains_schema: bool = False
     """Whether it keeps to `Request.answer_schema`. Where it does not, the schema is left off and named in
     `Reply.sent["dropped"]`."""
+    gives_logprobs: bool = False
+    """Whether it answers `Request.top_logprobs` with `Reply.tokens`. Where it does not, they are left off and named in
+    `Reply.sent["dropped"]`."""
+    bare_replies: bool = False
+    """Whether the model was trained to answer alone: its whole reply is the answer, or the last line where it chooses from
+    a list. It is told of no tags and no tools, and is not reminded."""
     image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
     """Media types that are sent as they are."""
     max_image_side: int | None = None
@@ -130,6 +137,8 @@ NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
 _OF_FILES = ("recorded", "scripted")
 """Backends whose model is a path."""
+_OF_FOLDERS = ("transformers",)
+"""Backends whose model, and whose parameter `base`, is a folder or a hub id."""
 _KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
@@ -155,6 +164,18 @@ def parse_uri(text: str) -> BackendURI:
     return BackendURI(provider=provider, model=model, params=params)
 
 
+Replies: TypeAlias = Literal["tags", "bare"]
+"""tags: between tags, as the loop asks for.   bare: the answer alone (`Traits.bare_replies`)."""
+
+
+def replies_of(uri: BackendURI) -> Replies:
+    """Return how a model answers, by the parameter `replies`. Raises ConfigError."""
+    given = uri.params.get("replies", "tags")
+    if given not in get_args(Replies):
+        raise ConfigError(f"replies={given!r}: expected tags, or bare for a model that was trained to answer alone")
+    return cast(Replies, given)
+
+
 def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
     """Raise ConfigError for a parameter that is not among the known ones."""
     unknown = sorted(set(uri.params) - set(known))
@@ -167,13 +188,54 @@ def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
 def settled(uri: str) -> str:
     """Return the same backend for any working folder: a path in the URI becomes absolute. Raises ConfigError."""
     parsed = parse_uri(uri)
+    if parsed.provider in _OF_FOLDERS:
+        params = {name: _absolute(value) if name == "base" else value for name, value in parsed.params.items()}
+        return str(replace(parsed, model=_absolute(parsed.model), params=params))
     if parsed.provider not in _OF_FILES or not parsed.model:
         return uri
     return str(replace(parsed, model=str(Path(parsed.model).absolute())))
 
 
+def _absolute(name: str) -> str:
+    """Return a folder's absolute path; a name that is no folder stays as it is."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if name and path.is_dir() else name
+
+
+_MODELS: Final = (
+    (re.compile(r"gpt-|o\d|chatgpt"), "openai/"),
+    (re.compile(r"gemini-"), "google/"),
+    (re.compile(r"claude-"), "langchain/anthropic:"),
+    (re.compile(r"qwen|internvl|llava|pixtral|llama", re.IGNORECASE), "vllm/"),
+)
+"""How models' names begin, and the backend that reaches them."""
+_HOSTS: Final[Mapping[str, str]] = {
+    "anthropic": "langchain/anthropic:{model}",
+    "gemini": "google/{model}",
+    "huggingface": "transformers/{model}",
+    "hf": "transformers/{model}",
+    "ollama": "openai/{model}?base_url=http://127.0.0.1:11434/v1",
+    "azure": "langchain/azure_openai:{model}",
+    "mistral": "langchain/mistralai:{model}",
+}
+"""Providers that are no backend of ours, and how their models are reached."""
+
+
+def _meant(uri: BackendURI) -> str:
+    """Return the backend that a URI with an unknown provider may mean; "" where nothing is near."""
+    whole = f"{uri.provider}/{uri.model}" if uri.model else uri.provider
+    if (form := _HOSTS.get(uri.provider.lower())) is not None:
+        return form.format(model=uri.model or "MODEL")
+    if (begins := next((head for pattern, head in _MODELS if pattern.match(whole)), None)) is not None:
+        return f"{begins}{whole}"
+    near = difflib.get_close_matches(uri.provider, plugins.names("backends"), n=1)
+    return f"{near[0]}/{uri.model}" if near and uri.model else near[0] if near else ""
+
+
 def open_backend(uri: str) -> LMM:
     """Open the backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
     parsed = parse_uri(uri)
+    if parsed.provider not in plugins.names("backends") and (meant := _meant(parsed)):
+        raise UnknownPlugin("backend", parsed.provider, plugins.names("backends"), meant=meant)
     factory: Callable[[BackendURI], object] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
     return checked_lmm(factory(parsed))

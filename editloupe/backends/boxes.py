@@ -5,12 +5,14 @@ thousandths_yx   [y0, x0, y1, x1], the same numbers: Gemini's own convention
 pixels           [x0, y0, x1, y1], px of the image as it was sent, after any resizing: Qwen2.5-VL's own convention
 
 `outgoing` renders a request to a dialect, `incoming` parses a reply back; both are pure, and the identity for thousandths.
-Only our own texts are rendered: the rule in the first message and in the tools' schemas, observations of tools, and the
-calls in the model's earlier messages. The instruction and whatever else a user or an image says stay as they are.
+Only our own texts are rendered: the rule in the first message and in the tools' schemas, the rule of an answer with boxes,
+observations of tools, and the calls and answers in the model's earlier messages. The instruction and whatever else a user
+or an image says stay as they are.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -18,9 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from editloupe.answers import BOX_RULE
 from editloupe.chat import Message, Part, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
+from editloupe.labelled import BOX
 from editloupe.values import Json
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]
@@ -45,6 +49,8 @@ class _Words:
     """At the end of observations."""
     range: str
     """In a tool's error."""
+    answer: str
+    """In the instructions for an answer with boxes of the image `image`."""
 
 
 DIALECTS: Final[Mapping[str, _Words]] = {
@@ -55,6 +61,7 @@ DIALECTS: Final[Mapping[str, _Words]] = {
         "right, y down, x0 < x1 and y0 < y1.",
         note="Boxes are [x0, y0, x1, y1] in thousandths of width and height.",
         range="expected four integers between 0 and 1000, [x0, y0, x1, y1] as thousandths of the image's width and height",
+        answer=BOX_RULE,
     ),
     "thousandths_yx": _Words(
         rule="Boxes are four integers [y0, x0, y1, x1], y first, in thousandths (0 to 1000) of the height and width of the "
@@ -64,6 +71,8 @@ DIALECTS: Final[Mapping[str, _Words]] = {
         note="Boxes are [y0, x0, y1, x1], y first, in thousandths of height and width.",
         range="expected four integers between 0 and 1000, [y0, x0, y1, x1], y first, as thousandths of the image's height "
         "and width",
+        answer="A box is four whole numbers [y0, x0, y1, x1], y first, in thousandths (0 to 1000) of the height and width "
+        "of the image {image!r}, the origin at the top left.",
     ),
     "pixels": _Words(
         rule="Boxes are four integers [x0, y0, x1, y1] in pixels of the image they belong to, as you see it, the origin at "
@@ -72,6 +81,8 @@ DIALECTS: Final[Mapping[str, _Words]] = {
         "y down, x0 < x1 and y0 < y1.",
         note="Boxes are [x0, y0, x1, y1] in pixels.",
         range="expected four integers inside the image, [x0, y0, x1, y1] in pixels",
+        answer="A box is four whole numbers [x0, y0, x1, y1] in pixels of the image {image!r}, as you see it, the origin "
+        "at the top left.",
     ),
 }
 """Name of a dialect → what our texts say in it. The first holds the texts that tools and prompts really have."""
@@ -90,11 +101,23 @@ def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]
     return {part.alias: policy.size(part.image.width, part.image.height) for part in images}
 
 
+def answer_image(request: Request, sizes: Sizes) -> str | None:
+    """Return the image in which the answer to a question gives boxes, as the rule in the first message names it.
+
+    None where there is no such rule, and where the image is not shown.
+    """
+    first = next((message for message in request.messages if message.role == "user"), None)
+    texts = [] if first is None else [part.text for part in first.parts[1:] if isinstance(part, TextPart)]
+    found = _ANSWER.search(texts[-1]) if texts else None
+    name = str(ast.literal_eval(found["image"])) if found else ""
+    return name if _size(sizes, name) is not None else None
+
+
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
     """Return the request in a dialect. A box of an image that `sizes` does not know stays as it is."""
     if dialect == DEFAULT:
         return request
-    view = _Outgoing(dialect, sizes)
+    view = _Outgoing(dialect, sizes, answer_image(request, sizes))
     # The first message of a user holds the rule.
     first = next((i for i, message in enumerate(request.messages) if message.role == "user"), -1)
     return replace(
@@ -104,8 +127,11 @@ def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
     )
 
 
-def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
-    """Return the reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
+def incoming(reply: Reply, dialect: str, sizes: Sizes, *, answer: str | None = None) -> Reply:
+    """Return the reply with its boxes in thousandths: native calls, calls as text, and those of an answer.
+
+    answer: the `answer_image` of the request.   `raw` and `tokens` stay what the model wrote.
+    """
     if dialect == DEFAULT:
         return reply
 
@@ -113,7 +139,8 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
         return to_thousandths(box, dialect, _size(sizes, image))
 
     calls = tuple(_call(call, convert) for call in reply.tool_calls)
-    return replace(reply, text=_calls_in_text(reply.text, convert), tool_calls=calls)
+    text = _calls_in_text(reply.text, convert)
+    return replace(reply, text=text if answer is None else _answer_in_text(text, answer, convert), tool_calls=calls)
 
 
 def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
@@ -181,6 +208,9 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}\s*,?\s*\]"
 _IN_CALL = re.compile(rf"({_QUOTE}?\b{ARGUMENT}{_QUOTE}?\s*:\s*)({_LIST})")
 _TARGET = re.compile(rf"\b{TARGET}{_QUOTE}?\s*:\s*{_QUOTE}((?:[^\"'“”„‟‘’\\]|\\.)*){_QUOTE}")
+_IN_ANSWER = re.compile(rf"({_QUOTE}?\b{BOX}{_QUOTE}?\s*:\s*)({_LIST})")
+_REPR = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+_ANSWER = re.compile(f"(?P<image>{_REPR})".join(map(re.escape, BOX_RULE.split("{image!r}"))))
 _BLOCK = re.compile(r"<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
@@ -202,6 +232,21 @@ def _calls_in_text(text: str, convert: Convert) -> str:
         return match[0] if new == box else match[1] + _written(new)
 
     return _BLOCK.sub(lambda block: _IN_CALL.sub(converted, block[0]), text)
+
+
+def _answer_in_text(text: str, image: str, convert: Convert) -> str:
+    """Return the text with every `box` outside its <tool_call> blocks converted, and every other character as it was."""
+
+    def converted(match: re.Match[str]) -> str:
+        box = _numbers(match[2])
+        new = convert(box, image)
+        return match[0] if new == box else match[1] + _written(new)
+
+    pieces, at = [], 0
+    for block in _BLOCK.finditer(text):
+        pieces += [_IN_ANSWER.sub(converted, text[at : block.start()]), block[0]]
+        at = block.end()
+    return "".join([*pieces, _IN_ANSWER.sub(converted, text[at:])])
 
 
 def _object_around(text: str, at: int) -> tuple[int, int]:
@@ -256,10 +301,10 @@ _LEAST = re.compile(r"x1 - x0 ≥ (\d+) and y1 - y0 ≥ (\d+)")
 
 
 class _Outgoing:
-    """One request on its way to a model of a dialect."""
+    """One request on its way to a model of a dialect. answer: the image in which its answer gives boxes; None for none."""
 
-    def __init__(self, dialect: str, sizes: Sizes) -> None:
-        self._dialect, self._sizes = dialect, sizes
+    def __init__(self, dialect: str, sizes: Sizes, answer: str | None) -> None:
+        self._dialect, self._sizes, self._answer = dialect, sizes, answer
         self._words, self._plain = DIALECTS[dialect], DIALECTS[DEFAULT]
         self._by_repr = {repr(name): name for name in sizes}
         known = sorted(self._by_repr, key=len, reverse=True)
@@ -276,6 +321,9 @@ class _Outgoing:
             parts = [self._rule(p) if i == last and i > 0 and isinstance(p, TextPart) else p for i, p in enumerate(parts)]
         elif message.role in ("user", "tool"):
             parts = [self._observed(p) if isinstance(p, TextPart) and _OBSERVED.match(p.text) else p for p in parts]
+            if message.role == "user" and parts and isinstance(closing := parts[-1], TextPart):
+                # The form of the answer is said again in the last turn, and in a reminder.
+                parts[-1] = replace(closing, text=self._answer_rule(closing.text))
         return replace(message, parts=tuple(parts))
 
     def schema(self, schema: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -308,13 +356,22 @@ class _Outgoing:
             self._asked[_written(box)] = _written(spoken)
             return spoken
 
+        def spoken(text: str) -> str:
+            text = _calls_in_text(text, convert)
+            return text if self._answer is None else _answer_in_text(text, self._answer, self._box)
+
         parts: tuple[Part, ...] = tuple(
-            replace(p, text=_calls_in_text(p.text, convert)) if isinstance(p, TextPart) else p for p in message.parts
+            replace(p, text=spoken(p.text)) if isinstance(p, TextPart) else p for p in message.parts
         )
         return replace(message, parts=parts, tool_calls=tuple(_call(c, convert) for c in message.tool_calls))
 
+    def _answer_rule(self, text: str) -> str:
+        if self._answer is None:
+            return text
+        return _ANSWER.sub(lambda _: self._words.answer.format(image=self._answer), text, count=1)
+
     def _rule(self, part: TextPart) -> TextPart:
-        """Render the rule once, and the schemas, each on a line of its own."""
+        """Render the rules once, and the schemas, each on a line of its own."""
         head = "  Parameters (JSON Schema): "
         lines = part.text.replace(self._plain.rule, self._words.rule, 1).split("\n")
         for i, line in enumerate(lines):
@@ -325,7 +382,7 @@ class _Outgoing:
                     continue
                 if isinstance(schema, Mapping):
                     lines[i] = head + json.dumps(self.schema(schema), ensure_ascii=False)
-        return replace(part, text="\n".join(lines))
+        return replace(part, text=self._answer_rule("\n".join(lines)))
 
     def _observed(self, part: TextPart) -> TextPart:
         lines = part.text.split("\n")

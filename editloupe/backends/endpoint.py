@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from editloupe.backends import boxes
-from editloupe.backends.base import BackendURI, Traits, check_parameters
+from editloupe.backends.base import BackendURI, Replies, Traits, check_parameters, replies_of
 from editloupe.backends.keys import scrub
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
@@ -44,7 +44,7 @@ NO_VISION: Final = (
     "the model takes no images: name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)",
 )
 """How servers say that a model takes no images, and what to do about it."""
-PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
+PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "replies", "timeout_s")
 EXAMPLE: Final = "http://HOST:PORT/v1 or https://HOST/v1"
 
 
@@ -59,6 +59,8 @@ class Parameters:
     """The environment variable that holds the key, or "none"."""
     max_image_side: int | None
     """Longest side in px; None for no limit."""
+    replies: Replies
+    """Whether the model answers between tags, or alone."""
     timeout_s: float
     """Seconds of one attempt."""
 
@@ -72,6 +74,7 @@ def read_parameters(uri: BackendURI, *, known: Sequence[str] = PARAMETERS, examp
         boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
         env=params.get("env"),
         max_image_side=max_image_side(uri),
+        replies=replies_of(uri),
         timeout_s=_seconds(params.get("timeout_s", str(DEFAULT_TIMEOUT_S))),
     )
 
@@ -116,7 +119,14 @@ class Endpoint(Parameters):
     def traits(self) -> Traits:
         """What the model can do."""
         describes = f"{self.uri.model} {self.provider.traits.describes.format(place=self.place)}"
-        return replace(self.provider.traits, describes=describes, boxes=self.boxes, max_image_side=self.max_image_side)
+        bare = self.replies == "bare"
+        return replace(
+            self.provider.traits,
+            describes=describes,
+            boxes=self.boxes,
+            max_image_side=self.max_image_side,
+            bare_replies=bare,
+        )
 
     @property
     def where(self) -> str:

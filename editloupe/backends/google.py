@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 GOOGLE: Final = Provider(
     traits=Traits(
-        describes="over google-genai at {place}", native_tools=True, tool_result_images=True, constrains_schema=True
+        describes="over google-genai at {place}",
+        native_tools=True,
+        tool_result_images=True,
+        constrains_schema=True,
+        gives_logprobs=True,
     ),
     base_url="https://generativelanguage.googleapis.com",
     base_url_variable="GOOGLE_GEMINI_BASE_URL",
@@ -112,4 +116,5 @@ class GoogleBackend(Remote):
             raise wire.backend_error(error, self._at) from error
         response = answer.sdk_http_response
         body = (response.body if response else None) or ""
-        return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at)
+        wanted = request.top_logprobs is not None
+        return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at, tokens=wanted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,11 +30,12 @@ from editloupe.backends.payload import (
     sampling_of,
     text_at,
     texts_without,
+    whole_tokens,
 )
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, finite
 
 if TYPE_CHECKING:
     from google.genai import types
@@ -51,6 +52,7 @@ SAMPLING: Final[Mapping[str, str]] = {
 }
 """Our name of a parameter → the wire's."""
 _SCHEMA: Final = "responseJsonSchema"
+_LOGPROBS: Final = "responseLogprobs"
 
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
@@ -72,6 +74,7 @@ DROPPABLE: Final = {
     "max_tokens": REPLY_BOUND,
     # Several models take no schema beside function declarations.
     "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
+    "top_logprobs": re.compile(r"log_?probs", re.IGNORECASE),
 }
 """Our name of what a model may refuse and we can do without → how its refusal names it."""
 _REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
@@ -102,6 +105,9 @@ def config_of(model: str, request: Request, system: Any, refused: frozenset[str]
     if request.answer_schema is not None and "answer_schema" not in refused:
         config["response_mime_type"] = "application/json"
         config["response_json_schema"] = sent[_SCHEMA] = dict(request.answer_schema)
+    if request.top_logprobs is not None and "top_logprobs" not in refused:
+        config |= {"response_logprobs": True, "logprobs": request.top_logprobs}
+        sent |= {_LOGPROBS: True, "logprobs": request.top_logprobs}
     if request.tools:
         declared = [
             {"name": t.name, "description": t.description, "parameters_json_schema": dict(t.parameters)}
@@ -187,9 +193,10 @@ def _bytes(text: str) -> bytes:
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: bool = False) -> Reply:
     """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
+    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
     payload = parse_answer(
@@ -238,6 +245,10 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
         finish = "tools"
     if finish == "filter" and not text:
         text = f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
+    if tokens:
+        bare: dict[str, Json] = {name: value for name, value in candidate.items() if name != "logprobsResult"}
+        common["raw"] = {**payload, "candidates": [bare, *items_at(payload, "candidates")[1:]]}
+        common["tokens"] = whole_tokens(_tokens(at(candidate, "logprobsResult")), endpoint.scrub)
     return Reply(
         text=text,
         reasoning="".join(text_at(part, "text") for part in parts if part.get("thought") is True),
@@ -247,6 +258,21 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
         carry={"parts": kept} if any("thoughtSignature" in part for part in kept) else None,
         **common,
     )
+
+
+def _tokens(result: Json) -> Iterator[Token | None]:
+    """Yield the tokens of a reply; None for one that cannot be read."""
+    tops = items_at(result, "topCandidates")
+    for number, chosen in enumerate(items_at(result, "chosenCandidates")):
+        (text, logprob), *_ = _probable([chosen])
+        others = items_at(tops, number, "candidates")
+        known = tuple((word, value) for word, value in _probable(others) if isinstance(word, str) and value is not None)
+        yield None if logprob is None or not isinstance(text, str) else Token(text=text, logprob=logprob, top=known)
+
+
+def _probable(candidates: Sequence[Any]) -> list[tuple[Any, float | None]]:
+    # JSON of this API leaves out what is 0: the logarithm of a certainty.
+    return [(at(item, "token"), finite(at(item, "logProbability") or 0)) for item in candidates]
 
 
 def _call(call: Json, number: int) -> ToolCall | MalformedCall:
@@ -331,7 +357,7 @@ def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
         return "max_tokens"
     if not _REFUSES_PARAMETER.search(words):
         return None
-    wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
+    wire_names = {**SAMPLING, "answer_schema": _SCHEMA, "top_logprobs": _LOGPROBS}
     return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(words)), None)
 
 

@@ -48,11 +48,23 @@ class ConnectionLimit:
         self._free = threading.Condition()
         self.throttled = 0
         """How often the endpoint refused a call for its rate."""
+        self.retried = 0
+        """How often a call was made again, for whatever reason."""
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
         return max(1, int(self._limit))
+
+    @property
+    def under_way(self) -> int:
+        """How many calls are under way now."""
+        return self._under_way
+
+    def again(self) -> None:
+        """Take note that a call is made again."""
+        with self._free:
+            self.retried += 1
 
     def fix(self, connections: int) -> None:
         """Set the limit, 1 or more, for good, whatever the endpoint says."""

@@ -40,6 +40,8 @@ _DROPPABLE: Final[Mapping[str, str]] = {
     "max_tokens": wire.OLD_NAME,
     "max_completion_tokens": "max_tokens",
     "response_format": "answer_schema",
+    "logprobs": "top_logprobs",
+    "top_logprobs": "top_logprobs",
 }
 """The wire's name of what some models refuse → what to ask without."""
 
@@ -60,7 +62,9 @@ class Service(Provider):
 
 
 OPENAI: Final = Service(
-    traits=Traits(describes="over chat completions at {place}", native_tools=True, constrains_schema=True),
+    traits=Traits(
+        describes="over chat completions at {place}", native_tools=True, constrains_schema=True, gives_logprobs=True
+    ),
     base_url="https://api.openai.com/v1",
     base_url_variable="OPENAI_BASE_URL",
     key_variables=("OPENAI_API_KEY",),
@@ -179,6 +183,8 @@ class OpenAIBackend(Remote):
 
         known = wire.parameters_of(self._uri.model, request, refused)
         extras = {} if "answer_schema" in refused else self._service.extras(request)
+        if "top_logprobs" in refused:
+            extras = {name: value for name, value in extras.items() if _DROPPABLE.get(name) != "top_logprobs"}
         sent = {**known, **extras}
         try:
             with self._clients.borrow() as client:
@@ -192,7 +198,7 @@ class OpenAIBackend(Remote):
                 if filtered is not None:
                     return filtered
             raise wire.backend_error(error, self._at) from error
-        return wire.read_reply(body, sent, self._at)
+        return wire.read_reply(body, sent, self._at, tokens=request.top_logprobs is not None)
 
 
 def _raise_refusal(error: openai.APIStatusError, sent: Mapping[str, Json]) -> None:
@@ -200,9 +206,12 @@ def _raise_refusal(error: openai.APIStatusError, sent: Mapping[str, Json]) -> No
 
     Some servers do not say under `param` which it is, but in their words alone.
     """
-    if error.status_code not in (400, 422):
-        return
     message = said(error.body)
+    # OpenAI answers 403 where a reasoning model is asked for probabilities.
+    if error.status_code not in (400, 422) and not (
+        error.status_code == 403 and "logprobs" in sent and "logprobs" in message
+    ):
+        return
     bounded = "max_tokens" in sent or "max_completion_tokens" in sent
     if bounded and REPLY_BOUND.search(message):
         # Without a bound the server takes its own. It may be that only this conversation leaves no more of the context.

@@ -6,11 +6,13 @@ and which parameters a model refuses are editloupe/backends/openai.py's.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
@@ -34,6 +36,7 @@ from editloupe.backends.payload import (
     said,
     sampling_of,
     text_at,
+    whole_tokens,
 )
 from editloupe.chat import (
     Finish,
@@ -44,11 +47,12 @@ from editloupe.chat import (
     Reply,
     Request,
     TextPart,
+    Token,
     ToolCall,
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, finite
 
 if TYPE_CHECKING:
     import openai
@@ -76,6 +80,8 @@ def parameters_of(model: str, request: Request, refused: frozenset[str]) -> dict
     if request.tools:
         wire["tools"] = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
+    if request.top_logprobs is not None and "top_logprobs" not in refused:
+        wire |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return wire
 
 
@@ -157,9 +163,10 @@ def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool)
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: bool = False) -> Reply:
     """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
+    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
     Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
     """
     payload = parse_answer(
@@ -179,6 +186,10 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
         finish = "tools"
     refusal = text_at(message, "refusal")
     blocks = items_at(message, "content")
+    listed = items_at(choice, "logprobs", "content")
+    if tokens:
+        choices: list[Json] = [{name: value for name, value in choice.items() if name != "logprobs"}]
+        payload = {**payload, "choices": [*choices, *items_at(payload, "choices")[1:]]}
     return Reply(
         text=refusal or text_at(message, "content") or "".join(text_at(block, "text") for block in blocks),
         reasoning=text_at(message, "reasoning_content") or text_at(message, "reasoning"),
@@ -190,7 +201,8 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
         fingerprint=text_at(payload, "system_fingerprint"),
         raw=payload,
         sent=sent,
-        logprob=_logprob(items_at(choice, "logprobs", "content")),
+        logprob=_logprob(listed),
+        tokens=whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
     )
 
 
@@ -199,6 +211,18 @@ def _logprob(tokens: list[Any]) -> float | None:
     values = [at(token, "logprob") for token in tokens]
     known = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return math.fsum(known) if known and len(known) == len(values) else None
+
+
+def _tokens(listed: list[Any]) -> Iterator[Token | None]:
+    """Yield the tokens; None for one that cannot be read. A sign that is parted among tokens stands in its last one."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for item in listed:
+        text, octets, logprob = at(item, "token"), at(item, "bytes"), finite(at(item, "logprob"))
+        with suppress(TypeError, ValueError):
+            text = decoder.decode(bytes(octets)) if isinstance(octets, list) else text
+        top = [(at(other, "token"), finite(at(other, "logprob"))) for other in items_at(item, "top_logprobs")]
+        known = tuple((word, value) for word, value in top if isinstance(word, str) and value is not None)
+        yield None if logprob is None or not isinstance(text, str) else Token(text=text, logprob=logprob, top=known)
 
 
 def _call(item: Json, number: int, scrub: Scrub) -> ToolCall | MalformedCall:

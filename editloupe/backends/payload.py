@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import Endpoint
-from editloupe.chat import Message, Part, Request, TextPart
+from editloupe.chat import Message, Part, Request, TextPart, Token
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import BackendError, Rejected, Unavailable
 from editloupe.values import ImageRef, Json, parse_json
@@ -167,6 +167,14 @@ def items_at(value: object, *path: str | int) -> list[Any]:
     """Return the list that stands there; [] where there is none."""
     found = at(value, *path)
     return found if isinstance(found, list) else []
+
+
+def whole_tokens(tokens: Iterable[Token | None], scrub: Scrub) -> tuple[Token, ...]:
+    """Return the tokens of a reply; () where one is missing, and where they spell a key, which no single one shows."""
+    read = list(tokens)
+    found = tuple(token for token in read if token is not None)
+    text = "".join(token.text for token in found)
+    return found if len(found) == len(read) and scrub(text) == text else ()
 
 
 def count(value: object, *path: str | int) -> int | None:

@@ -69,7 +69,7 @@ class RecordedLMM:
         # For the words of a miss: which trace holds a message, and which traces begin with these images.
         self._holders: dict[str, Path] = {}
         self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
-        self._in_list = self._in_schema = False
+        self._in_list = self._in_schema = self._with_tokens = False
         problems = self._read(sorted((folder / "traces" / judge_id).glob("*/*.jsonl")))
         if not self._answers:
             more = f" ({problems[0]})" if problems else ""
@@ -88,6 +88,7 @@ class RecordedLMM:
             tool_result_images=True,
             constrains_choices=self._in_list,
             constrains_schema=self._in_schema,
+            gives_logprobs=self._with_tokens,
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=max_image_side(recorded),
         )
@@ -133,6 +134,7 @@ class RecordedLMM:
                 if event.parent is None:
                     self._openings[_images(Message.from_json(event.message))].append(path)
             elif isinstance(event, ModelCall | ModelFailure):
+                self._with_tokens |= isinstance(event, ModelCall) and bool(event.reply.get("tokens"))
                 known = self._answers.get(event.request_key)
                 where = f"{path.relative_to(self._folder)}, call {event.ordinal + 1}"
                 if known is None or (isinstance(event, ModelCall) and isinstance(known.event, ModelFailure)):

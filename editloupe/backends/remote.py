@@ -22,7 +22,8 @@ from editloupe.values import Json
 class ParameterRefused(Exception):
     """The model does not take a parameter that was sent: it is asked again without it.
 
-    name: of `Sampling`, or "answer_schema".   lasting: False where another conversation may be asked with it again.
+    name: of `Sampling`, "answer_schema" or "top_logprobs".   lasting: False where another conversation may be asked with
+    it again.
     """
 
     def __init__(self, name: str, *, lasting: bool = True) -> None:
@@ -55,6 +56,8 @@ class Remote(ABC):
             params["boxes"] = traits.boxes
         if traits.max_image_side is not None:
             params["max_image_side"] = str(traits.max_image_side)
+        if traits.bare_replies:
+            params["replies"] = "bare"
         self._uri, self.endpoint = replace(uri, params=params), place
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         in_place = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
@@ -92,11 +95,14 @@ class Remote(ABC):
         sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
         if any(message.role == "tool" and message.images for message in request.messages):
             sent["tool_images"] = self._tool_images
-        return boxes.incoming(replace(reply, sent=sent), self.traits.boxes, sizes)
+        return boxes.incoming(
+            replace(reply, sent=sent), self.traits.boxes, sizes, answer=boxes.answer_image(request, sizes)
+        )
 
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
         """Return one answer, without the parameters that this model refuses. Lasting refusals are remembered."""
-        now = frozenset(() if self.traits.constrains_schema else ("answer_schema",))
+        can = {"answer_schema": self.traits.constrains_schema, "top_logprobs": self.traits.gives_logprobs}
+        now = frozenset(name for name, able in can.items() if not able)
         while True:
             refused = self._refused | now
             try:
@@ -108,7 +114,10 @@ class Remote(ABC):
                     with self._lock:
                         self._refused |= {refusal.name}
         asked = [name for name, value in request.sampling.to_json().items() if value is not None]
-        asked += [] if request.answer_schema is None else ["answer_schema"]
+        asked += [name for name in can if getattr(request, name) is not None]
+        if not reply.tokens:
+            # Some servers take the parameter and do nothing.
+            refused |= {"top_logprobs"}
         left = reply.sent.get("dropped", ())
         dropped: list[Json] = [name for name in asked if name in refused or (isinstance(left, list) and name in left)]
         return replace(reply, sent={**reply.sent, "dropped": dropped}) if dropped else reply

@@ -85,5 +85,7 @@ def call(
                     )
                 error.args = (f"{error} ({summary})",)
                 raise
+            if limit is not None:
+                limit.again()
             policy.sleep(wait)
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -43,7 +43,8 @@ def _extras(request: Request) -> dict[str, Json]:
         return {}
     # The older name, guided_choice, is ignored without a word. vLLM gives each token's probability among those that the
     # list still allows, so that the label's says how it stood against the other labels.
-    return {"structured_outputs": {"choice": list(request.choices)}, "logprobs": True, "top_logprobs": 5}
+    told: dict[str, Json] = {"logprobs": True, "top_logprobs": 5} if request.top_logprobs is None else {}
+    return {"structured_outputs": {"choice": list(request.choices)}, **told}
 
 
 VLLM: Final = Service(
@@ -53,6 +54,7 @@ VLLM: Final = Service(
         tool_result_images=True,
         constrains_choices=True,
         constrains_schema=True,
+        gives_logprobs=True,
     ),
     base_url="http://127.0.0.1:8000/v1",
     key_variables=(KEY_VARIABLE,),

@@ -107,7 +107,7 @@ class ImagePair:
     """Two images side by side, brought to one size, place and tone.
 
     masks_1, masks_2: boxes painted over in the original and in the edited image, in px of each.
-    profiles: as `localize` takes them.
+    profiles, turns: as `localize` takes them.
     """
 
     def __init__(
@@ -117,9 +117,11 @@ class ImagePair:
         masks_1: Sequence[Box] = (),
         masks_2: Sequence[Box] = (),
         profiles: tuple[bytes | None, bytes | None] = (None, None),
+        *,
+        turns: bool = False,
     ) -> None:
         self.found: Differences = localize(
-            original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=False
+            original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=turns
         )
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,10 +17,11 @@ from typer import Option
 from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli.output import fail, output_failure, prepare_streams, send_traces, write
+from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "init": "Write a commented editloupe.yaml, which `editloupe judge` reads.",
     "judge": "Judge a folder of edits. The same command again continues the run.",
     "retry": "Judge the failed findings of a run again. Verdicts that stand are kept.",
     "check": "Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors.",
@@ -43,7 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build a data set: `build unicedit` triplets for training, `build edival` chains of edits for a benchmark.",
+    "build": "Build a data set: triplets (unicedit), chains of edits (edival), differences to train on (differences).",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
@@ -52,6 +54,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "tools": "List the tools and which are absent here, or call one, load them, serve them.",
 }
 """Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
+
+PANELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Judge": ("init", "check", "judge", "retry", "measure", "rank", "serve", "targets", "masks", "build"),
+    "Look": ("runs", "show", "view", "report", "export"),
+    "Compare": ("compare", "align", "gate", "canary"),
+    "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
+    "What there is": ("protocols", "rubrics", "backends", "tools", "schema"),
+}
+"""The panels of `--help`, each with its commands in their order."""
 
 _GROUPS: Final = {
     "backends": ("probe",),
@@ -100,7 +111,77 @@ def _imported(name: str) -> Any:
             made.command(name=command)(function)
     else:
         made.command(name=name)(getattr(module, plain))
-    return typer.main.get_command(made)
+    found = typer.main.get_command(made)
+    _with_format(found)
+    _with_variables(found)
+    return found
+
+
+def _with_format(command: Any) -> None:
+    """Give a command, and its own commands, the option --format, unless it has one of its own."""
+    names = {word for parameter in command.params for word in parameter.opts}
+    called = command.callback
+    if called is not None and "--format" not in names:
+        (option,) = (p for p in typer.main.get_command(_FORMATTED).params if p.name == "form")
+        command.params.append(option)
+
+        def run(form: Format | None = None, **given: Any) -> Any:
+            choose_format(form or "table")
+            if form == "json" and "as_json" in given:
+                given["as_json"] = True
+            return called(**given)
+
+        command.callback = run
+    for inner in getattr(command, "commands", {}).values():
+        _with_format(inner)
+
+
+_FORMATTED: Final = typer.Typer(add_completion=False)
+
+
+@_FORMATTED.command()
+def _formatted(
+    form: Annotated[
+        Format | None,
+        Option(
+            "--format",
+            help="How tables are printed; of all but table, remarks go to standard error.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+) -> None:
+    """Hold the option that every command has."""
+
+
+def _with_variables(command: Any) -> None:
+    """Let every option of a command, and of its own commands, be set by EDITLOUPE_NAME too."""
+    for parameter in command.params:
+        flag = next((word for word in parameter.opts if word.startswith("--")), None)
+        named = parameter.name in OF_TOOLS or flag in (None, "--help", "--version")
+        if not named and parameter.envvar is None:
+            # Not shown beside each: the end of the help says it once.
+            parameter.envvar, parameter.show_envvar = variable(str(flag)), False
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = " "
+        elif parameter.metavar is None and flag is not None:
+            kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+            words: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "PATH"}
+            parameter.metavar = words.get(kind)
+    if getattr(command, "commands", None) is None:
+        command.epilog = "Every option can be set by a variable too, such as --task-tokens by EDITLOUPE_TASK_TOKENS."
+    for inner in getattr(command, "commands", {}).values():
+        _with_variables(inner)
+
+
+OF_TOOLS: Final = frozenset(
+    {"device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "reader", "picture_budget", "marks"}
+)
+"""Options whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
+
+
+def variable(flag: str) -> str:
+    """Return the environment variable of an option: EDITLOUPE_TASK_TOKENS for --task-tokens."""
+    return f"EDITLOUPE_{flag.lstrip('-').replace('-', '_').upper()}"
 
 
 app = typer.Typer(
@@ -112,8 +193,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _help in COMMANDS.items():
-    app.command(name=_name, help=_help)(lambda: None)
+for _panel, _names in PANELS.items():
+    for _name in _names:
+        app.command(name=_name, help=COMMANDS[_name], rich_help_panel=_panel)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
@@ -141,7 +223,7 @@ def main() -> None:
 
 def _code() -> int:
     try:
-        app()
+        app(prog_name="editloupe")
     except SystemExit as ended:
         return int(ended.code or 0)
     except (ConfigError, DataError) as error:

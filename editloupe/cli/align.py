@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from editloupe.cli.options import Columns, HumanFile, JsonFigures, Level, MarkdownFigures, Resamples, Seed, words
 from editloupe.cli.output import out, warn, write
-from editloupe.config import RunConfig
+from editloupe.config import RunConfig, pairs
 from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
@@ -39,7 +39,7 @@ from editloupe.reports.label_tables import column_names
 from editloupe.reports.raters import RaterAgreement, agreement_between_raters
 from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
 from editloupe.runs.store import RunStore
-from editloupe.scores import Metric
+from editloupe.scores import Metric, MetricSet
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Aggregate, Drawing
 from editloupe.tables import Table
 from editloupe.values import Json
@@ -63,6 +63,13 @@ def align(
         str | None, Option(help="With tables alone: the rubric whose labels they use, a name or a file.")
     ] = None,
     criteria: Annotated[str | None, Option(help="Comma-separated criteria. Default: all that both have.")] = None,
+    pair: Annotated[
+        str | None,
+        Option(
+            metavar="METRIC=RATING,…",
+            help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
+        ),
+    ] = None,
     judge: Annotated[str | None, Option(help="One judge of the run, by name, id or URI. Default: each in turn.")] = None,
     aggregate: Annotated[
         Aggregate, Option(help="How correlations of groups are averaged: fisher, mean or tanh-mean.")
@@ -98,6 +105,8 @@ def align(
 
     Several judges that say yes or no also stand side by side. --human FILE alone: how far people agree among themselves,
     without a judge (DLEBench, Table 2).
+
+    --pair sets a metric beside ratings of another name and scale, such as a similarity beside stars from 1 to 5.
     """
     runs, scores = runs or [], scores or []
     if votes is None and not runs and not scores and human is None:
@@ -116,7 +125,9 @@ def align(
     threshold = None if yes_from is None else _finite(yes_from, "--yes-from")
     if threshold is not None and (votes is not None or not scores):
         raise ConfigError("--yes-from goes with --scores")
-    chosen = words(criteria)
+    chosen, paired = words(criteria), pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
+    if paired:
+        _check_pairs(runs, scores, votes=votes, criteria=criteria, good_from=good_from)
     found: Sequence[JudgeAgreement | VoteAgreement | RaterAgreement]
     if votes is not None:
         for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
@@ -162,7 +173,7 @@ def align(
                 raise ConfigError(f"{name} goes with --scores; a run knows its own")
         tables = [partial(_of_table, file, score_columns, yes_from=threshold) for file in scores]
         by_editor = unit == "editor"
-        found = list(_of_runs(runs, tables, human, columns, judge, chosen, group, options, by_editor=by_editor))
+        found = list(_of_runs(runs, tables, human, columns, judge, chosen, paired, group, options, by_editor=by_editor))
     _print(found, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     return 0
 
@@ -194,6 +205,7 @@ def _of_runs(
     columns: str | None,
     judge: str | None,
     chosen: tuple[str, ...] | None,
+    paired: Mapping[str, str],
     group: str | None,
     options: AlignOptions,
     *,
@@ -207,10 +219,13 @@ def _of_runs(
     for run in runs:
         store = RunStore.read(run)
         warn(store.problems)
-        known, people = store.metric_set(), read_people(store, human, columns)
+        known, people = store.metric_set(), read_people(store, human, columns, ratings=tuple(paired.values()))
         wanted = [m for m in known.metrics if m.id in people.metrics]
         if chosen is not None:
             wanted = [known.metric(name) for name in chosen]
+        ratings = _ratings(paired, known, people)
+        if ratings:
+            wanted = [known.metric(name) for name in ratings]
         judged = _of_run(store, judge, wanted)
         for one in judged:
             facts |= one.column.items
@@ -220,7 +235,7 @@ def _of_runs(
             judged = [replace(j, column=editors_of(j.column), metrics=[m.id for m in wanted]) for j in judged]
         for one in judged:
             named = one if len(runs) == 1 else replace(one, name=f"{one.name} in {run}")
-            yield _agreement(named, people, group, options, closed=True)
+            yield _agreement(named, people, group, options, closed=True, ratings=ratings)
     for table in tables:
         one = table(names_of(known.metrics), only=wanted[0].id if len(wanted) == 1 else None)
         # The runs know which image and edit type an item is of, and which items the table leaves out.
@@ -300,8 +315,15 @@ def _between_raters(
 
 
 def _agreement(
-    judge: _Judge, people: HumanLabels, group: str | None, options: AlignOptions, *, closed: bool
+    judge: _Judge,
+    people: HumanLabels,
+    group: str | None,
+    options: AlignOptions,
+    *,
+    closed: bool,
+    ratings: Mapping[str, str] | None = None,
 ) -> JudgeAgreement:
+    """ratings: metric's id → what of people's ratings it is held against; None where they rated the metrics themselves."""
     items, joined = join(judge.column.items, people, where=judge.where, closed=closed)
     if not judge.metrics:
         rated = ", ".join(people.metrics) or "none"
@@ -312,10 +334,35 @@ def _agreement(
     return JudgeAgreement(
         judge=judge.name,
         people=people.source,
-        criteria=tuple(agreement_on(judge.column, items, joined, metric, options) for metric in judge.metrics),
+        criteria=tuple(
+            agreement_on(judge.column, items, joined, metric, options, rating=(ratings or {}).get(_id(metric)))
+            for metric in judge.metrics
+        ),
         bootstrap=options.drawing,
         notes=joined.notes,
     )
+
+
+def _id(metric: Metric | str) -> str:
+    return metric if isinstance(metric, str) else metric.id
+
+
+def _check_pairs(runs: Sequence[Path], scores: Sequence[Path], **others: object) -> None:
+    """Raise ConfigError for what does not go with --pair."""
+    if not runs or scores:
+        raise ConfigError("--pair goes with RUN, and not with --scores")
+    if given := next((name for name, value in others.items() if value is not None), None):
+        raise ConfigError(f"--pair and --{given.replace('_', '-')} exclude each other")
+
+
+def _ratings(paired: Mapping[str, str], known: MetricSet, people: HumanLabels) -> dict[str, str]:
+    """Return metric's id → what of people's ratings it is held against. Raises ConfigError for a name that is none."""
+    named = names_of([*paired.values(), *known.metrics])
+    found = {known.metric(metric).id: named(rating) or rating for metric, rating in paired.items()}
+    if unknown := next((rating for rating in found.values() if rating not in people.metrics), None):
+        rated = ", ".join(people.metrics) or "nothing that is named"
+        raise ConfigError(f"--pair {unknown}: {people.source} has no rating of this name; it rates {rated}")
+    return found
 
 
 def _vote_agreements(

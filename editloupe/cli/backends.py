@@ -23,6 +23,7 @@ _WHAT = {
     "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
     "recorded": ("recorded/RUN[?judge=ID]", "what a judge of an earlier run answered, from its traces"),
     "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
+    "transformers": ("transformers/FOLDER[?base=…]", "a local model or adapter, in this process, with the extra local"),
     "vllm": (
         "vllm/MODEL[?base_url=…]",
         "a model that vLLM serves, here on port 8000 or elsewhere; judge --launch starts it",

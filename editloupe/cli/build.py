@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Final
@@ -17,8 +17,9 @@ from editloupe import files, plugins
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, exit_code, opened
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, words
-from editloupe.cli.output import many, note, print_json, progress, say, status, stoppable, table, tell_traces, warn, write
+from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
+from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
+from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -26,9 +27,9 @@ from editloupe.errors import BackendError, ConfigError, DataError, StorageError
 from editloupe.exports import unicedit as training_set
 from editloupe.exports.write import json_bytes
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.builders import Answered, Builder, Built, open_builder
+from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, open_builder
 from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.setup import Setup
+from editloupe.runs.setup import Setup, models_of, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
 
@@ -46,7 +47,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set: `build unicedit` triplets for training, `build edival` chains of edits for a benchmark."""
+    """Build a data set: triplets (unicedit), chains of edits (edival), differences to train on (differences)."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 
@@ -210,28 +211,96 @@ def _command(name: str) -> Callable[..., int]:
         broken.__doc__ = f"Cannot be used: {message}"
         return broken
 
+    if builder.protocol is None:
+        return _direct_command(name, builder)
+
     def command(runs: list[RunConfig], *, images: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
-        own = {name: value for name, value in given.items() if value is not None}
-        return _build(name, builder, only(runs, f"build {name}"), images.resolve(), out_dir.resolve(), own, as_json=as_json)
+        return _build(
+            name, builder, only(runs, f"build {name}"), images.resolve(), out_dir.resolve(), _given(given), as_json=as_json
+        )
 
-    def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-    fields = builder.Options.model_fields
-    folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
-    parameters = [
-        keyword("runs", list[RunConfig]),
-        keyword("images", Annotated[Path, Argument(metavar="IMAGES", help="A folder of images.")]),
-        *(parameter(option, field, panel="Data set") for option, field in fields.items()),
-        keyword("out_dir", folder),
-        keyword("as_json", AsJson, False),
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    images = Annotated[Path, Argument(metavar="IMAGES", help="A folder of images.")]
+    command.__signature__ = _signature("runs", list[RunConfig], "images", images, builder)  # type: ignore[attr-defined]
     command.__doc__ = (
         f"{builder.summary}\n\nWhat is asked goes into FOLDER/run. The same command again continues. Exit code 1 where "
         "nothing is written, 5 stopped by a budget."
     )
-    return run_options(without=(*_NOT_FOR_IMAGES, *fields))(command)
+    return run_options(without=(*_NOT_FOR_IMAGES, *builder.Options.model_fields))(command)
+
+
+def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:
+    """Return the command of a builder that asks nobody."""
+
+    def command(weights: dict[str, Any], *, path: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
+        return _build_directly(name, builder, weights, path.resolve(), out_dir.resolve(), _given(given), as_json=as_json)
+
+    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads)]
+    command.__signature__ = _signature("weights", dict[str, Any], "path", path, builder)  # type: ignore[attr-defined]
+    command.__doc__ = f"{builder.summary}\n\nThe same command again continues. Exit code 1 where nothing is written."
+    return with_options("weights", list(builder.weights))(command)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder | DirectBuilder) -> inspect.Signature:
+    """Return the parameters of a builder's command: what a run's options become, the path, the builder's options."""
+
+    def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+    folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
+    fields = builder.Options.model_fields
+    return inspect.Signature(
+        [
+            keyword(first, kind),
+            keyword(path, argument),
+            *(parameter(option, field, panel="Data set") for option, field in fields.items()),
+            keyword("out_dir", folder),
+            keyword("as_json", AsJson, False),
+        ]
+    )
+
+
+def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
+    """Return a builder's options. Raises ConfigError for one that does not fit."""
+    try:
+        return builder.Options.model_validate(own)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = "-".join(map(str, first["loc"])).replace("_", "-")
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"--{flag}: {message}; found {first.get('input')!r}" if flag else message) from error
+
+
+def _build_directly(
+    name: str,
+    builder: DirectBuilder,
+    weights: Mapping[str, Any],
+    path: Path,
+    out: Path,
+    given: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> int:
+    """Build what asks nobody, and return the exit code."""
+    options = _options(builder, given)
+    settings = weights_of(RunConfig.make(**weights))
+    named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
+    marker: dict[str, Json] = {
+        "builder": name,
+        "path": str(path),
+        "options": {**options.model_dump(mode="json"), **named},
+    }
+    _check_built(out, marker)
+    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
+        built = builder.build(path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update)
+    if built is None:
+        note("Stopped before all was written. The same command continues.")
+        return 130
+    _conclude(built, built.funnel(), out, as_json=as_json)
+    return 0 if built.written else 1
 
 
 def _build(
@@ -239,12 +308,7 @@ def _build(
 ) -> int:
     fields = builder.Options.model_fields
     own = {key: value for key, value in {**run.option, **given}.items() if key in fields}
-    try:
-        options = builder.Options.model_validate(own)
-    except ValidationError as error:
-        first = error.errors()[0]
-        flag = "-".join(map(str, first["loc"])).replace("_", "-")
-        raise ConfigError(f"--{flag}: {first['msg']}; found {first.get('input')!r}") from error
+    options = _options(builder, own)
     shared = make_protocol(builder.protocol).Options.model_fields
     option = {**run.option, **{key: value for key, value in own.items() if key in shared}}
     run = run.model_copy(update={"path": path, "protocol": builder.protocol, "option": option})
@@ -272,16 +336,20 @@ def _build(
             images=ImageStore(folder / "blobs", writes=False),
         )
         built = builder.write(answered, options, folder=out)
-    funnel = {"run": training_set.RUN, **built.funnel()}
+    _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    return code or (0 if built.written else 1)
+
+
+def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+    """Write the funnel, which comes last, and print it. Raises StorageError."""
     try:
-        files.write_whole(out / training_set.FUNNEL, json_bytes(funnel, indent=1) + b"\n", below=out)
+        files.write_whole(out / training_set.FUNNEL, json_bytes(dict(funnel), indent=1) + b"\n", below=out)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     if as_json:
         print_json({"folder": str(out), **funnel})
     else:
         _tell_built(built, funnel, out)
-    return code or (0 if built.written else 1)
 
 
 def _check_built(out: Path, marker: Mapping[str, Json]) -> None:
@@ -315,6 +383,14 @@ def _flat(marker: Json) -> dict[str, Json]:
 def _loaded(builder: Builder, run: RunConfig, options: Any, out: Path, marker: Mapping[str, Json]) -> Loaded:
     """Return the images, at most so many as the run takes, once the folder is marked as theirs."""
     assert run.path is not None
+    with _marked(out, marker):
+        loaded = builder.load(run.path, options, store=ImageStore(cache_bytes=0), folder=out)
+    return loaded if run.limit is None else Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
+
+
+@contextmanager
+def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
+    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
     known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -322,15 +398,14 @@ def _loaded(builder: Builder, run: RunConfig, options: Any, out: Path, marker: M
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     try:
-        loaded = builder.load(run.path, options, store=ImageStore(cache_bytes=0), folder=out)
+        yield
     except (ConfigError, DataError):
-        if not known:
+        if not known and [path.name for path in out.iterdir()] == [MARKER]:
             (out / MARKER).unlink()
-        if made:
-            with suppress(OSError):
-                out.rmdir()
+            if made:
+                with suppress(OSError):
+                    out.rmdir()
         raise
-    return loaded if run.limit is None else Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
 
 
 def _tell_built(built: Built, funnel: Mapping[str, Any], out: Path) -> None:
@@ -339,4 +414,4 @@ def _tell_built(built: Built, funnel: Mapping[str, Any], out: Path) -> None:
         table(*head, rows=rows, right=head[1:])
     for text in built.notes:
         say(text)
-    say(f"{out}: {many(built.written, built.noun)} of {many(built.read, 'image')}; {funnel['dropped']:,} dropped.")
+    say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, LangSmith, TrustRun, finite, settled
-from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable, tell_traces
+from editloupe.cli.output import note, out, print_json, say, say_first, stoppable, tell_traces
+from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError

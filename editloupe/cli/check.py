@@ -18,7 +18,8 @@ def check(
     path: Annotated[Path, Argument(help="Folder of edits, or a metadata file.")],
     edited: Annotated[list[str] | None, Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
     format: Annotated[
-        str, Option(help="auto, or a layout: imagefolder, pairs, dlebench, edival, giebench, unicbench.")
+        str,
+        Option("--layout", metavar="NAME", help="auto, imagefolder, pairs, or that of a benchmark, such as edival."),
     ] = "auto",
     fields: FieldsFile = None,
     as_json: AsJson = False,

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from editloupe.backends.prices import read_prices
 from editloupe.cli.options import (
     Columns,
+    Full,
     HumanFile,
     JsonFigures,
     Level,
@@ -20,12 +21,12 @@ from editloupe.cli.options import (
     Seed,
     words,
 )
-from editloupe.cli.output import note, out, print_json, say, write
+from editloupe.cli.output import in_brief, note, out, print_json, say, write
 from editloupe.errors import ConfigError
 from editloupe.reports import render
 from editloupe.reports.compare import compare as compare_judges
 from editloupe.reports.compare import human_column
-from editloupe.reports.compare_tables import tables, write_comparison
+from editloupe.reports.compare_tables import answers, tables, write_comparison
 from editloupe.reports.equal_cost import at_equal_cost
 from editloupe.reports.judged import Judged, read_judged
 from editloupe.reports.label_tables import column_names
@@ -47,6 +48,7 @@ def compare(
     resamples: Resamples = RESAMPLES,
     level: Level = LEVEL,
     seed: Seed = SEED,
+    full: Full = False,
     as_json: JsonFigures = False,
     as_markdown: MarkdownFigures = False,
 ) -> int:
@@ -71,8 +73,14 @@ def compare(
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
     for text in comparison.notes:
         note(text)
-    for table in tables(comparison, whole=False):
-        out().print(render.terminal(table))
+    made = list(tables(comparison, whole=False))
+    if in_brief(full):
+        for text in answers(comparison):
+            say(text)
+        say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
+    else:
+        for table in made:
+            out().print(render.terminal(table))
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         say(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")

@@ -19,6 +19,7 @@ from editloupe.exports.findings import write_findings
 from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
+from editloupe.exports.people import write_people
 from editloupe.exports.references import Reference, people_of, second_judge
 from editloupe.exports.training import Answers, Turns, write_dpo, write_sft
 from editloupe.reports.label_tables import column_names
@@ -34,8 +35,14 @@ def export(
         Path | None, Option(metavar="FILE", help="OpenTelemetry spans: OTLP as JSON, one line a trace.")
     ] = None,
     atif: Annotated[Path | None, Option(metavar="DIR", help="Trajectories (ATIF v1.7), one JSON file a trace.")] = None,
-    inspect: Annotated[Path | None, Option(metavar="FILE", help="A log of Inspect, format 2, as JSON.")] = None,
+    inspect: Annotated[
+        Path | None,
+        Option(metavar="DIR|FILE.json", help="A log of Inspect; in a folder under the name that Inspect looks for."),
+    ] = None,
     findings: Annotated[Path | None, Option(metavar="FILE", help="One row a finding: .jsonl, .csv or .parquet.")] = None,
+    human: Annotated[
+        Path | None, Option("--human", metavar="FILE", help="People's ratings, a row each: .jsonl, .csv or .parquet.")
+    ] = None,
     junit: Annotated[Path | None, Option(metavar="FILE", help="JUnit XML, a test case a finding.")] = None,
     junit_fail_below: Annotated[
         str | None, Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no answer does.")
@@ -74,7 +81,15 @@ def export(
 ) -> int:
     """Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing."""
     known = read_prices(prices)
-    others = {"--otel": otel, "--atif": atif, "--inspect": inspect, "--findings": findings, "--junit": junit, "--to": to}
+    others: dict[str, Path | str | None] = {
+        "--otel": otel,
+        "--atif": atif,
+        "--inspect": inspect,
+        "--findings": findings,
+        "--human": human,
+        "--junit": junit,
+        "--to": to,
+    }
     asked = {name: path for name, path in others.items() if path is not None}
     if html is None and not asked:
         raise ConfigError(f"nothing to write; name one of --html, {', '.join(others)}")
@@ -117,9 +132,13 @@ def export(
             count = write_atif(source, atif, progress=lambda n: line.update(f"writing trajectories, {n:,}"))
         say(f"{count:,} trajectories in {atif}{_without(source)}")
     if inspect is not None:
-        say(f"{write_inspect(source, inspect):,} findings as samples of an Inspect log in {inspect}")
+        with status("writing samples"):
+            written = write_inspect(source, inspect)
+        say(f"{len(source.findings):,} findings as samples of an Inspect log in {written}")
     if findings is not None:
         say(f"{write_findings(source, findings):,} findings in {findings}")
+    if human is not None:
+        say(f"{write_people(source, human):,} ratings by people in {human}")
     if junit is not None:
         done = write_junit(source, junit, fail_below=junit_fail_below)
         say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {junit}")

@@ -21,7 +21,8 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable, tell_traces, write
+from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces, write
+from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
@@ -38,12 +39,13 @@ editloupe judge PATH judges a folder of image edits.
   editloupe judge examples/edits                            the embedded pixel baseline; no key, no GPU
   editloupe judge my-edits --backend openai/MODEL           an LMM looks closely with tools (OPENAI_API_KEY)
   editloupe show runs/edits-baseline-tool SAMPLE            why a verdict is what it is
+  editloupe init my-edits                                   an editloupe.yaml with data, judges and budget
 
 PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited/, or DLEBench as downloaded.
 `editloupe check PATH` looks at the data first; `editloupe judge --help` lists all options."""
 
 
-@run_options()
+@run_options(project=True)
 def judge(
     runs: list[RunConfig],
     *,
@@ -56,7 +58,15 @@ def judge(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Judge a folder of edits. The same command again continues the run."""
+    """Judge a folder of edits. The same command again continues the run.
+
+    Examples:
+
+    \b
+    editloupe judge examples/edits
+    editloupe judge my-edits --backend openai/gpt-4.1 --limit 20 --max-cost 2
+    editloupe judge my-edits --backend small=openai/gpt-4.1-mini --backend large=openai/gpt-4.1 --out runs/both
+    """
     first = runs[0]
     if first.path is None:
         if runs != [RunConfig()] or as_json or out_dir:
@@ -130,7 +140,7 @@ def _judge(
             judging = f"Judging {run.path} with {heading.judge}"
             note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
         at_once = server.kill if server else lambda: None
-        with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
+        with stoppable(at_once) as stop, progress(events=as_json) as listener:
             outcome = execute(
                 setup,
                 folder,

@@ -106,7 +106,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     for line in outcome.notes:
         note(line)
     if outcome.scores and judged:
-        out().print(closing.terminal(tables, heading))
+        out().print(closing.terminal(closing.brief_tables(outcome.setup.protocol, outcome.scores), heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if unscored:
@@ -126,6 +126,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
+        say(f"All tables: {command('report', folder)}")
         say(f"Look at one: {command('show', folder, first.about.key)}")
 
 

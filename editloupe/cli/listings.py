@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument
 
 from editloupe.cli.output import print_json, say, table
+from editloupe.exports.schema import File
 from editloupe.exports.schema import schema as json_schema
 from editloupe.rubrics import builtin_rubrics, load_rubric
 
@@ -37,9 +38,7 @@ def rubrics(
 
 
 def schema(
-    what: Annotated[
-        Literal["trace", "findings", "run"], Argument(help="A line of a trace, a line of findings.jsonl, or run.json.")
-    ],
+    what: Annotated[File, Argument(help="A line of a trace, of findings.jsonl or of samples.jsonl, or run.json.")],
 ) -> None:
     """Print the JSON Schema of what a run folder holds."""
     print_json(json_schema(what), indent=2)

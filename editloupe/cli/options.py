@@ -17,7 +17,7 @@ from typer import Argument, BadParameter, Option
 from editloupe import files
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
-from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
+from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
@@ -52,7 +52,7 @@ ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
         ("rubric", str, "A built-in rubric or your own .toml file."),
         ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
         ("prompt", Path, "Your own template (.md) of the question."),
-        ("judges", Path, "FILE (YAML) of named judges with options of their own."),
+        ("judges", Path, "YAML of named judges with options of their own."),
         ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
         ("trust_run", bool, TRUST_RUN),
     )
@@ -64,10 +64,38 @@ _REPEATED: Final[Mapping[str, str]] = {
     "sample": "ID",
     "option": "NAME=VALUE",
     "role": "ROLE=URI",
-    "backend": "URI",
+    "backend": "[NAME=]URI",
 }
 """Options that may be given several times, and what each takes."""
 
+_FLAGS: Final = {field: name for name, field in ALIASES.items()}
+"""Field → the name of its flag, where that is another."""
+_METAVARS: Final[Mapping[str, str]] = {
+    "path": "PATH",
+    "role": "ROLE=URI",
+    "format": "NAME",
+    "protocol": "NAME",
+    "mode": "NAME",
+    "rubric": "NAME|FILE",
+    "criteria": "A,B,…",
+    "tools": "A,B,…",
+    "ablate": "A,B,…",
+    "device": "DEVICE",
+    "max_seconds": "SECONDS",
+    "max_run_seconds": "SECONDS",
+    "max_cost": "USD",
+    "fail_on_error": "SHARE",
+    "picture_budget": "SHARE",
+    "launch_args": "ARGUMENTS",
+    "preference": "ADDRESS",
+    "reader": "NAME",
+    "abstain_above": "BITS",
+}
+"""What an option takes, in words for people; else by its type."""
+_OF_TYPE: Final[Mapping[Any, str]] = {int: "N", float: "NUMBER", Path: "FILE", str: "FOLDER|FILE|ID"}
+
+PROJECT: Final = "editloupe.yaml"
+"""Read by `judge` where no PATH is named. It is the user's own file: what it names is used, as with a Makefile."""
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
@@ -100,6 +128,7 @@ Columns = Annotated[
 Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
 Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
 Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
+Full = Annotated[bool, Option("--full", help="Print every table in a terminal too. A pipe and a file always get all.")]
 JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
 MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
 PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of models that no list has.")]
@@ -108,13 +137,14 @@ PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of mo
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
-def run_options(*, without: Collection[str] = ()) -> Decorator:
+def run_options(*, without: Collection[str] = (), project: bool = False) -> Decorator:
     """Give a command the options of a run in place of its parameter `runs`: one RunConfig for each judge.
 
-    without: options that the command does not take.
+    without: options that the command does not take.   project: whether it reads editloupe.yaml where no PATH is named.
     """
     names = ("path", *(name for panel in PANELS.values() for name in panel))
-    return with_options("runs", [name for name in names if name not in without], _runs)
+    made = functools.partial(_runs, project=project)
+    return with_options("runs", [name for name in names if name not in without], made)
 
 
 def with_options(parameter: str, names: Sequence[str], made: Callable[[dict[str, Any]], Any] = dict) -> Decorator:
@@ -159,7 +189,9 @@ def parameter(name: str, field: FieldInfo, *, panel: str | None) -> inspect.Para
         text += f" Default: {field.default}."
     # Brackets are markup to rich.
     settings: dict[str, Any] = {"help": text.replace("[", r"\["), "show_default": False}
-    flag = f"--{name.replace('_', '-')}"
+    flag = f"--{_FLAGS.get(name, name).replace('_', '-')}"
+    if get_origin(kind) is not Literal and kind is not bool:
+        settings["metavar"] = _METAVARS.get(name) or _OF_TYPE[kind]
     if name in _REPEATED:
         kind, settings["metavar"] = list[str], _REPEATED[name]
     elif kind in (int, float):
@@ -182,9 +214,15 @@ def kind_of(annotation: Any) -> Any:
     return annotation
 
 
-def _runs(given: dict[str, Any]) -> list[RunConfig]:
-    """The runs that a command line describes. Raises ConfigError."""
+def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
+    """The runs that a command line describes. Raises ConfigError.
+
+    project: whether editloupe.yaml is read where no path is named.
+    """
     file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
+    if project and file is None and "path" not in given and Path(PROJECT).is_file():
+        file, trusted = Path(PROJECT), True
+        note(f"Options from {PROJECT}")
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if judges is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -15,33 +16,111 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, Literal, TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from editloupe.reports.escape import csv_cell, markdown_row, safe, safe_json
 from editloupe.reports.escape import plain as plain
-from editloupe.reports.escape import safe, safe_json
 from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.runs.execute import Progress
-
 
 _SIDE = re.compile(r"0*[1-9][0-9]{0,4}")
 """A width or height of a terminal."""
 
 
-@cache
+_WIDE: Final = 1000
+
+
+class _Plain(Console):
+    """Standard output that is no terminal: text without frames, and no space at a line's end."""
+
+    plain_tables = True
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        for one in objects:
+            _plain_tables(one)
+        with self.capture() as taken:
+            super().print(*objects, **how)
+        self.file.write("\n".join(line.rstrip() for line in taken.get().split("\n")))
+        self.file.flush()
+
+
+def _plain_tables(shown: object) -> None:
+    if isinstance(shown, Table):
+        from editloupe.reports.render import make_plain
+
+        make_plain(shown)
+    for part in getattr(shown, "renderables", ()):
+        _plain_tables(part)
+
+
 def out() -> Console:
-    """Return standard output; wide enough for a table if it is no terminal."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 110
+    """Return standard output. Where it is no terminal, tables are plain text, as wide as they are."""
+    return _out(_format.chosen)
+
+
+@cache
+def _out(form: Format) -> Console:
     # Named, so that tables are drawn with what its encoding has.
-    return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+    if form != "table":
+        return _Data(file=sys.stdout, highlight=False)
+    if sys.stdout.isatty():
+        return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    width = None if "COLUMNS" in os.environ else _WIDE
+    return _Plain(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+
+
+Format: TypeAlias = Literal["table", "json", "csv", "md"]
+"""How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
+
+
+class _Chosen:
+    """The form of this command's tables."""
+
+    chosen: Format = "table"
+
+
+_format: Final = _Chosen()
+
+
+def in_brief(full: bool) -> bool:
+    """Return whether a command answers in a few lines: in a terminal, unless all is asked for. A pipe gets all."""
+    return not full and _format.chosen == "table" and out().is_terminal
+
+
+def choose_format(form: Format) -> None:
+    """Say how this command's tables are printed."""
+    _format.chosen = form
+
+
+class _Data(Console):
+    """Standard output that holds tables for programs."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        for one in objects:
+            _print_data(one)
+
+
+def _print_data(shown: object) -> None:
+    from editloupe.reports import render
+    from editloupe.tables import Table as ReportTable
+
+    inner = getattr(shown, "table", None)
+    if isinstance(inner, ReportTable):
+        forms: dict[str, Callable[[ReportTable], str]] = {
+            "json": lambda table: json.dumps(table.to_json(), ensure_ascii=False) + "\n",
+            "csv": lambda table: render.records_csv(table.records()),
+            "md": render.markdown,
+        }
+        write(forms[_format.chosen](inner), json_text=_format.chosen == "json")
+    elif hasattr(shown, "renderables"):
+        for part in shown.renderables:
+            _print_data(part)
+    elif str(shown).strip():
+        note(str(shown))
 
 
 @cache
@@ -116,7 +195,13 @@ def status(text: str, *, hidden: bool = False) -> Status:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print text without markup on standard output. Long lines are not broken."""
+    """Print text without markup on standard output. Long lines are not broken.
+
+    Where tables are printed for programs, it is a remark.
+    """
+    if _format.chosen != "table":
+        note(text)
+        return
     out().print(plain(text, style), soft_wrap=True)
 
 
@@ -135,12 +220,27 @@ def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
 
 def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", right: Collection[str] = ()) -> None:
     """Print a table without markup on standard output.   right: columns of numbers."""
+    if _format.chosen != "table":
+        _data_table(title, head, [[str(cell) for cell in row] for row in rows])
+        return
     shown = Table(title=plain(title) if title else None, title_justify="left")
     for name in head:
         shown.add_column(plain(name), overflow="fold", justify="right" if name in right else "left")
     for row in rows:
         shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
     out().print(shown)
+
+
+def _data_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if _format.chosen == "json":
+        print_json({"title": title, "rows": [dict(zip(head, row, strict=True)) for row in rows]})
+    elif _format.chosen == "csv":
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([[csv_cell(cell) for cell in row] for row in (head, *rows)])
+        write(file.getvalue())
+    else:
+        lines = [markdown_row(head), "|" + "---|" * len(head), *map(markdown_row, rows)]
+        write("\n".join([*([f"## {title}\n"] if title else []), *lines, ""]) + "\n")
 
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
@@ -223,33 +323,3 @@ def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None]]:
-    """Yield a listener that shows a live bar on standard error: done, total, failed, rate, time left."""
-    columns: list[Any] = [
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[grows]}", style="dim"),
-        TextColumn("{task.fields[failed]} failed", style="red"),
-        TextColumn("{task.fields[rate]:.1f} a second"),
-        TimeRemainingColumn(),
-    ]
-    with Bar(*columns, console=err(), transient=True, disable=hidden) as bar:
-        task = bar.add_task("judging", total=None, failed=0, rate=0.0, grows="")
-        first: list[int] = []
-
-        def listen(progress: Progress) -> None:
-            first[:] = first or [progress.done]
-            bar.update(
-                task,
-                total=progress.total,
-                completed=progress.done,
-                failed=progress.failed,
-                rate=(progress.done - first[0]) / (bar.tasks[0].elapsed or 1.0),
-                grows="so far; more questions may follow from the answers" if progress.grows else "",
-            )
-
-        yield listen

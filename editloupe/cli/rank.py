@@ -12,7 +12,8 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable, tell_traces
+from editloupe.cli.output import note, out, print_json, say, slug, stoppable, tell_traces
+from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore

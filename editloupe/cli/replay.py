@@ -29,7 +29,7 @@ def replay(
     sample: Annotated[str | None, Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
     criterion: CriterionName = None,
     model: Annotated[Side, Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
-    tools: Annotated[Side, Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
+    tools: Annotated[Side, Option("--observations", help="recorded: those of the traces. live: tools run.")] = "recorded",
     record_mode: Annotated[
         RecordMode, Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
     ] = "none",

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from editloupe.cli.options import JsonFigures, MarkdownFigures
-from editloupe.cli.output import note, out, print_json, say, warn, write
+from editloupe.cli.options import Full, JsonFigures, MarkdownFigures
+from editloupe.cli.output import in_brief, note, out, print_json, say, warn, write
 from editloupe.reports import render
+from editloupe.reports.closing import brief_tables
 from editloupe.reports.judged import read_judged
 from editloupe.reports.report import make_report, write_report
 
@@ -19,10 +20,12 @@ def report(
     out_dir: Annotated[
         Path | None, Option("--out", help="Where the files go. Default: report/ in the run, where there is one run.")
     ] = None,
+    full: Full = False,
     as_json: JsonFigures = False,
     as_markdown: MarkdownFigures = False,
 ) -> int:
     """Show the protocol's tables, labels and failures of runs; several judges side by side."""
+    brief = in_brief(full)
     found = make_report(read_judged(runs))
     if as_json:
         print_json(found.to_json())
@@ -33,8 +36,11 @@ def report(
     for section in found.sections:
         say(section.judged.describe(), "bold")
         warn(section.judged.notes)
-        for table in section.tables:
+        first = brief_tables(section.judged.protocol, section.judged.scores) if brief else []
+        for table in first or section.tables:
             out().print(render.terminal(table))
+        if first:
+            say(f"{len(section.tables)} tables with --full: {', '.join(table.title for table in section.tables)}", "dim")
         say("")
     if found.together is not None:
         out().print(render.terminal(found.together))

@@ -28,9 +28,9 @@ def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage],
     if parsed.thought:
         say("Thought", "cyan")
         _indented(parsed.thought)
-    for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
+    for call, observation, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True):
         say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
-        _observation(observation, aliases, store)
+        _observation(observation, aliases, store, cached=cached)
     if parsed.answer is not None:
         say(f"Answer {parsed.answer}", "green")
     if step.note:
@@ -113,8 +113,8 @@ def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
     return known
 
 
-def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
-    say("Observation", "red" if observation.error else "cyan")
+def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore, *, cached: bool) -> None:
+    say("Observation (answered from the cache)" if cached else "Observation", "red" if observation.error else "cyan")
     _indented(observation.text)
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):

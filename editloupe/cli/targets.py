@@ -15,7 +15,8 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
-from editloupe.cli.output import note, out, print_json, progress, say, stoppable, tell_traces
+from editloupe.cli.output import note, out, print_json, say, stoppable, tell_traces
+from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore

@@ -3,39 +3,71 @@
 from __future__ import annotations
 
 import signal
+import threading
 import webbrowser
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.options import PricesFile
 from editloupe.cli.output import note, say
+from editloupe.errors import ConfigError
+from editloupe.runs.folders import runs_below
 from editloupe.viewer.pages import Site
+from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 
+PORT: Final = 8420
+"""Tried first, where no port is named."""
+_PORTS: Final = 20
+"""How many are tried, one after another."""
+
 
 def view(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; several are shown side by side.")],
+    runs: Annotated[
+        list[Path] | None,
+        Argument(metavar="[RUN|FOLDER...]", help="Run folders, or folders with runs below them. Default: runs"),
+    ] = None,
     host: Annotated[str, Option(help="Where to listen. Anything but loopback shows the runs to others.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
+    port: Annotated[
+        int | None,
+        Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
+    ] = None,
     allow_host: Annotated[
         list[str] | None, Option(help="A further name under which browsers may come; may be repeated.")
     ] = None,
+    rater: Annotated[str, Option(metavar="NAME", help="Name under which labels are kept that are given here.")] = "me",
     prices: PricesFile = None,
     open_browser: Annotated[bool, Option("--open", help="Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
+    named = runs or [Path("runs")]
     with ExitStack() as opened:
-        readers = [opened.enter_context(RunReader(run, live=True)) for run in runs]
-        site = Site.of(readers, live=True, prices=read_prices(prices))
-        server = opened.enter_context(Viewer(site, host=host, port=port, names=allow_host or ()))
+        found, broken, listed = _found(named)
+        readers = []
+        for run in found:
+            try:
+                readers.append(opened.enter_context(RunReader(run, live=True)))
+            except ConfigError as error:
+                if not listed:
+                    raise
+                broken.append((str(run), str(error)))
+        site = Site.of(
+            readers, live=True, prices=read_prices(prices), rating=Rating(rater=rater), listed=listed, broken=broken
+        )
+        server = opened.enter_context(_served(site, host, port, allow_host or ()))
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
-        say(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)")
+        what = f"{len(readers)} runs of {', '.join(map(str, named))}" if listed else ", ".join(map(str, found))
+        say(f"Serving {what} at {server.url} (Ctrl-C ends it)")
+        if len(site.runs) == 1:
+            # A large run is read while the browser opens.
+            threading.Thread(target=site.prepare, daemon=True).start()
         if open_browser:
             webbrowser.open(server.url)
         # Ctrl-C and a plain kill end it alike, also where it was started in the background of a script.
@@ -46,3 +78,40 @@ def view(
         except KeyboardInterrupt:
             return 0
     return 0
+
+
+def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bool]:
+    """The runs, (folder, why) of those that cannot be read, and whether a folder of runs was named.
+
+    Raises ConfigError for a folder without a run.
+    """
+    found, broken, listed = list[Path](), list[tuple[str, str]](), False
+    for path in named:
+        try:
+            is_run = (path / "run.json").exists() or (path / "findings.jsonl").exists()
+            below = list(runs_below(path)) if path.is_dir() and not is_run else []
+        except OSError as error:  # such as a name that no file can have
+            raise ConfigError(f"{path} is no run folder: {error.strerror or error}") from error
+        if is_run:
+            found.append(path)
+            continue
+        if not below:
+            raise ConfigError(
+                f"{path} is no run folder, and no run is below it; judge something first: editloupe judge PATH"
+            )
+        listed = True
+        found += [one.folder for one in below if not one.problem]
+        broken += [(str(one.folder), one.problem) for one in below if one.problem]
+    return list(dict.fromkeys(found)), broken, listed
+
+
+def _served(site: Site, host: str, port: int | None, names: Iterable[str]) -> Viewer:
+    """A server at the port, or without one at the first that is free from PORT on. Raises ConfigError."""
+    names = tuple(names)
+    tried = [port] if port is not None else range(PORT, PORT + _PORTS)
+    for number in tried[:-1]:
+        try:
+            return Viewer(site, host=host, port=number, names=names)
+        except ConfigError:
+            continue
+    return Viewer(site, host=host, port=tried[-1], names=names)

@@ -49,6 +49,13 @@ class Quad:
     order: BoxOrder | None = None
 
 
+def known_format(name: str) -> str:
+    """Return the name of a format of boxes. Raises ValueError for another name."""
+    if name not in FORMATS:
+        raise ValueError(f"expected one of {', '.join(FORMATS)}")
+    return name
+
+
 def read_quads(value: Json) -> tuple[Quad, ...]:
     """Parse one box or several.
 

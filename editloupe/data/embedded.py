@@ -1,16 +1,20 @@
-"""Images that lie in a column of a Parquet file, as Hugging Face writes them."""
+"""Images that lie in a column of a Parquet or Arrow file, as Hugging Face's `datasets` writes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from editloupe.data.folders import Folder
+from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore
-from editloupe.data.tables import shown
-from editloupe.errors import ImageError
+from editloupe.data.tables import read_arrow, shown
+from editloupe.errors import ImageError, SampleError
 from editloupe.values import ImageRef
+
+if TYPE_CHECKING:
+    import polars
 
 _ROWS: Final = 32
 """Rows that are read at once: an image is some MB."""
@@ -56,3 +60,50 @@ class EmbeddedImages(Folder):
             return rows.slice(block * _ROWS, _ROWS).collect().to_series().to_list()
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
             raise ImageError(f"{self._file}: column {self._column!r} cannot be read: {error}") from error
+
+
+class ArrowImages(EmbeddedImages):
+    """The same of an Arrow file, which is read as a whole: `frame` returns it, and may keep it for the next block."""
+
+    def __init__(self, file: Path, column: str, store: ImageStore, *, frame: Callable[[Path], polars.DataFrame]) -> None:
+        super().__init__(file, column, store)
+        self._frame = frame
+
+    def _cells(self, block: int) -> list[object]:
+        try:
+            return self._frame(self._file)[self._column].slice(block * _ROWS, _ROWS).to_list()
+        except SampleError as error:
+            raise ImageError(str(error)) from error
+
+
+class Shards(Folder):
+    """Images in several columns of one or more files, whose rows are counted on. An image is named COLUMN/ROW, from 1."""
+
+    def __init__(self, root: Path, store: ImageStore) -> None:
+        super().__init__(root, store)
+        self._files: list[tuple[int, dict[str, Folder]]] = []
+        # One at a time: it may be half a GB.
+        self._frame = lru_cache(maxsize=1)(read_arrow)
+
+    def add(self, file: Path, columns: list[str], *, before: int) -> None:
+        """Add a file, in which these columns hold images. before: rows in the files before it."""
+        arrow = file.suffix.lower() == ".arrow"
+        images: dict[str, Folder] = {
+            column: ArrowImages(file, column, self._store, frame=self._frame)
+            if arrow
+            else EmbeddedImages(file, column, self._store)
+            for column in columns
+        }
+        self._files.append((before, images))
+
+    def image(self, name: str) -> ImageRef:
+        """Return the image COLUMN/ROW, or one of a file below the folder where the name is no such one. Raises RowError."""
+        column, _, row = name.rpartition("/")
+        for before, images in reversed(self._files):
+            if column in images and row.isdecimal() and int(row) > before:
+                return images[column].image(str(int(row) - before))
+        try:
+            return super().image(name)
+        except RowError as error:
+            advice = "save_to_disk puts the images into the rows, while to_parquet keeps the paths of files"
+            raise RowError(error.kind, f"the row holds a path and no image: {error}; {advice}", path=error.path) from error

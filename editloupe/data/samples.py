@@ -11,12 +11,13 @@ from editloupe import plugins
 from editloupe.data.folders import open_folder
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
+from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
-from editloupe.values import ImageRef, Sample, Turn
+from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json
 
-__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample"]
+__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample", "sample_of_row"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -80,43 +81,109 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
 
 
 def load_sample(
-    source: str | Path,
-    edited: str | Path,
+    source: AnyImage,
+    edited: AnyImage,
     instruction: str,
     *,
     id: str | None = None,
     editor: str = "",
     edit_type: str | None = None,
-    reference: str | Path | None = None,
+    reference: AnyImage | None = None,
+    mask: AnyImage | None = None,
+    extra: Mapping[str, Json] | None = None,
 ) -> Sample:
-    """Make a sample of two image files and an instruction. The images are decoded.
+    """Make a sample of two images and an instruction. The images are decoded.
 
-    id: None takes the stem of the edited file's name.
-    Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
+    source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array.   mask: white where change was
+    allowed.   extra: further columns.   id: None takes the stem of the edited file's name, else the digests of the images.
+    Raises ImageError where an image is missing or cannot be decoded, SampleError where the instruction is empty.
     """
-    if not instruction.strip():
-        raise SampleError("the instruction is empty; expected what the editor was asked to do", file=edited)
+    if not isinstance(instruction, str) or not instruction.strip():
+        found = "empty" if isinstance(instruction, str) else repr(instruction)
+        raise SampleError(
+            f"the instruction is {found}; expected what the editor was asked to do",
+            file=edited if isinstance(edited, str | Path) else None,
+        )
     store = ImageStore(cache_bytes=0)
     warnings: list[str] = []
 
-    def opened(role: str, path: str | Path) -> ImageRef:
-        ref = store.add_file(Path(path))
+    def opened(role: str, image: AnyImage) -> ImageRef:
+        ref = image_of(image, store, name=role)
         warnings.extend(f"{role}: {note}" for note in store.notes(ref))
         return ref
 
     before, after = opened("source", source), opened("edited", edited)
     right = None if reference is None else opened("reference", reference)
+    allowed = None if mask is None else opened("mask", mask)
     if (before.width, before.height) != (after.width, after.height):
         warnings.append(size_note(before, after))
+    named = after.path.stem if after.path is not None else f"{before.sha256[:8]}-{after.sha256[:8]}"
     return Sample(
-        id=id or Path(edited).stem,
+        id=id or named,
         editor=editor,
         source=before,
         turns=(Turn(instruction=instruction.strip(), edited=after),),
         reference=right,
+        masks={} if allowed is None else {"edit": allowed},
         edit_type=edit_type,
+        extra=extra or {},
         warnings=tuple(warnings),
     )
+
+
+ROW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "source": ("source", "source_image", "input_image", "original", "before"),
+    "edited": ("edited", "edited_image", "output_image", "after"),
+    "instruction": ("instruction", "edit_instruction", "prompt", "edit_prompt"),
+    "id": ("id", "key"),
+    "editor": ("editor", "model"),
+    "edit_type": ("edit_type",),
+    "reference": ("reference", "reference_image"),
+    "mask": ("mask",),
+}
+"""What a sample is made of → columns that are taken for it where no map names another."""
+
+
+def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) -> Sample:
+    """Make a sample of a row with its images, such as one of a `datasets` data set.
+
+    map: source, edited, instruction, id, editor, edit_type, reference or mask → the row's column. What it leaves out is
+    looked for under usual names. Other columns that are text, numbers or lists become the sample's extra columns.
+    Raises SampleError for a column that is not there, and as `load_sample`.
+    """
+    given = dict(map or {})
+    if unknown := [name for name in given if name not in ROW_COLUMNS]:
+        raise SampleError(f"the map names {unknown[0]!r}; expected {', '.join(ROW_COLUMNS)}")
+    found: dict[str, str] = {}
+    for name, usual in ROW_COLUMNS.items():
+        column = given.get(name) or next((one for one in usual if one in row), None)
+        if name in given and column not in row:
+            raise SampleError(f"the row has no column {column!r}, which the map names for {name}; it has {', '.join(row)}")
+        if column is not None:
+            found[name] = column
+    if missing := [name for name in ("source", "edited", "instruction") if name not in found]:
+        raise SampleError(
+            f"no column is known for {missing[0]}; name it, as in {{{missing[0]!r}: COLUMN}}; the row has {', '.join(row)}"
+        )
+    values = {name: row[column] for name, column in found.items()}
+    id_, editor, edit_type = (values.pop(name, None) for name in ("id", "editor", "edit_type"))
+    rest = {name: value for name, value in row.items() if name not in found.values() and _storable(value)}
+    return load_sample(
+        **values,
+        id=None if id_ is None else str(id_),
+        editor="" if editor is None else str(editor),
+        edit_type=None if edit_type is None else str(edit_type),
+        extra=rest,
+    )
+
+
+def _storable(value: Any) -> bool:
+    """Return whether a value is JSON: text, finite numbers, truth values, and lists and objects of them."""
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _loader(name: str) -> Loader:
@@ -135,7 +202,7 @@ def _recognised(data: DataSet) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --format")
+        raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --layout")
     entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
     looked = "; ".join(f"{name}: {loader.LAYOUT}" for name, loader in loaders.items())
     if not entries:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.data import parquet
+from editloupe.data import arrow, parquet
 from editloupe.errors import SampleError
 from editloupe.files import open_plain, read_bytes
 from editloupe.values import MAX_NESTING, Json, check_extent, distinct_keys, parse_json
@@ -169,13 +169,41 @@ def parquet_columns(file: Path) -> tuple[str, ...]:
 def _read_parquet(file: Path, but: Collection[str]) -> MetadataTable:
     import polars
 
-    # A value that Python does not have, such as a date after the year 9999, makes polars panic.
     refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
     columns = [column for column in parquet_columns(file) if column not in but]
     try:
         frame = polars.read_parquet(file, columns=columns, glob=False, hive_partitioning=False)
     except refused as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+    return table_of(frame, file)
+
+
+def read_arrow(file: Path, *, rows: int | None = None) -> polars.DataFrame:
+    """Read an Arrow file in the streaming format, which `datasets` writes. rows: as many at most; 0 for the columns alone.
+
+    Raises SampleError.
+    """
+    import polars
+
+    try:
+        with open_plain(file) as opened:
+            with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                # The reader does not end on columns that are nested deeper.
+                if arrow.depth(data) > MAX_NESTING:
+                    raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
+            return polars.read_ipc_stream(opened, n_rows=rows)
+    except OSError as error:
+        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError) as error:
+        raise SampleError(f"is not an Arrow stream that can be read: {error}", file=file) from error
+
+
+def table_of(frame: polars.DataFrame, file: Path) -> MetadataTable:
+    """Return the rows of a frame as a table. A row with a value that Python does not have is a fault."""
+    import polars
+
+    # A value that Python does not have, such as a date after the year 9999, makes polars panic.
+    refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
     try:
         rows: Iterator[dict[str, Any] | str] = iter(list(frame.iter_rows(named=True)))
     except refused:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from editloupe.chat import Message, Reply, ToolCall
+from editloupe.data.rows import RejectedRow
 from editloupe.findings import Finding, JudgeSpec, Observation
 from editloupe.traces.events import EVENT
-from editloupe.values import Json, Serialisable, is_empty
+from editloupe.values import Json, Sample, Serialisable, is_empty
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,11 +42,24 @@ class RunRecord(Serialisable):
     """SHA-256 of the rest."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RejectedRecord(Serialisable):
+    """A line of samples.jsonl for a row that cannot be judged."""
+
+    rejected: RejectedRow
+
+
+File: TypeAlias = Literal["trace", "findings", "samples", "run"]
+"""What a schema describes: a line of a trace, of findings.jsonl, of samples.jsonl, or run.json."""
+
 _ROOTS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "trace": EVENT,
     "findings": TypeAdapter(Finding),
+    "samples": TypeAdapter(Sample | RejectedRecord),
     "run": TypeAdapter(RunRecord),
 }
+
+_DIGEST: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 _INSIDE: Final[Mapping[tuple[str, str], type]] = {
     ("MessageEvent", "message"): Message,
@@ -66,8 +80,8 @@ class _AsWritten(GenerateJsonSchema):
         return field.get("serialization_exclude_if") is None
 
 
-def schema(name: Literal["trace", "findings", "run"]) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of one line of a trace or of findings.jsonl, or of run.json."""
+def schema(name: File) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of one line of a trace, of findings.jsonl or of samples.jsonl, or of run.json."""
     inside = _INSIDE if name == "trace" else {}
     adapters = [(name, _ROOTS[name]), *((type_.__name__, TypeAdapter(type_)) for type_ in inside.values())]
     listed: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
@@ -80,18 +94,24 @@ def schema(name: Literal["trace", "findings", "run"]) -> dict[str, Any]:
     if "Finding" in definitions:
         _complete(definitions["Finding"])
     if name == "findings":
-        definitions["Finding"]["properties"]["digest"] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-        definitions["Finding"]["required"].append("digest")
+        _add(definitions["Finding"], digest=_DIGEST)
+    if name == "samples":
+        _add(definitions["Sample"], content=_DIGEST)
     for (event, inner), type_ in inside.items():
         definitions[event]["properties"][inner] = schemas[type_.__name__, "serialization"]
     return {"$schema": DIALECT, "title": f"editloupe {name}", **schemas[name, "serialization"], "$defs": definitions}
 
 
+def _add(definition: dict[str, Any], **properties: dict[str, Any]) -> None:
+    """Add fields that every line has and that the type does not."""
+    definition["properties"] |= properties
+    definition["required"] += properties
+
+
 def _complete(finding: dict[str, Any]) -> None:
     """Add the flat columns of a finding, and the rule that a failure has no answer and an answer is no failure."""
     text, number = {"type": ["string", "null"]}, {"type": ["number", "null"]}
-    finding["properties"] |= {"kind": text, "label": text, "value": number}
-    finding["required"] += ["kind", "label", "value"]
+    _add(finding, kind=text, label=text, value=number)
     finding["if"] = {"properties": {"status": {"const": "ok"}}}
     finding["then"] = {"properties": {"answer": {"type": "object"}}}
     finding["else"] = {"properties": {name: {"type": "null"} for name in ("answer", "kind", "label", "value")}}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -248,14 +247,6 @@ def _text(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-@contextmanager
-def _storage(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be written: {error.strerror or error}") from error
-
-
 def check_folder(out: Path, run: str) -> None:
     """Raise ConfigError for a folder that holds other files, or a set of another run.
 
@@ -299,7 +290,7 @@ def write(
     images = ImageStore(curated.folder / "blobs", writes=False)
     funnel = curated.funnel(run)
     layouts = [name for name in LAYOUTS if name in layouts or (out / name).exists()]
-    with _storage(out):
+    with files.writing(out):
         (out / FUNNEL).unlink(missing_ok=True)
         if "parquet" in layouts and not _parquet(curated, out / "parquet", images, rows, stopped, tell):
             return None

@@ -113,6 +113,8 @@ class Differences:
     """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
     rest: float | None = None
     """Median difference in levels outside the regions; None where less than 15 % of what was compared lies there."""
+    subjects_only: bool = False
+    """True where the regions are subjects alone: their strength says how much each stands out, from 0 to about 1."""
     restyled: bool = False
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
     blurs: tuple[float, float] = (0.0, 0.0)
@@ -204,12 +206,13 @@ def localize(
         objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
     found = _ordered(_regions(objects, left, levels, alignment))
     rest = _rest(found, left, levels)
+    subjects_only = False
     if much or (restyled and (not found or rest is None or rest > RESTYLED_NOISE)):
         subjects = _regions(find_subjects(left, levels, least_mean=LEAST_MEAN), left, levels, alignment)
         subjects = [(o, replace(r, strength=o.significance)) for o, r in subjects]
         if not found or (restyled and much):
             # No unchanged majority is left to measure noise on.
-            found, threshold = subjects, LEAST_MEAN
+            found, threshold, subjects_only = subjects, LEAST_MEAN, True
         else:
             found = _beside(found, subjects, alignment)
         rest = _rest(found, left, levels)
@@ -226,6 +229,7 @@ def localize(
         alignment=alignment,
         noise=max(weighed.noise, weighed.colour_noise),
         rest=rest,
+        subjects_only=subjects_only,
         restyled=restyled,
         blurs=left.blurs,
     )

@@ -44,10 +44,15 @@ def crop(rgb: RGB, box: Box) -> RGB:
 
 def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
     """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
+    return filled(rgb, boxes, (255, 255, 255))
+
+
+def filled(rgb: RGB, boxes: Sequence[Box], color: tuple[int, int, int]) -> RGB:
+    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted in one colour."""
     picture = rgb.copy()
     for box in boxes:
         x0, y0, x1, y1 = box.ints()
-        picture[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
+        picture[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = color
     return picture
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a question, made from their recipes by view ops: whole, crop, mask, outline, patch.
+"""The pictures of a question, made from their recipes by view ops: whole, crop, mask, fill, outline, patch.
 
 An op is a function of (pixels, region, params) that returns the pixels to show and the place that they show. `OPS` is the
 one registry: a protocol names an op in a `Recipe`, and nothing else has to know it.
@@ -22,6 +22,8 @@ from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
 LONG_SIDE: Final = 2048
 """A longer crop is reduced to this many px, as the tools' crops are."""
+_LINES: Final = 170
+"""The shorter side of an image, in lines of an outline with the width "auto"."""
 Op: TypeAlias = Callable[[RGB, Box | None, Mapping[str, Json], ImageStore], tuple[RGB, Box]]
 """Takes H×W×3 uint8 RGB, the recipe's region in px and its params; returns the picture and the region that it shows."""
 
@@ -81,13 +83,31 @@ def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Imag
     return render.masked(rgb, _boxes(params["boxes"])), _all_of(rgb)
 
 
+def _fill(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the image with the `boxes` painted in `color` ([r, g, b]), or in the mean colour of the image `like`.
+
+    Boxes are in px of the image, rounded outward and clipped. like: an ImageRef as JSON; the image need not have this size.
+    """
+    if ("color" in params) == ("like" in params):
+        raise ValueError("expected either color or like")
+    if "color" in params:
+        return render.filled(rgb, _boxes(params["boxes"]), _color(params["color"])), _all_of(rgb)
+    like = ImageRef.from_json(params["like"])
+    mean = cv2.mean(images.array(like))[:3]
+    images.keep(like)
+    return render.filled(rgb, _boxes(params["boxes"]), _color([round(v) for v in mean])), _all_of(rgb)
+
+
 def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
-    drawn, color, width = rgb.copy(), params.get("color", [255, 0, 0]), params.get("width", 3)
-    red, green, blue = (int(v) for v in color)  # type: ignore[union-attr, arg-type]
+    """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3).
+
+    width: "auto" for a line that looks the same at every size: the shorter side ÷ 170, at least 2 px.
+    """
+    drawn, width = rgb.copy(), params.get("width", 3)
+    line = max(2, round(min(rgb.shape[:2]) / _LINES)) if width == "auto" else int(width)  # type: ignore[arg-type]
     for box in _boxes(params["boxes"]):
         x0, y0, x1, y1 = box.ints()
-        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), (red, green, blue), int(width))  # type: ignore[arg-type]
+        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), _color(params.get("color", [255, 0, 0])), line)
     return drawn, _all_of(rgb)
 
 
@@ -104,8 +124,24 @@ def _patch(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Ima
     return patched, _all_of(rgb)
 
 
-OPS: Final[dict[str, Op]] = {"whole": _whole, "crop": _crop, "mask": _mask, "outline": _outline, "patch": _patch}
+OPS: Final[dict[str, Op]] = {
+    "whole": _whole,
+    "crop": _crop,
+    "mask": _mask,
+    "fill": _fill,
+    "outline": _outline,
+    "patch": _patch,
+}
 """Name → op."""
+
+
+def _color(color: Json) -> tuple[int, int, int]:
+    if isinstance(color, str) or not isinstance(color, list | tuple) or len(color) != 3:
+        raise ValueError(f"expected a color [r, g, b], found {color!r}")
+    red, green, blue = (int(v) for v in color)  # type: ignore[arg-type]
+    if not all(0 <= v <= 255 for v in (red, green, blue)):
+        raise ValueError(f"expected a color of three numbers from 0 to 255, found {color!r}")
+    return red, green, blue
 
 
 def _boxes(boxes: Json) -> list[Box]:

@@ -1,4 +1,6 @@
-"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders. `get` is the one door to them.
+"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders, inpainters.
+
+`get` is the one door to them.
 
 A kind of model is an entry point of the group `editloupe.models`: its name is the kind, its object the kind's opener.
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from editloupe.models.detect.base import Detector
     from editloupe.models.faces import FaceEmbedder
     from editloupe.models.features.base import Features, TextFeatures
+    from editloupe.models.inpaint.base import Inpainter
     from editloupe.models.lpips import LPIPS
     from editloupe.models.preference.base import Preference
     from editloupe.models.read_text import TextReader
@@ -48,6 +51,8 @@ def get(kind: Literal["faces"], name: str | None = None, *, device: str = "auto"
 @overload
 def get(kind: Literal["preference"], name: str | None = None, *, device: str = "auto") -> Preference: ...
 @overload
+def get(kind: Literal["inpaint"], name: str | None = None, *, device: str = "auto") -> Inpainter: ...
+@overload
 def get(kind: Literal["lpips"], name: str | None = None, *, device: str = "auto") -> LPIPS: ...
 @overload
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
@@ -57,7 +62,7 @@ def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
     kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "clip_text",
-    "lpips", "faces", "preference", or a kind that another package brings.
+    "lpips", "faces", "preference", "inpaint", or a kind that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
 

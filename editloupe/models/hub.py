@@ -16,7 +16,11 @@ from editloupe.models.weights import digest_of
 from editloupe.values import parse_json
 
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-_FILES: Final = ("*.json", "*.txt", "*.safetensors", "*.bin", "*.model")
+_FILES: Final = ("*.json", "*.txt", "*.jinja", "*.safetensors", "*.bin", "*.model")
+_CONFIGS: Final = ("config.json", "adapter_config.json")
+_WHOLE: Final = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors")
+_INDEX: Final = "model.safetensors.index.json"
+"""Names the files that a large model's weights are split into."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +45,8 @@ class Kind:
     """What is missing where there is none, for example "an object detector"."""
     option: str
     """Of the command line, without its dashes. The environment's name follows from it."""
-    families: Collection[str]
-    """Each `model_type` that can be opened."""
+    families: Collection[str] | None
+    """Each `model_type` that can be opened; None where that shows when it is loaded."""
     default: str
     """Hub id."""
     revision: str
@@ -78,9 +82,16 @@ class Kind:
 
         Raises ConfigError where they cannot be had.
         """
+        return self.in_folder(*self.folder(name))
+
+    def folder(self, name: str) -> tuple[Path, str | None]:
+        """Return the folder of that name, as `find` takes it, and the hub id with its commit where it came from the hub.
+
+        Raises ConfigError.
+        """
         path = Path(name).expanduser()
         if path.is_dir():
-            return _in_folder(self, path, None)
+            return path, None
         if _HUB_ID.fullmatch(name) is None:
             raise ConfigError(
                 f"{self.name} {name!r}: no such folder or file, and no hub id (owner/name or owner/name@revision)"
@@ -89,14 +100,17 @@ class Kind:
         revision = revision or (self.revision if repository == self.default else "main")
         folder = _cached(self, repository, revision) or _downloaded(self, repository, revision)
         # A snapshot's folder is named by its commit, whatever branch or tag led to it.
-        return _in_folder(self, folder, f"{repository}@{folder.name[:12]}")
+        return folder, f"{repository}@{folder.name[:12]}"
+
+    def in_folder(self, folder: Path, identity: str | None) -> Weights:
+        """Return the weights in a folder that transformers saved.   identity: None for a digest of its files.
+
+        Raises ConfigError where the folder has no config, an unknown architecture, or no weights.
+        """
+        return _in_folder(self, folder, identity)
 
 
 def _in_folder(kind: Kind, folder: Path, identity: str | None) -> Weights:
-    """Return the weights in a folder that transformers saved.
-
-    Raises ConfigError where the folder has no config, an unknown architecture, or no weights.
-    """
     config = folder / "config.json"
     where = f"{kind.name} {str(folder)!r}"
     try:
@@ -108,15 +122,18 @@ def _in_folder(kind: Kind, folder: Path, identity: str | None) -> Weights:
         raise ConfigError(f"{where}: has no config.json; expected a folder saved by transformers") from None
     except (OSError, ValueError, AttributeError) as error:
         raise ConfigError(f"{where}: config.json cannot be read: {error}") from error
-    if family not in kind.families:
+    if kind.families is not None and family not in kind.families:
         raise ConfigError(f"{where}: model_type {family!r} is no {kind.name} known here ({', '.join(kind.families)})")
     tensors = [f for pattern in ("*.safetensors", "*.bin") for f in folder.glob(pattern)]
     if not tensors:
         raise ConfigError(f"{where}: has no weights; expected model.safetensors beside config.json")
-    if identity is None:
-        files = {f for pattern in _FILES for f in folder.glob(pattern)}
-        identity = f"{folder.resolve().name} sha256:{digest_of(files)}"
-    return Weights(path=folder.resolve(), identity=identity, family=family)
+    return Weights(path=folder.resolve(), identity=identity or identity_of(folder), family=str(family))
+
+
+def identity_of(folder: Path) -> str:
+    """Return a folder's name with a digest of the files that make the model."""
+    files = {f for pattern in _FILES for f in folder.glob(pattern)}
+    return f"{folder.resolve().name} sha256:{digest_of(files)}"
 
 
 def _cached(kind: Kind, repository: str, revision: str) -> Path | None:
@@ -127,16 +144,25 @@ def _cached(kind: Kind, repository: str, revision: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = [
-            try_to_load_from_cache(repository, name, revision=revision)
-            for name in ("config.json", "model.safetensors", "pytorch_model.bin")
-        ]
+        looked = {
+            name: try_to_load_from_cache(repository, name, revision=revision) for name in (*_CONFIGS, *_WHOLE, _INDEX)
+        }
     except HFValidationError as error:
         raise ConfigError(f"{kind.name} {repository!r}: {error}") from error
-    if not isinstance(found[0], str) or not any(isinstance(f, str) for f in found[1:]):
+    found = {name: Path(file) for name, file in looked.items() if isinstance(file, str)}
+    config = next((found[name] for name in _CONFIGS if name in found), None)
+    if config is None or not (any(name in found for name in _WHOLE) or (_INDEX in found and _is_whole(found[_INDEX]))):
         return None
     # Not resolved: the files are links into a folder of blobs.
-    return Path(found[0]).parent
+    return config.parent
+
+
+def _is_whole(index: Path) -> bool:
+    """Return whether all files that an index names lie beside it: a download may have ended between them."""
+    try:
+        return all((index.parent / name).is_file() for name in set(parse_json(read_bytes(index))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _downloaded(kind: Kind, repository: str, revision: str) -> Path:

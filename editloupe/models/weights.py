@@ -123,15 +123,16 @@ def reading(where: str, path: Path) -> Iterator[None]:
         raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first}); fetch it again") from error
 
 
-def load_saved(architecture: Any, folder: Path, where: str) -> Any:
+def load_saved(architecture: Any, folder: Path, where: str, **options: Any) -> Any:
     """Return the model that transformers saved, in fp32 on the CPU. Every parameter is from the files.
 
-    architecture: a class with `from_pretrained`.   where: as in `reading`. Raises ConfigError.
+    architecture: a class with `from_pretrained`.   where: as in `reading`.   options: of `from_pretrained`, such as another
+    dtype. Raises ConfigError.
     """
-    torch = import_torch()
+    options = {"dtype": import_torch().float32, **options}
     with reading(where, folder):
         model, info = architecture.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
+            folder, local_files_only=True, output_loading_info=True, trust_remote_code=False, **options
         )
     lacking = missing_parameters(model, info["missing_keys"])
     if lacking or info.get("mismatched_keys"):

@@ -1,12 +1,14 @@
 """What a builder offers: a data set that is made from images, for `editloupe build NAME`.
 
-A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. A protocol asks
-what has to be asked, into a run; the builder says which images there are, and writes the set from the run's findings.
+A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. There are two
+kinds. Of the first, a protocol asks what has to be asked, into a run; the builder says which images there are, and writes
+the set from the run's findings (`Builder`). The second asks nobody: its command has no options of a judge and makes no run
+(`DirectBuilder`, with `protocol = None`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
@@ -48,7 +50,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One thing that an image must pass."""
+    """One thing that an image, or what else is read, must pass."""
 
     name: str
     passes: str
@@ -62,11 +64,13 @@ class Built:
     """A set that has been written."""
 
     read: int
-    """Images."""
+    """Images, or what `unit` says."""
     written: int
     """Rows of the set."""
     noun: str
     """What a row is, for example "chain"."""
+    unit: str = "image"
+    """What is read, one by one, for example "pair"."""
     stages: Sequence[Stage]
     """In their order."""
     counts: Mapping[str, Json] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class Built:
 
 
 class Builder(Protocol):
-    """The contract."""
+    """The contract of a builder that asks."""
 
     summary: ClassVar[str]
     """What the command does, for `--help`."""
@@ -109,10 +113,45 @@ class Builder(Protocol):
         """Write the set into its folder, each file whole. The same findings give the same files. Raises StorageError."""
 
 
-def open_builder(name: str) -> Builder:
+class DirectBuilder(Protocol):
+    """The contract of a builder that asks nobody."""
+
+    summary: ClassVar[str]
+    """What the command does, for `--help`."""
+    protocol: ClassVar[None]
+    """None: nobody is asked."""
+    reads: ClassVar[str]
+    """What the command's PATH is, for `--help`."""
+    weights: ClassVar[Sequence[str]]
+    """Options of a run by which its models are found, such as "device" and "detector"; () for none."""
+    Options: ClassVar[type[BaseModel]]
+    """What the command offers beside these."""
+
+    def build(
+        self,
+        path: Path,
+        options: Any,
+        *,
+        models: Models,
+        folder: Path,
+        stopped: Callable[[], bool],
+        tell: Callable[[str], None],
+    ) -> Built | None:
+        """Write the set into its folder, each file whole, and return what it holds. None where it was stopped before.
+
+        A further call continues. The same input and options give the same files.
+        models: the door to models, with the weights that the command names.   stopped: whether to end now.
+        tell: shows how far it is, on one line.
+        Raises DataError or ConfigError for what cannot be used as a whole, before it writes; StorageError.
+        """
+
+
+def open_builder(name: str) -> Builder | DirectBuilder:
     """Return a builder by name. Raises UnknownPlugin, and ConfigError for an object that lacks a part."""
     found: Any = plugins.load("builders", name)
     parts = ("summary", "protocol", "Options", "check", "load", "write")
+    if getattr(found, "protocol", "") is None:
+        parts = ("summary", "protocol", "reads", "weights", "Options", "build")
     if missing := [part for part in parts if not hasattr(found, part)]:
         raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
-    return cast(Builder, found() if isinstance(found, type) else found)
+    return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)

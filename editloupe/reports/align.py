@@ -52,6 +52,8 @@ _AVERAGES: Final = {"fisher": "Fisher's z", "mean": "plain mean", "tanh-mean": "
 _BRIEF: Final = ("spearman", "weighted_kappa", "kappa", "kendall")
 _YES_OR_NO: Final = ("kappa", "f1", "pearson")
 """Shown beside accuracy where there are two labels."""
+_PAIRED: Final = ("pearson", "spearman", "kendall")
+"""Shown of a metric and ratings on a scale of their own."""
 _PLURALS: Final = {"editor": "editors", "edit_type": "edit types", "area": "target areas"}
 
 
@@ -106,6 +108,8 @@ class MetricAgreement(Serialisable):
 
     criterion: str
     """The metric's id."""
+    rating: Annotated[str | None, Field(exclude_if=lambda rating: rating is None)] = None
+    """What people rated on a scale of its own; None where they rated the metric itself."""
     title: str
     raters: int
     all: GroupAgreement
@@ -126,7 +130,9 @@ class JudgeAgreement(Agreement):
     criteria: tuple[MetricAgreement, ...]
 
     def sections(self) -> Iterator[TableSection]:
-        """Yield the tables of each metric."""
+        """Yield the tables of each metric; before them one of all that are paired with ratings of another name."""
+        if paired := [a for a in self.criteria if a.rating is not None]:
+            yield TableSection(title="Metrics and ratings", tables=(pair_table(paired, self.bootstrap.level),))
         for a in self.criteria:
             title = f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s")
             yield TableSection(title=title, notes=a.notes, tables=tuple(tables(a, self.bootstrap.level)))
@@ -135,6 +141,8 @@ class JudgeAgreement(Agreement):
         """Yield one record a figure."""
         for a in self.criteria:
             head: dict[str, Json] = {"judge": self.judge, "criterion": a.criterion}
+            if any(one.rating is not None for one in self.criteria):
+                head["rating"] = a.rating
             for dimension, group in [("", a.all), *((d, g) for d, some in a.by.items() for g in some)]:
                 place: dict[str, Json] = {"dimension": dimension, "group": group.name}
                 for between, found in (("judge and people", group.figures), ("people", group.ceiling)):
@@ -162,19 +170,23 @@ def align(
     people: HumanLabels,
     metric: Metric | str,
     options: AlignOptions | None = None,
+    *,
+    rating: str | None = None,
 ) -> MetricAgreement:
     """Return all that can be said of one metric. `items` and `people` come from `columns.join`.
 
     metric: its labels and values bind both sides; or a name, and the scale is what the values show: text is compared by
     equality only, numbers are labels too if few different ones occur.
+    rating: what of people's ratings is compared, numbers on a scale of their own, so that there are correlations alone;
+    None for their ratings of the metric.
     With several raters, correlations and errors take people's mean, figures on labels their most frequent label; an item
     without one (a draw) counts as not labelled there. Raises ConfigError for an `options.good` that is no label.
     """
     options = options or AlignOptions()
     name = metric if isinstance(metric, str) else metric.id
     answers = judge.of(name)
-    ratings = [people.ratings.get(key, {}).get(name, {}) for key in items]
-    reading = MetricReading([answers.get(key) for key in items], ratings, metric, options.good)
+    ratings = [people.ratings.get(key, {}).get(rating or name, {}) for key in items]
+    reading = MetricReading([answers.get(key) for key in items], ratings, metric, options.good, one_scale=rating is None)
     frames = _Frames(list(items.values()), reading, options)
     whole = frames.group("all", range(len(items)))
     by = {
@@ -193,9 +205,11 @@ def align(
     counts = None
     if scale is not None:
         counts = Confusion(columns=(*scale.names, None), rows=tuple(map(tuple, confusion(frames.labels, scale))))
+    title = metric if isinstance(metric, str) else metric.name
     return MetricAgreement(
         criterion=name,
-        title=metric if isinstance(metric, str) else metric.name,
+        rating=rating,
+        title=title if rating is None else f"{title} and people's {rating}",
         scale=scale,
         all=whole,
         by=by,
@@ -227,7 +241,14 @@ class _Frames:
     def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
         """The figures of the items at these places."""
         ruler, drawing = self.reading.ruler, self.options.drawing
-        found = figures(self.means.at(members), self.labels.at(members), ruler.scale, good=ruler.good, drawing=drawing)
+        found = figures(
+            self.means.at(members),
+            self.labels.at(members),
+            ruler.scale,
+            good=ruler.good,
+            one_scale=ruler.one_scale,
+            drawing=drawing,
+        )
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):
             among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
@@ -318,7 +339,7 @@ def tables(found: MetricAgreement, level: float) -> Iterator[Table]:
     for dimension, title in DIMENSIONS.items():
         if dimension in found.by:
             two = found.scale is not None and len(found.scale.values) == 2
-            yield _by(title, found.by[dimension], _YES_OR_NO if two else None)
+            yield _by(title, found.by[dimension], _PAIRED if found.rating is not None else _YES_OR_NO if two else None)
     if found.confusion is not None and found.scale is not None:
         yield confusion_table(found.scale, found.confusion.rows, "Labels: people's in rows, the judge's in columns")
 
@@ -327,6 +348,28 @@ def figure_table(name: str, title: str, found: Mapping[str, Figure], level: floa
     """Return a table of figures by title: value, interval or why there is none, judged of asked, adjusted value."""
     columns = ("Figure", "Value", f"{100 * level:g} % interval", "Judged", "Adjusted")
     return _table(name, title, columns, [_figure_row(title, figure) for title, figure in found.items()])
+
+
+def pair_table(found: Sequence[MetricAgreement], level: float) -> Table:
+    """Return a table with a line for each metric and what of people's ratings it is held against."""
+    rows = [
+        Row(
+            cells=(
+                words(a.criterion, name="criterion"),
+                words(a.rating or a.criterion, name="rating"),
+                *(
+                    estimated(a.all.figures.get(name), digits=4, interval_digits=2, counts=False, name=name, bounds=None)
+                    for name in _PAIRED
+                ),
+                words(f"{figure.judged}/{figure.asked}"),
+            )
+        )
+        for a in found
+        for figure in [a.all.figures["spearman"]]
+    ]
+    head = ("Metric", "People's", *(TITLES[name] for name in _PAIRED), "Judged")
+    caption = f"With {100 * level:g} % intervals."
+    return numbers("pairs", "Correlations of metrics and ratings", head, rows, fixed=2, caption=caption)
 
 
 def people_table(found: Mapping[str, Estimate], raters: int, level: float) -> Table:
@@ -430,20 +473,19 @@ def side_by_side(found: Sequence[JudgeAgreement]) -> Iterator[Table]:
 def _by(title: str, found: Sequence[GroupAgreement], names: Sequence[str] | None = None) -> Table:
     """A row a group. names: of the figures; None for the main ones that there are."""
     brief = list(names or [name for name in _BRIEF if name in found[0].figures][:2])
-    share = "exact" if "exact" in found[0].figures else "mae"
+    share = next((name for name in ("exact", "mae") if name in found[0].figures), None)
     heads = {name: TITLES[name] if name != "weighted_kappa" else "Quadratic κ" for name in brief}
     rows = []
     why: dict[str, list[str]] = {}
     for group in found:
         first = group.figures[brief[0]]
         cells = [_brief(group.figures[name]) for name in brief]
-        rows.append(
-            (group.name, f"{first.judged}/{first.asked}", *cells, Cell(value=group.figures[share].value, digits=2).text)
-        )
+        shared = () if share is None else (Cell(value=group.figures[share].value, digits=2).text,)
+        rows.append((group.name, f"{first.judged}/{first.asked}", *cells, *shared))
         for name in brief:
             if reason := group.figures[name].why:
                 why.setdefault(f"{heads[name]}: {reason}", []).append(group.name)
-    columns = (title, "Judged", *heads.values(), "Exact" if share == "exact" else "MAE")
+    columns = (title, "Judged", *heads.values(), *({"exact": ("Exact",), "mae": ("MAE",)}.get(share or "", ())))
     caption = "\n".join(f"{what} ({', '.join(names)})" for what, names in why.items())
     return _table(f"by-{title.lower().replace(' ', '-')}", f"By {title.lower()}", columns, rows, caption)
 

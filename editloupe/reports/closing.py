@@ -15,7 +15,7 @@ from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
 from editloupe.reports.pivot import label_tables, spec_table
 from editloupe.reports.summary import column_of, row_order, specs, summarise
-from editloupe.scores import Score
+from editloupe.scores import CellKind, Score
 from editloupe.tables import Table
 from editloupe.values import Json, Serialisable, is_empty
 
@@ -53,6 +53,23 @@ class Heading(Serialisable):
 def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
     """Return the tables at the end of a run: the protocol's first one with a column a metric, then the labels."""
     return [*score_tables(protocol, scores), *label_tables(scores, protocol.metrics)]
+
+
+def brief_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
+    """Return the means of all samples, a row an editor and a column a metric.
+
+    Where rows, such as languages, are never put together, they are the tables of `score_tables`.
+    """
+    first = specs(protocol)[0]
+    if first.apart:
+        return score_tables(protocol, scores)
+    cell: CellKind = first.cell if first.cell in ("rate", "geometric_mean", "count") else "mean"
+    spec = replace(
+        first, title="Means of all samples", name="means", rows="editor", columns="metric", metrics=(), order=(), cell=cell,
+        overall=False, transposed=False, apart=False,
+    )  # fmt: skip
+    table = spec_table(spec, scores, protocol.metrics)
+    return [] if table is None else [table]
 
 
 def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:

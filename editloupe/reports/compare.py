@@ -194,7 +194,8 @@ def human_column(
         people, name = read_human(human, metrics, columns or {}), human.name
     else:
         samples = {key: sample for judge in reversed(judges) for key, sample in judge.samples.items()}
-        people, name = labels_in(samples.values(), metrics, "the samples"), "the samples' own columns"
+        said = [given for judge in judges for given in judge.people]
+        people, name = labels_in(samples.values(), metrics, "the samples", people=said), "the samples' own columns"
         if not people.ratings:
             return None, people.notes
     folders = list(dict.fromkeys(str(judge.folder) for judge in judges))

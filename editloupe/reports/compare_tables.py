@@ -34,6 +34,44 @@ _WITH_INTERVAL: Final = ("weighted_kappa", "bias")
 _SHOWN: Final = 12
 
 
+def answers(found: Comparison) -> Iterator[str]:
+    """Yield what a reader asks first, in sentences: how far judges agree, who is lenient, who is nearer to people, what
+    a verdict costs."""
+    for metric in _metrics(found):
+        short, name = _title(found, metric), _best(found, metric)
+        alike = sorted(
+            ((figure.value, pair) for pair in found.pairs if pair.criterion == metric and (figure := pair.figures.get(name))
+             and figure.value is not None),
+            key=lambda one: -one[0],
+        )  # fmt: skip
+        if not alike:
+            yield f"{short}: how far the judges agree is not defined here."
+        elif len(alike) == 1:
+            ((value, pair),) = alike
+            how = f"{_PLOTTED[name]}; samples: {pair.common:,}"
+            yield f"{short}: {pair.first} and {pair.second} agree to {value:.2f} ({how})."
+        else:
+            (most, like), (least, unlike) = alike[0], alike[-1]
+            yield (
+                f"{short}: most alike are {like.first} and {like.second} ({most:.2f}), least {unlike.first} and "
+                f"{unlike.second} ({least:.2f}), by the {_PLOTTED[name]}."
+            )
+        means = [(s.common.value, s.judge) for s in found.summaries if s.criterion == metric and s.common.value is not None]
+        if len(means) > 1 and max(means)[0] != min(means)[0]:
+            (high, mild), (low, strict) = max(means), min(means)
+            yield f"{short}: on what all judged, {mild} has the highest mean ({high:.1f}), {strict} the lowest ({low:.1f})."
+        people = [
+            (figure.value, one.judge)
+            for one in found.human_agreement
+            if one.criterion == metric and (figure := one.figures.get(name)) and figure.value is not None
+        ]
+        if people:
+            ranked = "; ".join(f"{judge} {value:.2f}" for value, judge in sorted(people, reverse=True))
+            yield f"{short}: near to people, by the {_PLOTTED[name]}: {ranked}."
+    if prices := [(c.judge, c.cost_a_verdict_usd) for c in found.costs if c.cost_a_verdict_usd]:
+        yield "A verdict costs: " + "; ".join(f"{judge} {price:.3g} USD" for judge, price in prices) + "."
+
+
 def tables(found: Comparison, *, whole: bool = True) -> Iterator[Table]:
     """Yield the tables, those that a reader needs first at the front. whole: also those by edit type and area."""
     yield _summaries(found)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of, turn_and_metric
+from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
 from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
 from editloupe.reports.columns import HumanLabels, Item, Key, key_name
@@ -25,6 +25,7 @@ from editloupe.reports.label_tables import (
     read_labels,
     text_of,
 )
+from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.values import Json, Sample
@@ -47,14 +48,25 @@ ONLY: Final = "score"
 """The metric of a table with one column of ratings and no metric's name."""
 
 
-def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str) -> HumanLabels:
-    """Return the ratings that a run's samples carry, whose names the run has read as metrics."""
-    known = {metric.id: metric for metric in metrics}
+def labels_in(
+    samples: Iterable[Sample],
+    metrics: Sequence[Metric],
+    source: str,
+    ratings: Sequence[str] = (),
+    people: Iterable[Given] = (),
+) -> HumanLabels:
+    """Return the ratings that a run's samples carry, whose names the run has read as metrics.
+
+    people: what people said while they looked at the run; of these, what is about parts of samples is added.
+    ratings: names of further ratings, which are no metrics of the run.
+    """
+    known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
+    names = names_of([*ratings, *metrics])
     found: dict[Key, dict[str, dict[str, float | str]]] = {}
     unknown: dict[str, int] = {}
     broken: list[str] = []
     for sample in samples:
-        for name, by_rater in sample.human.items():
+        for name, by_rater in (named(sample.human, names) if ratings else sample.human).items():
             turn, metric = turn_and_metric(name)
             if metric not in known:
                 unknown[name] = unknown.get(name, 0) + len(by_rater)
@@ -64,11 +76,16 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
                     value = as_rating(raw)
                 except ValueError as error:
                     place = key_name((sample.editor, sample.id, turn, ""))
-                    broken.append(f"{known[metric].short} of {place} by {rater}: {error}; left out")
+                    broken.append(f"{known[metric]} of {place} by {rater}: {error}; left out")
                     continue
                 if value is not None:
                     key = (sample.editor, sample.id, turn, "")
                     found.setdefault(key, {}).setdefault(metric, {})[rater] = value
+    for given in people:
+        finding, rating = given.finding, given.rating
+        if finding.part and finding.metric in known and rating is not None:
+            about = (finding.editor, finding.sample_id, finding.turn, finding.part)
+            found.setdefault(about, {}).setdefault(finding.metric, {})[given.rater] = rating
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
     return HumanLabels(
         source=source,
@@ -79,28 +96,35 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
     )
 
 
-def read_people(store: RunStore, human: Path | None = None, columns: str | None = None) -> HumanLabels:
+def read_people(
+    store: RunStore, human: Path | None = None, columns: str | None = None, *, ratings: Sequence[str] = ()
+) -> HumanLabels:
     """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
 
     columns: role → column as the user wrote it, if names do not say it.
+    ratings: names of further ratings, which are no metrics of the run.
     """
     metrics = store.metric_set().metrics
     if human is not None:
-        return read_human(human, metrics, column_names(columns, "--columns"))
-    found = labels_in(store.samples.values(), metrics, str(store.folder / "samples.jsonl"))
+        return read_human(human, metrics, column_names(columns, "--columns"), ratings)
+    source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
+    found = labels_in(store.samples.values(), metrics, source, ratings, store.people.values())
     if not found.ratings:
         text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
-            f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, or add columns "
-            "human_<criterion> to the metadata and judge again"
+            f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, add columns "
+            "human_<criterion> to the metadata and judge again, or give labels in editloupe view"
         )
     return found
 
 
-def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str]) -> HumanLabels:
-    """Read people's ratings of a run's metrics. Raises as `read_label_table`."""
-    only = metrics[0].id if len(metrics) == 1 else None
-    return read_label_table(file, known=names_of(metrics), columns=columns, option="--columns", only=only)
+def read_human(
+    file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()
+) -> HumanLabels:
+    """Read people's ratings of a run's metrics, and of `ratings`. Raises as `read_label_table`."""
+    names: list[Metric | str] = [*ratings, *metrics]
+    only = metrics[0].id if len(names) == 1 and metrics else None
+    return read_label_table(file, known=names_of(names), columns=columns, option="--columns", only=only)
 
 
 def read_label_table(

@@ -14,6 +14,7 @@ from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_score
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import names_of, titled
+from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
 from editloupe.values import Sample, sample_key
@@ -49,6 +50,8 @@ class Judged:
     """How often each question was asked, and how the answers were joined."""
     published: tuple[Published, ...] = ()
     """Of imported results: the means as their own script computes them."""
+    people: tuple[Given, ...] = ()
+    """What people said of parts of samples; what they said of samples and turns is in `samples`."""
     notes: tuple[str, ...] = ()
     """What could not be read."""
 
@@ -176,6 +179,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 samples=store.samples,
                 findings=tuple(findings),
                 scores=tuple(scores),
+                people=tuple(given for given in store.people.values() if given.finding.part),
                 published=tuple(one for one in published if one.judge_id == judge_id),
                 notes=tuple(
                     f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))

@@ -34,8 +34,8 @@ from editloupe.tables import (
     BarPlot,
     Cell,
     Column,
+    MeansPlot,
     Plot,
-    RadarPlot,
     Row,
     Table,
     label_columns,
@@ -48,7 +48,7 @@ from editloupe.values import Json
 Cluster: TypeAlias = Callable[[Score], Hashable]
 """What is resampled together: the source image of a score."""
 
-_LEAST_AXES: Final = 3
+_LEAST_ROWS: Final = 2
 _LABELS: Final = (
     "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, and "
     "why."
@@ -269,18 +269,26 @@ class _Pivot:
                 yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
 
     def _plots(self, name: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> Iterable[Plot]:
-        """A radar of the listed rows, a polygon a column."""
-        listed = [row for row in self.spec.order if any(row in found for _, found in split)]
-        if len(listed) < _LEAST_AXES or self.by_metric or not self.hundred:
+        """The means of every row that the data has, a bar a column."""
+        there = {score_row for _, found in split for score_row in found}
+        listed = [row for row in self.spec.order if row in there]
+        rows = [*listed, *sorted(there - set(listed))]
+        if not self.spec.order or len(rows) < _LEAST_ROWS or self.by_metric or not self.hundred:
             return
         series = tuple(
-            (c.title, tuple(figure(self.spec, c.metrics, found.get(row, [])).mean for row in listed)) for c, found in split
+            (
+                c.title,
+                tuple(
+                    self._cell(c, figure(self.spec, c.metrics, own), own) for row in rows for own in [found.get(row, [])]
+                ),
+            )
+            for c, found in split
         )
-        if any(value is not None for _, values in series for value in values):
-            yield RadarPlot(
+        if any(cell.value is not None for _, cells in series for cell in cells):
+            yield MeansPlot(
                 name=f"types-{name.removeprefix('scores-')}",
                 title=self.spec.title.split(" (")[0].replace(", by", " by"),
-                axes=tuple(listed),
+                rows=tuple(rows),
                 series=series,
             )
 
@@ -317,7 +325,7 @@ def label_tables(
         given = sorted({score.label for score in own if score.label is not None})
         if labels := [level.name for level in reversed(metric.levels)] or given:
             found.append(_label_table(metric, _by_editor(own), labels, caption, keys or {}))
-        else:
+        elif own:
             numbers.append(metric)
     missing = _missing_table(numbers, _by_editor(counted(BY_EDITOR, scores)), keys or {})
     return found if missing is None else [*found, missing]
@@ -375,6 +383,10 @@ def _label_table(
         rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
     names = {editor: editor or "(not named)" for editor in editors}
     name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
+    known = {level.name: metric.normalise(level.value) for level in metric.levels}
+    goods = tuple(known[label] or 0.0 for label in labels) if metric.better and known.keys() >= set(labels) else ()
+    if metric.better == "lower":
+        goods = tuple(100 - good for good in goods)
     bars = tuple((editor, tuple(count.items())) for editor, count in zip(names.values(), counts, strict=True))
     return Table(
         name=name,
@@ -384,7 +396,7 @@ def _label_table(
         caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
         at_once=6,
-        plots=(BarPlot(name=name, title=title, rows=bars),),
+        plots=(BarPlot(name=name, title=title, rows=bars, goods=goods),) if any(judged) else (),
     )
 
 

@@ -2,6 +2,8 @@
 
 A plot is `svg(...)` around a grid of two axes and the marks drawn in it. Colours are classes (`line s0`, `dot s1`), so that
 one style sheet serves light and dark, and each series has a dash of its own, since colour alone does not tell lines apart.
+What is ordered from worst to best (labels) has the colours and shapes of `TONES`, which the viewer's pages share; what is
+not (editors, judges) has those of `COLOURS`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from editloupe.reports.escape import safe
-from editloupe.tables import BarPlot, Dots, HistogramPlot, Plot, RadarPlot, ScatterPlot, SizePlot
+from editloupe.tables import BarPlot, Cell, Dots, HistogramPlot, MeansPlot, Plot, ScatterPlot, SizePlot
 from editloupe.values import digest
 
 WIDTH: Final = 720
@@ -28,6 +30,9 @@ COLOURS: Final = (
     ("#5a3fc0", "#a99bff"),
 )
 """(on light, on dark) in the order of the series; each has a contrast of at least 4.5 with its background."""
+
+TONES: Final = (("#c0392b", "#f0685a"), ("#d9822b", "#f0a04b"), ("#9aa32b", "#c6cf55"), ("#1d8a68", "#3fc79a"))
+"""(on light, on dark) from worst to best: --tone-0 to --tone-3 of the viewer's pages."""
 
 _LEFT, _TOP, _BOTTOM = 76, 44, 344
 """Px of the plots of target areas."""
@@ -173,10 +178,11 @@ def _style() -> str:
         ".plot text{font:13px system-ui,sans-serif;fill:#1f2328}.plot .heading{font-weight:600;font-size:15px}"
         ".plot .paper{fill:#fff}.plot .grid{stroke:#d8dee4;fill:none}.plot .axis{stroke:#57606a;fill:none}"
         ".plot .halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}"
-        ".plot .inside{fill:#fff}.plot .trend{fill:none;stroke:#1f2328;stroke-width:1.6}"
+        ".plot .whisker{fill:none;stroke:#1f2328;stroke-width:1.4}.plot .inside{fill:#fff}.plot .inside.dark{fill:#14181c}"
+        ".plot .trend{fill:none;stroke:#1f2328;stroke-width:1.6}"
         f".plot .line{{fill:none;stroke-width:2;stroke-linejoin:round}}{dashes}{_colours(0)}"
         "@media (prefers-color-scheme:dark){.plot text{fill:#e6edf3}.plot .paper{fill:#0d1117}"
-        ".plot .halo{stroke:#0d1117}.plot .inside{fill:#0d1117}.plot .trend{stroke:#e6edf3}"
+        ".plot .halo{stroke:#0d1117}.plot .inside{fill:#0d1117}.plot .trend,.plot .whisker{stroke:#e6edf3}"
         f".plot .grid{{stroke:#30363d}}.plot .axis{{stroke:#9198a1}}{_colours(1)}}}"
     )
 
@@ -186,7 +192,28 @@ def _colours(ground: int) -> str:
     return "".join(
         f".plot .line.s{n}{{stroke:{pair[ground]}}}.plot .dot.s{n},.plot .bar.s{n}{{fill:{pair[ground]}}}"
         for n, pair in enumerate(COLOURS)
-    )
+    ) + "".join(f".plot .dot.t{n},.plot .bar.t{n}{{fill:{pair[ground]}}}" for n, pair in enumerate(TONES))
+
+
+def mark_class(index: int, good: float | None) -> str:
+    """The class of the `index`-th group's marks: of its place from worst to best, 0 to 100, else of its number."""
+    if good is None:
+        return f"s{index % len(COLOURS)}"
+    return f"t{min(len(TONES) - 1, max(0, round(good / 100 * (len(TONES) - 1))))}"
+
+
+def dot(kind: str, x: float, y: float, *, size: float = 3, faint: bool = False) -> str:
+    """A mark: of worst to best a square, a diamond, a triangle and a disc, of anything else a disc."""
+    shade = ' fill-opacity="0.55"' if faint else ""
+    s = size
+    paths = {
+        "t0": f"M{x - s:.1f} {y - s:.1f}h{2 * s:g}v{2 * s:g}h{-2 * s:g}Z",
+        "t1": f"M{x:.1f} {y - 1.3 * s:.1f}l{1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {-1.3 * s:g}Z",
+        "t2": f"M{x:.1f} {y - 1.2 * s:.1f}l{1.3 * s:g} {2.2 * s:g}h{-2.6 * s:g}Z",
+    }
+    if kind in paths:
+        return f'<path class="dot {kind}" d="{paths[kind]}"{shade}/>'
+    return f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"{shade}/>'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,9 +344,9 @@ def draw(plot: Plot) -> str:
             known = Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
             return histogram([known], title=plot.title)
         case BarPlot():
-            return bars(plot.rows, title=plot.title)
-        case RadarPlot():
-            return radar(plot.axes, plot.series, title=plot.title)
+            return bars(plot.rows, title=plot.title, goods=plot.goods)
+        case MeansPlot():
+            return means(plot.rows, plot.series, title=plot.title)
 
 
 def scatter(plot: ScatterPlot) -> str:
@@ -336,10 +363,7 @@ def scatter(plot: ScatterPlot) -> str:
         for number, (area, score) in enumerate(group.points):
             # The golden ratio spreads any run of numbers evenly over the band.
             offset = 10 * (number * 0.6180339887 % 1) - 5
-            marks.append(
-                f'<circle class="dot s{index % len(COLOURS)}" cx="{x.px(area):.1f}" cy="{y.px(score + offset):.1f}" r="3" '
-                'fill-opacity="0.55"/>'
-            )
+            marks.append(dot(mark_class(index, group.good), x.px(area), y.px(score + offset), faint=True))
     line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
     at, room = _BOTTOM + 72, WIDTH - _EDGE - _LEFT - 38
     keys = _dot_keys(groups, at)
@@ -365,12 +389,12 @@ def sizes(plot: SizePlot) -> str:
         for side, start, end in (("width", _LEFT, WIDTH - 28), ("height", bottom, _TOP))
     )
     marks, there = list[str](), Counter[tuple[float, float]]()
-    for i, (w, h) in ((i, point) for i, group in enumerate(plot.groups) for point in group.points):
+    for kind, (w, h) in ((mark_class(i, g.good), point) for i, g in enumerate(plot.groups) for point in g.points):
         # The golden angle packs any number of dots about a place.
         number = there[w, h]
         there[w, h] += 1
         cx, cy = (at + 5 * number**0.5 * turn(2.399963 * number) for at, turn in ((x.px(w), math.cos), (y.px(h), math.sin)))
-        marks.append(f'<circle class="dot s{i % len(COLOURS)}" cx="{cx:.1f}" cy="{cy:.1f}" r="3" fill-opacity="0.55"/>')
+        marks.append(dot(kind, cx, cy, faint=True))
     at = bottom + 72
     note = fitted(plot.note, _LEFT, at + 20 * len(plot.groups), room=WIDTH - _EDGE - _LEFT)
     told = ", ".join(f"{group.name} {len(group.points):,}" for group in plot.groups)
@@ -384,16 +408,19 @@ def _dot_keys(groups: Sequence[Dots], y: float) -> list[str]:
     room, keys = WIDTH - _EDGE - _LEFT - 38, []
     for i, group in enumerate(groups):
         name = fitted(f"{group.name}: {len(group.points):,}", _LEFT + 38, y, room=room)
-        keys.append(f'<g><circle class="dot s{i % len(COLOURS)}" cx="{_LEFT + 14}" cy="{y - 4:g}" r="4"/>{name}</g>')
+        keys.append(f"<g>{dot(mark_class(i, group.good), _LEFT + 14, y - 4, size=4)}{name}</g>")
         y += 20
     return keys
 
 
-def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -> str:
+def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, goods: Sequence[float | None] = ()) -> str:
     """Stacked bars, one a row (an editor), each part a label's share of the row's total, as SVG.
 
     rows: (name, (label, count) in order); the labels are the same in every row. A row of nothing has no bar, and says so.
+    goods: how good each label is, 0 (worst) to 100 (best); () for labels without an order.
     """
+    labels = [label for label, _ in rows[0][1]] if rows else []
+    kinds = [mark_class(i, goods[i] if goods else None) for i in range(len(labels))]
     left, top = 180, 44
     height = top + 32 * len(rows)
     x = percent_axis(start=left, end=WIDTH - 28, title="Share of what was judged")
@@ -409,77 +436,71 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -
                 start, end = x.px(at / total), x.px((at + n) / total)
                 marks.append(
                     f"<g><title>{escape(safe(f'{name}, {label}: {n:,} of {total:,}'))}</title>"
-                    f'<rect class="bar s{index % len(COLOURS)}" x="{start:.1f}" y="{y}" width="{end - start:.1f}" '
+                    f'<rect class="bar {kinds[index]}" x="{start:.1f}" y="{y}" width="{max(0.5, end - start - 1):.1f}" '
                     f'height="20"/></g>'
                 )
                 if end - start > 34:
-                    marks.append(text(f"{n:,}", (start + end) / 2, y + 15, anchor="middle", style="inside"))
+                    style = "inside dark" if kinds[index] in ("t1", "t2") else "inside"
+                    marks.append(text(f"{n:,}", (start + end) / 2, y + 15, anchor="middle", style=style))
             at += n
         sentences.append(f"{name}: {', '.join(f'{label} {n:,}' for label, n in counts)}.")
     below = height + 72
-    labels = [label for label, _ in rows[0][1]] if rows else []
     keys = [
-        f'<g><rect class="bar s{i % len(COLOURS)}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
+        f'<g><rect class="bar {kinds[i]}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
         f"{fitted(label, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
         for i, label in enumerate(labels)
     ]
     return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences))
 
 
-def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]], *, title: str) -> str:
-    """Scores 0 to 100 on an axis an edit type, a polygon a series (an editor), as SVG (DLEBench, Figure 7).
+def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, title: str) -> str:
+    """Means of 0 to 100 as bars with their intervals, a group a row (an edit type), a bar a series (an editor), as SVG.
 
-    None has no point, and the line is open there. Raises ValueError for fewer than three axes.
+    DLEBench shows the same figures as a radar (Figure 7), which has no room for intervals. A cell without a value has no
+    bar, and says so.
     """
-    if len(axes) < 3:
-        raise ValueError(f"a radar needs at least three axes, found {len(axes)}")
-    cx, cy, radius = WIDTH / 2, 250.0, 160.0
-
-    def at(axis: int, score: float) -> tuple[float, float]:
-        turn = 2 * math.pi * axis / len(axes)
-        return cx + radius * score / 100 * math.sin(turn), cy - radius * score / 100 * math.cos(turn)
-
-    parts, rings = list[str](), (25, 50, 75, 100)
-    for ring in rings:
-        corners = " ".join("{:.1f},{:.1f}".format(*at(i, ring)) for i in range(len(axes)))
-        parts.append(f'<polygon class="grid" points="{corners}"/>')
-    for i, name in enumerate(axes):
-        x, y = at(i, 100)
-        parts.append(f'<path class="grid" d="M{cx:.1f} {cy:.1f}L{x:.1f} {y:.1f}"/>')
-        x, y = at(i, 110)
-        anchor = "middle" if abs(x - cx) < 8 else "start" if x > cx else "end"
-        room = {"start": WIDTH - _EDGE - x, "end": x - _EDGE, "middle": WIDTH / 2}[anchor]
-        parts.append(fitted(name, x, y + 4, room=room, anchor=anchor))
-    sentences = []
-    for index, (name, scores) in enumerate(series):
-        pieces = _pieces([None if s is None else at(i, s) for i, s in enumerate(scores)])
-        for points, closed in pieces:
-            path = "".join(f"{'L' if n else 'M'}{x:.1f} {y:.1f}" for n, (x, y) in enumerate(points))
-            parts.append(f'<path class="{line_class(index)}" d="{path}{"Z" if closed else ""}"/>')
-            parts += [f'<circle class="dot s{index % len(COLOURS)}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
-        shown = ", ".join(
-            f"{axis} {'not judged' if s is None else f'{s:.1f}'}" for axis, s in zip(axes, scores, strict=True)
+    left, top, thick, gap = 180, 44, 16, 12
+    height = top + len(rows) * (thick * len(series) + gap)
+    ticks = tuple((float(n), f"{n}") for n in (0, 25, 50, 75, 100))
+    x = Axis(
+        low=0, high=100, start=left, end=WIDTH - 150, title="Score, with its 95 % interval; judged of asked", ticks=ticks
+    )
+    none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
+    marks, sentences = list[str](), list[str]()
+    for number, row in enumerate(rows):
+        start = top + number * (thick * len(series) + gap) + gap / 2
+        marks.append(fitted(row, left - 8, start + thick * len(series) / 2 + 4, room=left - 16, anchor="end"))
+        for index, (name, cells) in enumerate(series):
+            cell, y = cells[number], start + thick * index
+            counts = f"({cell.judged}/{cell.asked})" if cell.asked else "(not asked)"
+            if not isinstance(cell.value, float):
+                marks.append(text(f"– {counts}", left + 8, y + thick - 4))
+                continue
+            marks.append(
+                f"<g><title>{escape(safe(f'{row}, {name}: {cell.text}'))}</title>"
+                f'<rect class="bar s{index % len(COLOURS)}" x="{left}" y="{y + 2:.1f}" '
+                f'width="{max(1.0, x.px(cell.value) - left):.1f}" height="{thick - 4}" fill-opacity="0.7"/></g>'
+            )
+            if cell.low is not None and cell.high is not None:
+                low, high, middle = x.px(cell.low), x.px(cell.high), y + thick / 2
+                marks.append(
+                    f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 4:.1f}v8'
+                    f'M{high:.1f} {middle - 4:.1f}v8"/>'
+                )
+            marks.append(text(f"{cell.value:.1f} {counts}", WIDTH - 142, y + thick - 4))
+    for name, cells in series:
+        told = ", ".join(
+            f"{row} {cell.value:.1f}" if isinstance(cell.value, float) else f"{row} not judged"
+            for row, cell in zip(rows, cells, strict=True)
         )
-        sentences.append(f"{name}: {shown}.")
-    # Last, and on a rim of paper, since the lines of the series run where they stand.
-    parts += [text(str(ring), cx + 4, cy - radius * ring / 100 + 12, style="halo") for ring in rings]
-    below = cy + radius + 56
-    parts += legend([name for name, _ in series], x=76, y=below)
-    return svg(parts, height=below + 20 * len(series), title=title, desc=" ".join(sentences))
-
-
-def _pieces(points: Sequence[tuple[float, float] | None]) -> list[tuple[list[tuple[float, float]], bool]]:
-    """A ring of points as lines: (points, whether they close). Where one is missing, the ring is open."""
-    if all(p is not None for p in points):
-        return [([p for p in points if p is not None], True)]
-    first = next(i for i, p in enumerate(points) if p is None)
-    found: list[list[tuple[float, float]]] = [[]]
-    for p in (*points[first + 1 :], *points[: first + 1]):
-        if p is not None:
-            found[-1].append(p)
-        elif found[-1]:
-            found.append([])
-    return [(piece, False) for piece in found if piece]
+        sentences.append(f"{name}: {told}.")
+    below = height + 72
+    keys = [
+        f'<g><rect class="bar s{i % len(COLOURS)}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
+        f"{fitted(name, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
+        for i, (name, _) in enumerate(series)
+    ]
+    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences))
 
 
 def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, title: str, what: str) -> str:

@@ -32,6 +32,8 @@ class Ruler:
     """An answer's place on the scale; None if it has none."""
     good: float | None
     """The value from which on an item is good; None if nothing divides the scale."""
+    one_scale: bool = True
+    """False where judge and people use different units, so that only correlations say something."""
 
     @property
     def ordered(self) -> bool:
@@ -72,6 +74,17 @@ def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer]
     return Ruler(scale=scale, number=lambda answer: value_on(metric, answer), good=threshold)
 
 
+def ruler_of_two(metric: Metric | str) -> Ruler:
+    """Return how a metric's answers are read beside people's ratings on a scale of their own: any numbers."""
+
+    def number(answer: float | str) -> float | None:
+        if isinstance(answer, float):
+            return answer
+        return None if isinstance(metric, str) else value_on(metric, answer)
+
+    return Ruler(scale=None, number=number, good=None, one_scale=False)
+
+
 class MetricReading:
     """One judge's answers and people's ratings of the same items, as numbers; what is no label is left out and counted."""
 
@@ -81,10 +94,16 @@ class MetricReading:
         rated: Sequence[Mapping[str, float | str]],
         metric: Metric | str,
         good: str | None = None,
+        *,
+        one_scale: bool = True,
     ) -> None:
-        """Read the items' answers and ratings (by rater), one each. Raises as `ruler`."""
+        """Read the items' answers and ratings (by rater), one each. Raises as `ruler`.
+
+        one_scale: False for ratings on a scale of their own.
+        """
         name = metric if isinstance(metric, str) else metric.id
-        self.ruler = ruler(metric, answers, [value for ratings in rated for value in ratings.values()], good)
+        given = [value for ratings in rated for value in ratings.values()]
+        self.ruler = ruler(metric, answers, given, good) if one_scale else ruler_of_two(metric)
         unknown: Counter[tuple[str, str]] = Counter()
 
         def read(answer: Answer, whose: str) -> float | None:

@@ -7,8 +7,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Final
 
 from markupsafe import Markup
+from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table as RichTable
@@ -70,8 +72,9 @@ def html(table: Table) -> Markup:
     """Return a table for a page. Colours are classes, every text is escaped."""
     columns = [table.columns[i] for i in table.shown]
     number = [Markup("") if column.words else Markup(' class="number"') for column in columns]
+    # A column without a title has no header cell, which a screen reader would read as an empty one.
     head = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(kind, safe(column.title))
+        Markup('<th scope="col"{}>{}</th>').format(kind, safe(column.title)) if column.title else Markup("<td></td>")
         for kind, column in zip(number, columns, strict=True)
     )
     body = Markup("").join(
@@ -80,9 +83,10 @@ def html(table: Table) -> Markup:
     )
     notes = Markup("").join(Markup('<p class="note">{}</p>').format(safe(note)) for note in table.notes)
     return Markup(
-        '{}<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption>'
+        '{}<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="scores">'
+        '<caption>{}<span class="dim">{}</span></caption>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
-    ).format(notes, safe(table.title), safe(table.caption), head, body)
+    ).format(notes, safe(table.title), safe(table.title), safe(table.caption), head, body)
 
 
 def _html_cells(table: Table, row: Row, number: Sequence[Markup]) -> Markup:
@@ -92,13 +96,40 @@ def _html_cells(table: Table, row: Row, number: Sequence[Markup]) -> Markup:
         if cell.meter is not None:
             # SVG, since a style attribute would need a laxer security policy.
             bar = Markup(
-                '<svg class="meter" viewBox="0 0 100 3" preserveAspectRatio="none" aria-hidden="true">'
-                '<rect class="ground" width="100" height="3"/><rect class="{}" width="{:.1f}" height="3"/></svg>'
-            ).format(tone(cell.meter), cell.meter)
+                '<svg class="meter" width="100%" height="5" aria-hidden="true">'
+                '<rect class="ground" width="100%" height="5"/><rect class="{}" width="{:.1f}%" height="5"/>{}</svg>'
+            ).format(tone(cell.meter), cell.meter, _interval(cell.low, cell.high))
         shown = Markup("<strong>{}</strong>").format(safe(cell.text)) if cell.strong else safe(cell.text)
         form = "<td{}>{}{}</td>" if position else '<th scope="row"{}>{}{}</th>'
         found += Markup(form).format(kind, shown, bar)
     return found
+
+
+def _interval(low: float | None, high: float | None) -> Markup:
+    """The interval of a bar of 0 to 100, as a line."""
+    if low is None or high is None:
+        return Markup("")
+    line = '<line class="interval" x1="{:.1f}%" x2="{:.1f}%" y1="2.5" y2="2.5"/>'
+    return Markup(line).format(min(100.0, max(0.0, low)), min(100.0, max(0.0, high)))
+
+
+PLAIN: Final = Box(
+    "    \n"
+    "    \n"
+    " -- \n"
+    "    \n"
+    " -- \n"
+    " -- \n"
+    "    \n"
+    "    \n",
+    ascii=True,
+)  # fmt: skip
+"""Tables as plain text: a line below the head, and one between sections."""
+
+
+def make_plain(table: RichTable) -> None:
+    """Draw a table as plain text, for what is no terminal."""
+    table.box, table.pad_edge, table.padding = PLAIN, False, (0, 1, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -113,10 +144,13 @@ class _Terminal:
         columns = [table.columns[i] for i in table.shown]
         texts = [table.text(row) for row in table.rows]
         widths = _widths(table, texts, width)
-        parts = list(_parts(table, widths, self.at_once, width))
+        is_plain = bool(getattr(console, "plain_tables", False))
+        parts = list(_parts(table, widths, len(widths) if is_plain else self.at_once, width))
         yield from (plain(note, "yellow") for note in table.notes)
         for number, part in enumerate(parts, start=1):
             shown = RichTable()
+            if is_plain:
+                make_plain(shown)
             for i in part:
                 # Only words are broken, and only where there is no room for them.
                 bound = min(widths[i], width) if columns[i].words else None

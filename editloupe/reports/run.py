@@ -10,7 +10,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Sample
+from editloupe.values import Sample, notebook_html
 
 if TYPE_CHECKING:
     import polars
@@ -23,6 +23,11 @@ class Run:
         """Open a run folder. Raises ConfigError if it is none."""
         self.folder = Path(path)
         self._store = RunStore.read(self.folder)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open a run folder. Raises ConfigError if it is none."""
+        return cls(path)
 
     @property
     def samples(self) -> list[Sample]:
@@ -49,14 +54,36 @@ class Run:
 
         return frame(judged_in(self._store), people=True)
 
-    def trace(self, finding: Finding) -> Trace:
-        """Return the recorded steps of a finding. Raises ConfigError if it has none here, TraceError if it is damaged."""
+    def scores(self) -> polars.DataFrame:
+        """Return who judged what how well: one row a judge, sample and metric, with `value` or why it is `missing`.
+
+        `frame` has more columns and the ratings of people. Raises as `frame`.
+        """
+        columns = ("judge", "sample", "editor", "turn", "part", "metric", "value", "label", "missing", "reason")
+        import polars
+
+        return self.frame().filter(polars.col("kind") == "judge").select(columns)
+
+    def trace(self, finding: Finding | str) -> Trace:
+        """Return the recorded steps of a finding, or of the finding with this task id or its first characters.
+
+        Raises ConfigError if there is none here, or several begin so; TraceError if it is damaged.
+        """
+        if isinstance(finding, str):
+            begun = [one for one in self.findings if one.task_id.startswith(finding)]
+            if len(begun) != 1:
+                found = f"{len(begun)} findings" if begun else "no finding"
+                raise ConfigError(f"{self.folder}: {found} with a task id that begins with {finding!r}; expected one")
+            finding = begun[0]
         if finding.trace is None:
             raise ConfigError(f"the finding on {finding.metric} of {finding.about.key!r} has no trace: it was never asked")
         path = self.folder / finding.trace
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise ConfigError(f"{finding.trace} is not inside {self.folder}")
         return read_trace(path)
+
+    def _repr_html_(self) -> str:
+        return notebook_html("run", self)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

@@ -90,8 +90,8 @@ def column_of(score: Score, name: str) -> str:
 
 
 def check_columns(spec: TableSpec, scores: Sequence[Score]) -> None:
-    """Raise ConfigError if a table is by a column that no score has, unless no row of the data could be read."""
-    if all(score.missing == "input_error" and not score.findings for score in scores):
+    """Raise ConfigError if a table is by a column that no score has. Without any value there may be no column either."""
+    if all(score.missing is not None for score in scores):
         return
     known = {"sample", "editor", "turn", "part", "metric", "label", *(name for score in scores for name in score.dims)}
     for name in (spec.rows, spec.columns):

@@ -269,7 +269,11 @@ def schema_text() -> str:
 
 def _read(path: Path, shown: str) -> Rubric:
     known = f"; built in: {', '.join(builtin_rubrics())}"
-    raw = read_toml(path, f"rubric {shown!r}:", error=RubricError, if_missing=known)
+    return _checked(read_toml(path, f"rubric {shown!r}:", error=RubricError, if_missing=known), shown)
+
+
+def _checked(raw: Mapping[str, Any], shown: str) -> Rubric:
+    """Return the rubric of what a file holds. Raises RubricError, a line for each broken rule."""
     try:
         rubric = Rubric.model_validate(raw)
     except ValidationError as error:
@@ -414,6 +418,9 @@ def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str
 
 def _of_any(value: Any) -> Any:
     if isinstance(value, Mapping):
+        # In a file criteria are tables by id; a run records a list.
+        if isinstance(value.get("criteria"), Mapping):
+            return _checked(value, str(value.get("id") or "given"))
         return Rubric.from_json(value)
     return value if isinstance(value, Rubric) else load_rubric(value)
 

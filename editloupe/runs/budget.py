@@ -87,7 +87,7 @@ class Ledger:
         if self.budget.max_cost is not None and not self.prices.known(backend):
             raise ConfigError(
                 f"--max-cost: no price is known for {backend.uri}; {self.prices.advice()}, or limit tokens with "
-                "--max-run-tokens"
+                "--run-tokens"
             )
 
     def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
@@ -154,7 +154,7 @@ class Ledger:
         elif self._unknowable and (budget.max_tokens, budget.max_cost) != (None, None):
             self.reason = (
                 "a limit of tokens or money cannot be kept: the endpoint tells no usage, and no rule is known for the "
-                f"tokens of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
+                f"tokens of images of {backend.uri if backend else 'this model'}; --run-seconds can"
             )
         elif budget.max_cost is not None and self.cost is None:
             self.reason = f"cost: no price is known for an answer that came; {self.prices.advice()}"

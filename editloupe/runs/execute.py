@@ -6,10 +6,11 @@ import math
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from editloupe.backends.base import reach
@@ -38,17 +39,41 @@ from editloupe.values import Json, Sample, digest
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a visit has spent so far, and what is under way."""
+
+    calls: int = 0
+    in_flight: int = 0
+    """Calls at the endpoint now."""
+    retries: int = 0
+    """Attempts of calls that were made again."""
+    tokens: int = 0
+    """Input and output, estimated where the endpoint does not tell."""
+    cost_usd: float | None = None
+    """None where no price is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """Where a run stands."""
 
-    done: int
-    total: int
-    """Of the tasks that are known so far; it grows while findings make further tasks ready."""
-    failed: int
+    phase: str = "judging"
+    """What is done now, in words: reading the data, loading weights, judging."""
+    done: int = 0
+    total: int = 0
+    """Of the tasks that are known so far; it grows while findings make further tasks ready. 0 before the first is known."""
+    failed: int = 0
     """Findings that are not ok, of those `done`."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Status → how many of these, without rows that could not be read."""
+    rejected: int = 0
+    """Rows of the data that could not be read."""
     grows: bool = False
     """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
+    """What has just arrived."""
+    spent: Callable[[], Spent] = Spent
+    """Returns what is spent at the moment of asking."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +166,8 @@ def execute(
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
     images = ImageStore(out / "blobs", writes=False)
+    tell = listener or (lambda progress: None)
+    tell(Progress(phase="reading the data"))
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
@@ -158,17 +185,38 @@ def execute(
         schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
         if any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready):
             # Weights that cannot be loaded are found before anything is spent.
+            tell(Progress(phase="opening tools"))
             setup.toolbox.prepare()
         cache = ToolCache(tool_cache_of(out), device=weights_of(plan).device)
         done = schedule.reused + len(refused)
-        failed = len(refused) + sum(f.status != "ok" for f in schedule.findings)
+        failures: Counter[str] = Counter(f.status for f in schedule.findings if f.status != "ok")
+        retried = limit.retried
+
+        def spent() -> Spent:
+            cost = ledger.cost if setup.backend.traits.is_lmm else None
+            return Spent(
+                calls=ledger.calls,
+                in_flight=limit.under_way,
+                retries=limit.retried - retried,
+                tokens=ledger.tokens,
+                cost_usd=cost,
+            )
 
         def report(finding: Finding | None = None) -> None:
-            if listener:
-                total, grows = schedule.total + len(refused), schedule.grows
-                listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
+            tell(
+                Progress(
+                    phase="measuring" if setup.judge.kind == "measure" else "judging",
+                    done=done,
+                    total=schedule.total + len(refused),
+                    failed=len(refused) + failures.total(),
+                    failures=dict(failures),
+                    rejected=len(found.rejected),
+                    grows=schedule.grows,
+                    finding=finding,
+                    spent=spent,
+                )
+            )
 
-        report()
         changed = [f"{problem}, and judged again where this command asks for it" for problem in store.invalid]
         samples = {sample.key: sample for sample in found.samples}
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
@@ -198,7 +246,10 @@ def execute(
             return Job(config=plan, run=out, task=place.task, repeat=place.repeat, sample=sample)
 
         if executor is None:
+            if setup.backend.endpoint != "in process":
+                tell(Progress(phase=f"connecting to {setup.backend.endpoint}"))
             ledger.refused = _unreachable(setup, schedule)
+        report()
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         with limit.fixed(plan.max_connections):
             answers = (
@@ -212,7 +263,7 @@ def execute(
                 schedule.arrived(finding)
                 ledger.check_time()
                 done += 1
-                failed += finding.status != "ok"
+                failures.update([finding.status] if finding.status != "ok" else [])
                 report(finding)
             notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}

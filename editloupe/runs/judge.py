@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
-from editloupe.chat import Sampling
+from editloupe.backends.function import Chat, as_lmm
+from editloupe.chat import Reply, Sampling
 from editloupe.config import SHORTHANDS, RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -24,8 +28,24 @@ from editloupe.runs.setup import open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tasks import Task
+from editloupe.tools.base import Tool
 from editloupe.tools.cache import ToolCache
+from editloupe.tools.function import as_tool
 from editloupe.values import Json, Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a judge is."""
+
+    done: int
+    """Samples that have ended."""
+    known: int | None
+    """Samples in all; None for an iterator."""
+    failed: Mapping[str, int]
+    """Status → findings so far without an answer."""
+    seconds: float
+    """Since the beginning."""
 
 
 class Judge:
@@ -33,17 +53,17 @@ class Judge:
 
     def __init__(
         self,
-        backend: str | LMM = "baseline",
+        backend: str | LMM | Callable[[Chat], str | Reply] = "baseline",
         *,
         protocol: str = "dlebench",
         mode: str | None = None,
-        rubric: str | Path | None = None,
+        rubric: Any = None,
         criteria: str | Sequence[str] | None = None,
         prompt: str | Path | None = None,
         options: Mapping[str, Json] | None = None,
-        roles: Mapping[str, str | LMM] | None = None,
+        roles: Mapping[str, str | LMM | Callable[[Chat], str | Reply]] | None = None,
         max_turns: int = 6,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Tool | Callable[..., Any]] | None = None,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
         remind_answers: bool = True,
@@ -53,11 +73,14 @@ class Judge:
     ) -> None:
         """Open a judge.
 
-        backend: a URI ("baseline" is the pixel baseline, "openai/MODEL") or an LMM of your own.
+        backend: a URI ("baseline" is the pixel baseline, "openai/MODEL"), an LMM of your own, or a function of the messages
+        that returns the reply's text (`backends.function.FunctionLMM`).
         protocol: which questions are asked (`editloupe protocols`).
-        mode, rubric, criteria, prompt: options of the protocol with names of their own; None for its defaults.
+        mode, rubric, criteria, prompt: options of the protocol with names of their own; None for its defaults. A rubric
+        is a name, a file, a Rubric, or a mapping with what a rubric's file holds.
         options: further options of the protocol.   roles: backends for the protocol's other roles.
-        max_turns: turns with tool calls.   tools: names on offer; None for the five built-in ones.
+        max_turns: turns with tool calls.   tools: names, functions with `@tool`, Tool objects; None for the five
+        built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
         remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
@@ -74,12 +97,16 @@ class Judge:
                 "Judge(None): expected provider/model, such as openai/gpt-4.1, or an LMM; leave it out for the baseline"
             )
         chosen = [criteria] if isinstance(criteria, str) else criteria
+        rubric = rubric.to_json() if hasattr(rubric, "to_json") else rubric
         given = (mode, rubric, None if chosen is None else tuple(chosen), None if prompt is None else str(prompt))
         named = {name: value for name, value in zip(SHORTHANDS, given, strict=True) if value is not None}
         sent = sampling or Sampling()
+        asked = as_lmm(backend)
+        own = {made.name: made for made in (as_tool(one) for one in tools or () if not isinstance(one, str))}
+        names = None if tools is None else tuple(one if isinstance(one, str) else as_tool(one).name for one in tools)
         judge: dict[str, Any] = {
             # A protocol that asks no model takes no backend.
-            "backend": None if isinstance(backend, str) and backend == "baseline" else backend,
+            "backend": None if isinstance(asked, str) and asked == "baseline" else asked,
             "temperature": sent.temperature,
             "top_p": sent.top_p,
             "seed": sent.seed,
@@ -91,13 +118,13 @@ class Judge:
             protocol=protocol,
             option={**(options or {}), **named},
             judge=judge,
-            role={role: {"backend": one} for role, one in (roles or {}).items()},
+            role={role: {"backend": as_lmm(one)} for role, one in (roles or {}).items()},
             max_turns=max_turns,
-            tools=None if tools is None else tuple(tools),
+            tools=names,
             ablate=ablate,
             langsmith=langsmith,
         )
-        self._setup = open_setup(config)
+        self._setup = open_setup(config, own_tools=tuple(own.values()))
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -137,19 +164,70 @@ class Judge:
             schedule.arrived(worker.run_task(task) if store is None else self._recorded(store, worker, task))
         return [*schedule.findings, *schedule.problems()]
 
-    def judge_all(self, samples: Iterable[Sample], *, concurrency: int | None = None) -> list[list[Finding]]:
-        """Judge many samples at once. Results come in the order of the samples."""
-        jobs = list(samples)
-        if self._store is not None:
+    async def ajudge(self, sample: Sample) -> list[Finding]:
+        """Judge a sample in a thread of its own, and return as `judge`. Other coroutines go on meanwhile."""
+        return await asyncio.to_thread(self.judge, sample)
+
+    def stream(
+        self,
+        samples: Iterable[Sample],
+        *,
+        concurrency: int | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Iterator[tuple[Sample, list[Finding]]]:
+        """Judge many samples at once, and yield each with its findings as soon as it has ended, in any order.
+
+        samples: read as they are needed, so that they may be many.   concurrency: samples under way at a time.
+        progress: called in this thread with each sample that has ended.
+        Whoever stops reading stops the rest: what is under way ends, and nothing new is begun.
+        """
+        for _, sample, findings in self._each(samples, concurrency, progress):
+            yield sample, findings
+
+    def _each(
+        self, samples: Iterable[Sample], concurrency: int | None, progress: Callable[[Progress], None] | None
+    ) -> Iterator[tuple[int, Sample, list[Finding]]]:
+        """Yield (place, sample, findings) of each sample that has ended."""
+        waiting, began = iter(enumerate(samples)), time.monotonic()
+        known = len(samples) if isinstance(samples, Sequence) else None
+        if self._store is not None and isinstance(samples, Sequence):
             # All at once and before any thread starts, so that the run lists them in their order.
             with self._lock:
-                self._store.add_samples(Loaded(format="python", samples=tuple(jobs), rejected=()))
-        width = concurrency or default_concurrency(self._setup)
-        waiting = iter(enumerate(jobs))
-        results = at_once(
-            lambda job: (job[0], self.judge(job[1])), lambda: next(waiting, None), width=width, stop=self._stop
+                self._store.add_samples(Loaded(format="python", samples=tuple(samples), rejected=()))
+        ended = at_once(
+            lambda job: (*job, self.judge(job[1])),
+            lambda: next(waiting, None),
+            width=concurrency or default_concurrency(self._setup),
+            stop=self._stop,
         )
-        return [findings for _, findings in sorted(results, key=lambda r: r[0])]
+        failed: Counter[str] = Counter()
+        for done, (place, sample, findings) in enumerate(ended, start=1):
+            failed.update(finding.status for finding in findings if finding.status != "ok")
+            if progress is not None:
+                progress(Progress(done=done, known=known, failed=dict(failed), seconds=time.monotonic() - began))
+            yield place, sample, findings
+
+    async def astream(
+        self, samples: Iterable[Sample], *, concurrency: int | None = None
+    ) -> AsyncIterator[tuple[Sample, list[Finding]]]:
+        """Judge many samples at once, as `stream`, without holding up other coroutines."""
+        stream, end = self.stream(samples, concurrency=concurrency), object()
+        try:
+            while (found := await asyncio.to_thread(next, stream, end)) is not end:
+                yield cast("tuple[Sample, list[Finding]]", found)
+        finally:
+            await asyncio.to_thread(stream.close)  # type: ignore[attr-defined]
+
+    def judge_all(
+        self,
+        samples: Iterable[Sample],
+        *,
+        concurrency: int | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> list[list[Finding]]:
+        """Judge many samples at once. Results come in the order of the samples."""
+        found = sorted(self._each(list(samples), concurrency, progress), key=lambda one: one[0])
+        return [findings for _, _, findings in found]
 
     def close(self) -> None:
         """Give the run folder back, and wait a while until traces for LangSmith are sent. Without either, do nothing."""

@@ -16,6 +16,7 @@ from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
+from editloupe.runs import people
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
@@ -94,6 +95,7 @@ def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
     rejected = tuple(RejectedRow.from_json(row) for row in shard.rejected.values())
     target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
     taken = [_take(target, shard, finding) for finding in shard.findings.values()]
+    people.bring(shard.folder, target.folder)
     forks, problems = _bring_forks(shard.folder / FORKS, target.folder / FORKS)
     return Merged(
         samples=total.samples + len(target.samples) - before,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import editloupe
-from editloupe.agent.answer import parse_reply
-from editloupe.answers import AnswerSpec, Number, OneOf, Scale, read_answer, reason_in
+from editloupe.agent.answer import parse_bare, parse_reply
+from editloupe.answers import AnswerSpec, Number, OneOf, Scale, confidences_in, read_answer, reason_in
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -48,9 +48,9 @@ class Rescored:
 
     @property
     def changed(self) -> bool:
-        """Whether status, label or value differs."""
+        """Whether status, label or value differs, or the answer where it has neither, such as a list of boxes."""
         old, new = self.before, self.now
-        return new is not None and (old.status, old.label, old.value) != (new.status, new.label, new.value)
+        return new is not None and (_outcome(old) != _outcome(new) or _without_number(old) != _without_number(new))
 
     def to_json(self) -> dict[str, Json]:
         """Return both outcomes as JSON."""
@@ -251,12 +251,17 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     choices = None if last.choices is None else tuple(last.choices)
     # A reply that was held to a JSON Schema has no tags.
     _, whole = held(trace.events)
-    parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices, whole=whole)
+    reply = Reply.from_json(last.reply)
+    if trace.header.judge.get("bare_replies"):
+        parsed = parse_bare(reply, last_line=spec.choices() is not None)
+    else:
+        parsed = parse_reply(reply, turn=1, native=native, choices=choices, whole=whole)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
         return without(status="unparsed", reason=parsed.unused or "the last reply holds no answer between the tags")
     try:
-        answer = read_answer(spec, parsed.answer, finding.metric)
+        known = confidences_in(spec, parsed.answer, finding.metric, reply.tokens)
+        answer = read_answer(spec, parsed.answer, finding.metric, confidences=known)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
     reason = reason_in(spec, parsed.answer, finding.metric) or parsed.thought or finding.reason
@@ -288,6 +293,12 @@ def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
         return wanted
     short = before.short.casefold()
     return next((metric.id for metric in metrics.values() if metric.short.casefold() == short), None)
+
+
+def _without_number(finding: Finding) -> Json:
+    """Return an answer that has neither label nor value, as JSON; None for others."""
+    answer = finding.answer
+    return None if answer is None or finding.label is not None or finding.value is not None else answer.to_json()
 
 
 def _outcome(finding: Finding) -> dict[str, Json]:

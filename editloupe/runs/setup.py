@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
-from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, digest
 
@@ -119,13 +119,16 @@ class MeasuresOnly:
         raise BackendError("this protocol has no role 'judge', so that no model can be asked")
 
 
-def open_setup(config: RunConfig) -> Setup:
-    """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError)."""
+def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
+    """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
+
+    own_tools: tools at hand that the config names.
+    """
     offered = BUILT_IN_TOOLS if config.tools is None else config.tools
     protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
     offered = getattr(protocol, "tools", offered)
     weights = weights_of(config)
-    toolbox = open_toolbox(offered, weights)
+    toolbox = open_toolbox(offered, weights, own=own_tools)
     ablations: tuple[str, ...] = ()
     if config.ablate:
         # Few runs ablate, and the import takes long.
@@ -159,23 +162,28 @@ def open_setup(config: RunConfig) -> Setup:
         respondents=respondents,
         toolbox=toolbox,
         spec=RunSpec(identity=identity, record=record),
-        models=measures.Models(
-            device=weights.device,
-            names={
-                "detect": weights.detector,
-                "upscale": weights.upscaler,
-                "clip": weights.clip,
-                "clip_text": weights.clip,
-                "dino": weights.dino,
-                "lpips": weights.lpips,
-                "faces": weights.faces,
-                "preference": weights.preference,
-            },
-        ),
+        models=models_of(weights),
     )
     if config.repeats > 1:
         record["repeats"] = setup.repeats.to_json()
     return setup
+
+
+def models_of(weights: ToolSettings) -> measures.Models:
+    """Return the door to models with these weights."""
+    return measures.Models(
+        device=weights.device,
+        names={
+            "detect": weights.detector,
+            "upscale": weights.upscaler,
+            "clip": weights.clip,
+            "clip_text": weights.clip,
+            "dino": weights.dino,
+            "lpips": weights.lpips,
+            "faces": weights.faces,
+            "preference": weights.preference,
+        },
+    )
 
 
 def options_of(protocol: EvalProtocol) -> dict[str, Json]:
@@ -210,6 +218,9 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
     if unknown:
         known = ", ".join(protocol.roles) or "none: it asks no model"
         raise ConfigError(f"--role {unknown[0]}: protocol {protocol.name!r} has the roles {known}")
+    if config.repeats > 1 and JUDGE not in protocol.roles:
+        asks = f"asks the roles {', '.join(protocol.roles)}, which answer once" if protocol.roles else "asks no model"
+        raise ConfigError(f"--repeats {config.repeats}: protocol {protocol.name!r} {asks}; leave --repeats out")
     found: dict[str, Respondent] = {}
     if not protocol.roles:
         if config.judge.backend is not None:
@@ -244,8 +255,9 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         tool_protocol="text" if given.tool_protocol == "text" or not native else "native",
         image_policy=str(backend.traits.image_policy),
         constrain_labels=given.constrain_labels,
-        remind_answers=given.remind_answers,
-        prompts=agent_digest(),
+        remind_answers=given.remind_answers and not backend.traits.bare_replies,
+        bare_replies=backend.traits.bare_replies,
+        prompts=agent_digest(bare=backend.traits.bare_replies),
         questions=questions,
         tools=toolbox.versions(),
     )

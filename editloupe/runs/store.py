@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/, probes/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, people.jsonl, traces/, blobs/, report/, probes/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -23,7 +23,7 @@ from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
-from editloupe.runs import checks
+from editloupe.runs import checks, people
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
@@ -49,6 +49,8 @@ class RunStore:
         self.rejected: dict[str, Mapping[str, Json]] = {}
         self.findings: dict[tuple[str, str, int], Finding] = {}
         """The last of each key; those that must not be counted are `invalid` (`runs.checks`)."""
+        self.people: dict[people.Place, people.Given] = {}
+        """What people said while they looked at the run; no part of `findings`. Labels are ratings of `samples` as well."""
         self.invalid: list[str] = []
         """Those of the problems that name such findings."""
         self.info: dict[str, Json] = {}
@@ -362,6 +364,7 @@ class RunStore:
         self.samples.clear()
         self.rejected.clear()
         self.findings.clear()
+        self.people.clear()
 
     def close(self) -> None:
         """Close the files and give the lock back."""
@@ -495,6 +498,11 @@ class RunStore:
         self.findings |= wrong
         self.invalid = checks.problems(wrong.values())
         self.problems += self.invalid
+        said = people.read(self.folder, metrics, self.problems)
+        self.people = {place: given for place, given in said.items() if given.finding.about.key in self.samples}
+        ratings = [given for given in self.people.values() if given.finding.metric in metrics]
+        for key in {given.finding.about.key for given in ratings}:
+            self.samples[key] = people.rated(self.samples[key], ratings)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
         try:

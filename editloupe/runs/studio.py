@@ -1,10 +1,13 @@
-"""The judge as a graph of one node, for LangGraph Studio: files and URIs in, the verdict out. langgraph.json names it."""
+"""The judge as a graph for LangGraph's server and Studio: files and URIs in, the verdict out. langgraph.json names it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired
+
+# Pydantic, with which the server describes inputs and outputs, takes that of `typing` from Python 3.12 on.
+from typing_extensions import TypedDict
 
 from editloupe.agent.judge import run_loop
 from editloupe.agent.recorder import TraceRecorder
@@ -13,7 +16,7 @@ from editloupe.backends.base import parse_uri
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_sample
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, DataError
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
 from editloupe.runs.trust import foreign
@@ -21,20 +24,39 @@ from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
 if TYPE_CHECKING:
-    from editloupe.agent.graph import StudioGraph
+    from editloupe.agent.graph import Loop, StudioGraph
 
 
-class StudioInput(TypedDict, total=False):
-    """Inputs: two image paths, an instruction, a criterion (id or short name). Outputs: `status`, `label`, `reason`."""
+class Question(TypedDict):
+    """What is judged."""
 
     source: str
+    """Path of the image before the edit, on the server."""
     edited: str
+    """Path of the image after it."""
     instruction: str
-    criterion: str
+    """What the editor was asked to do."""
+    criterion: NotRequired[str]
+    """Id or short name; instruction_following if left out."""
+
+
+class Verdict(TypedDict):
+    """What the judge says."""
+
     status: str
     label: str | None
+    """None unless the status is "ok"."""
     reason: str
     turns: int
+    """Number of turns with at least one tool call."""
+
+
+class QuestionAndVerdict(Question, Verdict):
+    """The graph's state."""
+
+
+class WrongInput(ConfigError, ValueError):
+    """The question or the context cannot be used. LangGraph's server tells clients the reason of a ValueError only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +71,25 @@ class Wiring:
 
 
 def graph() -> StudioGraph:
-    """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`."""
-    from editloupe.agent.graph import build_single_node
+    """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`. Output: `Verdict`."""
+    from editloupe.agent.graph import build_studio_graph
 
-    return build_single_node("judge", _judge, state=StudioInput, context=Wiring)
+    return build_studio_graph(_judge, state=QuestionAndVerdict, input=Question, output=Verdict, context=Wiring)
 
 
-def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
-    wiring = wiring or Wiring()
-    missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
-    if missing:
-        raise ConfigError(f"the input lacks {', '.join(missing)}; expected two image paths and an instruction")
+def _judge(question: Mapping[str, Any], wiring: Wiring | None, loop: Loop) -> dict[str, Any]:
+    try:
+        return _verdict(question, wiring or Wiring(), loop)
+    except (ConfigError, DataError) as error:
+        raise WrongInput(str(error)) from error
+
+
+def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[str, Any]:
+    """Raises ConfigError and DataError."""
+    for name in ("source", "edited", "instruction"):
+        if not isinstance(question.get(name), str):
+            found = f"found {type(question[name]).__name__}" if name in question else "it is missing"
+            raise ConfigError(f"the input's {name!r}: expected a text, {found}; give two image paths and an instruction")
     if what := foreign(parse_uri(wiring.backend)):
         # Whoever reaches the server writes the context; the keys in its environment are not theirs.
         raise ConfigError(
@@ -87,12 +117,16 @@ def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
     )
     for recipe in task.views:
         context.images.array(recipe.origin)
-    loop = run_loop(context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views})
-    outcome: Mapping[str, Json] = loop["outcome"] or {}
+    try:
+        state = run_loop(context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views}, loop)
+    except KeyError as error:
+        # The server resumes a loop whose state names messages that were in the memory of the earlier call.
+        raise ConfigError("this question was interrupted and cannot be gone on with; ask it again") from error
+    outcome: Mapping[str, Json] = state["outcome"] or {}
     answer = outcome.get("answer")
     return {
         "status": outcome.get("status"),
         "label": answer.get("name") if isinstance(answer, Mapping) else None,
         "reason": outcome.get("reason"),
-        "turns": loop["turns"],
+        "turns": state["turns"],
     }

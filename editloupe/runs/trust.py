@@ -48,6 +48,8 @@ def foreign(uri: BackendURI) -> str:
         return f"the address {uri.model}"
     if uri.provider == "langchain" and uri.model.startswith("huggingface:"):
         return f"the weights {uri.model}"
+    if uri.provider == "transformers":
+        return f"the weights {uri.model}"
     others = sorted(set(params) - {"base_url", "env", *_HARMLESS})
     return f"{others[0]}={params[others[0]]}" if others else ""
 

@@ -196,7 +196,8 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         ("/metrics", prometheus, (401, 403, 421), {**asked, "response_class": PlainTextResponse}),
     )
     for path, endpoint, statuses, more in routes:
-        app.add_api_route(path, endpoint, responses=_problems(*statuses), **more)
+        # Generated clients name their functions by it.
+        app.add_api_route(path, endpoint, operation_id=endpoint.__name__, responses=_problems(*statuses), **more)
     app.openapi = _openapi(app.openapi, secured=limits.token is not None)
     app.add_middleware(Guard, queue=queue, limits=limits, metrics=metrics)
     return app
@@ -301,8 +302,20 @@ def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[
             [(wire.Edit, "validation"), (wire.Batch, "validation")], ref_template="#/components/schemas/{model}"
         )[1]
         schema["components"]["schemas"] |= bodies["$defs"]
+        form = schema["components"]["schemas"]["Body_upload"]["properties"]
+        for name, field in form.items():
+            form[name] = _form_field(field)
         if secured:
             schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         return schema
 
     return described
+
+
+def _form_field(field: dict[str, Any]) -> dict[str, Any]:
+    """Return a field of a form without null, which a form cannot hold, and a file in the words that generators know."""
+    options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
+    found = {name: value for name, value in {**field, **(options[0] if options else {})}.items() if name != "anyOf"}
+    if found.pop("contentMediaType", None) is not None:
+        found["format"] = "binary"
+    return found

@@ -8,16 +8,21 @@ client's.
 from __future__ import annotations
 
 import base64
+import io
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from PIL import Image
+
 import editloupe
 from editloupe.chat import ToolSpec
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
-from editloupe.service.paths import below
+from editloupe.service.paths import given
 from editloupe.tools.base import spec
-from editloupe.tools.session import Session, ToolAnswer
+from editloupe.tools.session import Picture, Session, ToolAnswer
 from editloupe.values import Json
 
 try:
@@ -31,6 +36,18 @@ except ImportError as error:
 
 OPEN: Final = "open_images"
 _OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
+_DEFAULTS: Final = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+"""Parameters of tools that may be left out → the image that is meant."""
+
+MOST_SHOWN: Final = 700_000
+"""Bytes of PNG in one answer, all pictures together: less than 1 MB in base64, which is what clients take."""
+_LEAST_SIDE: Final = 64
+"""px to which a picture is scaled down at most."""
+_LONGEST: Final = 2_000
+"""Characters of an error."""
+_ADDRESS: Final = re.compile(r"\b(data|file):[^\s'\",]{4,}(,[^\s'\"]*)?", re.IGNORECASE)
+_LONG_VALUE: Final = 100
+"""Characters from which on a text that was sent is not repeated."""
 
 
 def serve(session: Session, root: Path) -> None:
@@ -75,24 +92,34 @@ def _instructions(session: Session) -> str:
 
 def _tools(session: Session) -> list[Tool]:
     paths: dict[str, Json] = {
-        name: {"type": "string", "minLength": 1, "description": f"Path of the file that is to be called {shown!r}."}
+        name: {"type": "string", "minLength": 1, "description": f"The image that is to be called {shown!r}."}
         for name, shown in _OPENS.items()
     }
     opening = ToolSpec(
         name=OPEN,
-        description="Opens image files for the other tools, and forgets what was open before. Paths are relative to the "
-        "server's root folder, or absolute and below it. Answers with the names by which the tools know the images.",
+        description="Opens images for the other tools, and forgets what was open before. An image is a path, relative to "
+        "the server's root folder or absolute and below it, a file:// address of such a file, or a data: address with the "
+        "image in base64. Answers with the names by which the tools know the images.",
         parameters={"type": "object", "properties": paths, "required": ["original"], "additionalProperties": False},
     )
     return [
         Tool(
             name=one.name,
             description=one.description,
-            input_schema=dict(one.parameters),
+            input_schema=_with_defaults(one.parameters),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
         for one in (opening, *map(spec, session.toolbox.tools.values()))
     ]
+
+
+def _with_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's schema in which the parameters of `_DEFAULTS` may be left out."""
+    properties = {
+        name: {**one, "default": _DEFAULTS[name]} if name in _DEFAULTS else one
+        for name, one in schema["properties"].items()
+    }
+    return {**schema, "properties": properties, "required": [n for n in schema.get("required", ()) if n not in _DEFAULTS]}
 
 
 def _call(session: Session, root: Path, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -102,10 +129,30 @@ def _call(session: Session, root: Path, name: str, arguments: Mapping[str, Any])
         elif name in session.toolbox.tools and not session.images:
             raise ToolError(f"no image is open: call {OPEN} first")
         else:
-            content = _content(session.call(name, arguments))
+            content = _content(session.call(name, _filled(session, name, arguments)))
     except (ToolError, ConfigError, DataError) as error:
-        return CallToolResult(content=[_text(f"Error: {error}")], is_error=True)
+        return CallToolResult(content=[_text(f"Error: {_brief(str(error), arguments)}")], is_error=True)
     return CallToolResult(content=content)
+
+
+def _filled(session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the images that are meant where none is named. Raises ToolError if one is not open."""
+    tool = session.toolbox.tools.get(name)
+    known = {} if tool is None else _with_defaults(spec(tool).parameters)["properties"]
+    filled = {parameter: image for parameter, image in _DEFAULTS.items() if parameter in known} | dict(arguments)
+    for parameter in filled.keys() - arguments.keys():
+        if filled[parameter] not in session.images:
+            raise ToolError(f"{name}: {parameter} is missing, and no {filled[parameter]!r} is open; call {OPEN} with one")
+    return filled
+
+
+def _brief(message: str, arguments: Mapping[str, Any]) -> str:
+    """Return an error without addresses and long texts that were sent: they may hold a whole image."""
+    for value in arguments.values():
+        if isinstance(value, str) and len(value) > _LONG_VALUE:
+            message = message.replace(value, "…").replace(repr(value)[1:-1], "…")
+    text = _ADDRESS.sub(lambda found: f"{found[1].lower()}:…", message)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> list[TextContent]:
@@ -113,17 +160,45 @@ def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> 
     if unknown or "original" not in arguments:
         found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
         raise ToolError(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
-    session.open({_OPENS[role]: below(root, path) for role, path in arguments.items()})
+    session.open({_OPENS[role]: given(root, image, name=role) for role, image in arguments.items()})
     return [_text("\n".join(f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()))]
 
 
 def _content(shown: ToolAnswer) -> list[TextContent | ImageContent]:
-    """Return the text, then each picture behind its name."""
-    blocks = [_text(shown.observation.text)]
-    for picture in shown.pictures:
-        data = base64.b64encode(picture.png).decode("ascii")
-        blocks += [_text(f"{picture.name}:"), ImageContent(data=data, mime_type="image/png")]
+    """Return the text, then each picture behind its name. Those that are too large are scaled down, and said to be."""
+    blocks: list[TextContent | ImageContent] = [_text(shown.observation.text)]
+    left = MOST_SHOWN
+    for number, picture in enumerate(shown.pictures):
+        # What smaller ones before it did not need is the others'.
+        png, note = _fitted(picture, left // (len(shown.pictures) - number))
+        left -= len(png)
+        data = base64.b64encode(png).decode("ascii")
+        blocks += [_text(f"{picture.name}:{note}"), ImageContent(data=data, mime_type="image/png")]
     return blocks
+
+
+def _fitted(picture: Picture, most: int) -> tuple[bytes, str]:
+    """Return a picture's PNG of at most so many bytes, and what is to be said of it; "" for the picture as it is.
+
+    A side of `_LEAST_SIDE` px is not made smaller, whatever it takes.
+    """
+    png = picture.png
+    if len(png) <= most:
+        return png, ""
+    whole = Image.open(io.BytesIO(png))
+    size = whole.size
+    while len(png) > most and min(size) > _LEAST_SIDE:
+        scale = max(min(0.9, math.sqrt(most / len(png))), _LEAST_SIDE / min(size))
+        size = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+        file = io.BytesIO()
+        whole.resize(size, Image.Resampling.LANCZOS).save(file, "PNG")
+        png = file.getvalue()
+    shown, real = (f"{width}×{height}" for width, height in (size, whole.size))
+    kilobytes = MOST_SHOWN // 1000
+    return (
+        png,
+        f" (scaled down to {shown} px from {real}, since an answer holds {kilobytes} kB; zoom_in shows parts in full)",
+    )
 
 
 def _text(text: str) -> TextContent:

@@ -106,6 +106,7 @@ def figures(
     scale: LabelScale | None = None,
     *,
     good: float | None = None,
+    one_scale: bool = True,
     drawing: Drawing = DRAWING,
 ) -> dict[str, Figure]:
     """Return every figure that the two readings allow, by name.
@@ -114,8 +115,11 @@ def figures(
     |x − y|, and bias, the mean of x − y, positive where x is the more lenient.   labels: the readings that are labels of
     the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels. Two labels without an
     order have Pearson's r all the same: it is φ, whichever of them is 1.   good: adds accuracy and F1 of good (at least
-    `good`) or not; F1 is that of the good ones, y being the truth.
+    `good`) or not; F1 is that of the good ones, y being the truth.   one_scale: False for readings in two units, which have
+    correlations alone.
     """
+    if not one_scale:
+        return _figures(numbers, CORRELATIONS, drawing)
     found: dict[str, Figure] = {}
     labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
     if scale is None or scale.ordered:

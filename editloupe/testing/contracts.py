@@ -233,8 +233,9 @@ def check_backend(
     parameter that was asked for, or says that it was dropped; request and images untouched; images taken from the store by
     the policy that the traits name; calls from several threads; tool calls and their pictures, and tools that may no longer
     be called, where the traits say native_tools; one of the choices where they say constrains_choices; an answer by a JSON
-    Schema where they say constrains_schema, or the word that the schema was dropped; errors that are BackendErrors
-    (ImageError for an image that is gone).
+    Schema where they say constrains_schema, or the word that the schema was dropped; the reply's tokens where they say
+    gives_logprobs, or the word that they were dropped; errors that are BackendErrors (ImageError for an image that is
+    gone).
 
     Raises AssertionError, which names the backend and what it broke.
     """
@@ -258,6 +259,8 @@ def check_backend(
             check.choices()
         if check.traits.is_lmm or check.traits.constrains_schema:
             check.schema()
+        if check.traits.gives_logprobs:
+            check.logprobs()
     if failing is not None:
         check = _BackendCheck(failing, tuple(secrets))
         error = check.failure(asked, store, (BackendError,), "where its endpoint fails")
@@ -423,6 +426,21 @@ class _BackendCheck:
             jsonschema.validate(json.loads(reply.text), schema)
         except (ValueError, jsonschema.ValidationError):
             raise self.fault(f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}") from None
+
+    def logprobs(self) -> None:
+        """Check that the tokens of a reply hold its text and have alternatives, or that it says that they were dropped."""
+        question = Message.of_text("user", "What is the colour of grass? One word.")
+        reply = self.answer(Request(messages=(question,), top_logprobs=3), ImageStore())
+        if "top_logprobs" in _dropped(reply):
+            return
+        spoken = "".join(token.text for token in reply.tokens)
+        self.require(
+            reply.text in spoken, f"traits.gives_logprobs: the tokens {spoken[:80]!r} do not hold the reply's text"
+        )
+        top = [logprob for token in reply.tokens for _, logprob in token.top]
+        self.require(bool(top), "traits.gives_logprobs: the tokens have no alternatives")
+        known = [*top, *(token.logprob for token in reply.tokens)]
+        self.require(all(value <= 0 for value in known), f"a log-probability is at most 0, found {max(known)}")
 
     def clean(self, text: str) -> str:
         for secret in self.secrets:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.answers import Answer, BoxList, FreeText, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import Answer, BoxList, FreeText, LabelledBoxes, Labels, OneOf, RecordOf, Scale
 from editloupe.data.images import ImageStore
 from editloupe.errors import MeasureError, ProtocolError
 from editloupe.findings import Finding
@@ -158,6 +158,13 @@ def example(task: Ask) -> str:
             return "mug"
         case BoxList():
             return "[[100, 100, 500, 500]]"
+        case LabelledBoxes():
+            label, far = spec.labels[number % len(spec.labels)], 4 + number % 5
+            if spec.form == "lines":
+                return f"{label}: mug, [0.1, 0.1, 0.{far}, 0.{far}]"
+            sure = {"confidence": 0.5} if spec.asks_confidence else {}
+            entry = {spec.label_key: label, spec.name_key: "mug", "box": [100, 100, 100 * far, 100 * far], **sure}
+            return json.dumps({spec.list_key: [entry]})
         case RecordOf():
             return json.dumps(_instance(spec.schema, spec.schema))
 

@@ -245,19 +245,26 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def open_toolbox(names: Iterable[str] = BUILT_IN_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
+def open_toolbox(
+    names: Iterable[str] = BUILT_IN_TOOLS, settings: ToolSettings | None = None, *, own: Iterable[Tool] = ()
+) -> Toolbox:
     """Return the named tools. One that cannot be offered is listed as absent, with its reason.
 
     settings: weights and device; None reads the environment (ToolSettings.from_environment).
+    own: tools at hand, which are meant by their names before installed ones.
     Raises UnknownPlugin for a name that is not installed and not built in.
     Raises ConfigError where the settings name weights or a device that cannot be had.
     """
     settings = ToolSettings.from_environment() if settings is None else settings
     check_device(settings.device)
     installed = plugins.names("tools")
+    at_hand = {tool.name: tool for tool in own}
     tools: dict[str, Tool] = {}
     absent: dict[str, str] = {}
     for name in names:
+        if name in at_hand:
+            tools[name] = at_hand[name]
+            continue
         if name in BUILT_IN_TOOLS and name not in installed:
             absent[name] = "no installed package provides it"
             continue

@@ -26,8 +26,8 @@ from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, ToolContext, open_tool
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View, canonical_json
 
-ImageLike: TypeAlias = "str | PathLike[str] | Image.Image | NDArray[np.uint8] | ImageRef"
-"""A file, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
+ImageLike: TypeAlias = "str | PathLike[str] | bytes | Image.Image | NDArray[np.uint8] | ImageRef"
+"""A file, a file's bytes, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 
@@ -128,7 +128,7 @@ class Session:
         return {name: panes[0].image for name, panes in self._conversation.panes.items()}
 
     def open(self, images: Mapping[str, ImageLike]) -> None:
-        """Begin anew with these images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef.
+        """Begin anew with these images: name → file, bytes, PIL image, H×W×3 uint8 RGB array or ImageRef.
 
         Files are decoded now, so that a broken one is found before anything is spent. Raises ImageError, and ConfigError
         for a name that is empty, given twice (case ignored), or kept for the tools' own pictures ("Crop 1").
@@ -215,6 +215,8 @@ def open_session(
 def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
     if isinstance(image, ImageRef):
         return image
+    if isinstance(image, bytes):
+        return store.add_bytes(image, name=name)
     if isinstance(image, Image.Image):
         # Alpha and depth are dealt with where every image is decoded.
         upright = ImageOps.exif_transpose(image)

@@ -27,7 +27,7 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.values import Json, canonical_json, digest, parse_json
+from editloupe.values import Json, canonical_json, digest, notebook_html, parse_json
 
 _TAIL = 4096
 """Bytes at the end of a file in which its end stands."""
@@ -46,6 +46,9 @@ class Trace:
     """What could not be read or verified, one line each."""
     tampering: tuple[str, ...] = ()
     """Those of the problems that say that the trace was changed. A torn line or an unknown event is not among them."""
+
+    def _repr_html_(self) -> str:
+        return notebook_html("trace", self)
 
     def messages(self) -> tuple[Message, ...]:
         """Return the conversation in order."""
@@ -284,8 +287,6 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
             reply, results = event, []
         elif isinstance(event, ToolResult):
             results.append(event)
-            if event.cached:
-                notes.append(f"{event.call.get('name')} did not run: an equal call was answered before in this run")
         elif isinstance(event, Note):
             notes.append(event.text)
         elif isinstance(event, ModelFailure):
@@ -304,6 +305,7 @@ def _step(event: ModelCall, results: list[ToolResult], notes: list[str]) -> Step
         calls=tuple(ToolCall.from_json(r.call) for r in results),
         observations=tuple(Observation.from_json(r.observation) for r in results),
         aliases=tuple(tuple(r.aliases) for r in results),
+        cached=tuple(r.cached for r in results),
         usage=reply.usage,
         seconds=event.seconds + sum(r.seconds for r in results),
         note="\n".join(notes),

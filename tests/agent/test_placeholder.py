@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelRule, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelledBoxes, LabelRule, Labels, OneOf, RecordOf, Scale
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
@@ -24,6 +24,8 @@ SPECS: tuple[AnswerSpec, ...] = (
     FreeText(),
     FreeText(max_words=3),
     BoxList(),
+    LabelledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image"),
+    LabelledBoxes(labels=("A", "B"), list_key="l", label_key="k", name_key="n", image="Edited Image", form="lines"),
     RecordOf(schema={"type": ["string", "object", "array"]}),
 )
 _SHOWN = re.compile("<Start Final Answer>(.*?)</Start Final Answer>", re.DOTALL)

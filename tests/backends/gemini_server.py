@@ -20,7 +20,8 @@ from tests.backends.openai_server import image_of
 
 _FIELDS = {"contents", "systemInstruction", "generationConfig", "tools", "toolConfig", "safetySettings"}
 _GENERATION = {
-    "temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseJsonSchema", "thinkingConfig"
+    "temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseJsonSchema", "thinkingConfig",
+    "responseLogprobs", "logprobs",
 }  # fmt: skip
 _PART = {"text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"}
 _DATA = ("text", "inlineData", "functionCall", "functionResponse")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editloupe.agent.answer import parse_reply
+from editloupe.answers import LabelledBoxes
 from editloupe.backends.boxes import (
     DIALECTS,
     Four,
+    answer_image,
     checked,
     from_thousandths,
     incoming,
@@ -318,3 +321,64 @@ def test_sizes_are_those_of_the_images_as_sent(scene: Scene) -> None:
     request = Request(messages=(scene.first,))
     assert sizes_of(request, ImagePolicy())["Edited Image"] == (2000, 500)
     assert sizes_of(request, ImagePolicy(max_side=1000))["Edited Image"] == (1000, 250)
+
+
+# Answers with boxes
+
+SPEC = LabelledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image")
+SPOKEN = {"thousandths_yx": "[200, 100, 400, 300]", "pixels": "[200, 100, 600, 200]"}
+"""[100, 200, 300, 400] in each dialect; the edited image has 2000×500 px."""
+
+
+def found(box: str) -> str:
+    return f'<Start Final Answer>{{"found": [{{"op": "ADD", "object": "box", "box": {box}}}]}}</Start Final Answer>'
+
+
+def of_answers(scene: Scene, *more: Message) -> Request:
+    form = TextPart(text=render("agent/format", tools=False, answer=SPEC, native=False))
+    asked = TextPart(text=f"Editing Instruction: {SPEC.instructions()}")
+    return Request(messages=(Message(role="user", parts=(asked, *scene.first.parts[1:-1], form)), *more))
+
+
+@pytest.mark.parametrize("dialect", sorted(SPOKEN))
+def test_the_rule_of_an_answer_and_its_boxes_are_in_the_dialect(scene: Scene, dialect: str) -> None:
+    said = Message.of_text("assistant", found("[100, 200, 300, 400]"))
+    reminder = Message.of_text(
+        "user", render("agent/remind", problem="p", tools=False, answer=SPEC, native=False, held=False)
+    )
+    request = of_answers(scene, said, reminder)
+    sizes = sizes_of(request, ImagePolicy())
+    first, before, again = outgoing(request, dialect, sizes).messages
+    plain, rule = (DIALECTS[d].answer.format(image="Edited Image") for d in ("thousandths", dialect))
+    *others, form = [part.text for part in first.parts if isinstance(part, TextPart)]
+    # The user's own words stay.
+    assert (plain in SPEC.instructions(), plain in others[0], rule in others[0]) == (True, True, False)
+    assert [(plain in text, text.count(rule)) for text in (form, again.text)] == [(False, 1), (False, 1)]
+    assert before.text == found(SPOKEN[dialect])
+    image = answer_image(request, sizes)
+    assert image == "Edited Image"
+    reply = Reply(text=found(SPOKEN[dialect]) + call("Edited Image", [1, 2, 3, 4]).replace('"bbox"', '"box"'))
+    back = incoming(reply, dialect, sizes, answer=image).text
+    assert back == found("[100, 200, 300, 400]") + reply.text[len(found(SPOKEN[dialect])) :]
+    # A question for another answer carries no such rule, and nothing of its replies is touched.
+    assert answer_image(Request(messages=(scene.first,)), sizes) is None
+    assert incoming(reply, dialect, sizes).text == reply.text
+
+
+@pytest.mark.parametrize("image", ["A 'b' \\ c", 'The "first"', "Bild ä"])
+def test_the_rule_names_an_image_of_any_name(image: str) -> None:
+    ref = ImageRef(sha256="0" * 64, width=2000, height=500, media_type="image/png")
+    spec = replace(SPEC, image=image)
+    parts = (TextPart(text="?"), ImagePart(image=ref, alias=image), TextPart(text=spec.instructions()))
+    request = Request(messages=(Message(role="user", parts=parts),))
+    assert answer_image(request, sizes_of(request, ImagePolicy())) == image
+    assert answer_image(request, {"Another": (10, 10)}) is None
+
+
+def test_an_answer_in_lines_is_in_fractions_for_every_model(scene: Scene) -> None:
+    lines = replace(SPEC, form="lines")
+    parts = (*scene.first.parts[:-1], TextPart(text=lines.instructions()))
+    request = Request(messages=(Message(role="user", parts=parts),))
+    sizes = sizes_of(request, ImagePolicy())
+    assert outgoing(request, "pixels", sizes).messages == request.messages
+    assert answer_image(request, sizes) is None

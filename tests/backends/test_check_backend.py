@@ -18,7 +18,7 @@ from editloupe.backends.recorded import open_backend as open_recorded
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.backends.vllm import open_backend as open_vllm
-from editloupe.chat import Reply, Request, Usage
+from editloupe.chat import Reply, Request, Token, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import Unavailable
 from editloupe.testing import check_backend
@@ -185,6 +185,11 @@ def silent_about_the_schema(request: Request, images: ImageStore) -> Reply:
     return Reply(text="ok", sent={"model": "m", **sampling})
 
 
+def spelling(text: str, *top: float) -> Callable[[Request, ImageStore], Reply]:
+    tokens = (Token(text=text, logprob=-1, top=tuple(("ok", value) for value in top)),)
+    return lambda request, images: Reply(text="ok", tokens=tokens)
+
+
 def boom(request: Request, images: ImageStore) -> Reply:
     raise KeyError("choices")
 
@@ -203,6 +208,9 @@ def boom(request: Request, images: ImageStore) -> Reply:
         (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
         (Broken(lambda r, i: Reply(text="Red or Green"), constrains_choices=True), "expected one of"),
         (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
+        (Broken(spelling("an"), gives_logprobs=True), "the tokens 'an' do not hold the reply's text"),
+        (Broken(spelling("ok"), gives_logprobs=True), "the tokens have no alternatives"),
+        (Broken(spelling("ok", 0.5), gives_logprobs=True), "at most 0, found 0.5"),
         (Broken(silent_about_the_schema, is_lmm=True), r"a schema was asked for.*sent\['dropped'\] must name it"),
         (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
         (Broken(lambda r, i: Reply(text="ok"), max_images=0), "max_images must be above 0"),

@@ -52,7 +52,10 @@ class Described(Mine):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (lambda request, images: "Wrong Action", r"ScriptedLMM\(function\) makes one"),
+        (
+            lambda request, images: "Wrong Action",
+            "a function takes the messages and nothing else; missing a required argument: 'images'",
+        ),
         (42, r"openai/gpt-4\.1, or an object with .*complete\(request, images\) -> Reply.*; found 42"),
         (b"openai/m", "expected provider/model"),
         ("", "expected provider/model"),

@@ -316,6 +316,86 @@ def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypa
     assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
 
 
+@pytest.fixture
+def measured(editloupe: Run, edits: Callable[..., Path]) -> Path:
+    """A run of two measures of four samples, which people rated for what was kept, in the metadata."""
+    folder = edits(4)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row, (anna, ben) in zip(rows, ((1, 2), (2, 2), (5, 4), (3, 3)), strict=True):
+        row |= {"human_kept__anna": anna, "human_kept__ben": ben}
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = editloupe("measure", folder, "--measures", "mse,l1", "--mask", "none", "--out", "run")
+    assert code == 0, err
+    return Path("run")
+
+
+def test_a_metric_is_paired_with_ratings_of_another_name_and_scale(editloupe: Run, measured: Path, tmp_path: Path):
+    from scipy import stats
+
+    code, out, err = editloupe("align", measured, "--pair", "l1=kept,mse=kept", "--json", *QUICK)
+    assert code == 0, err
+    both = report(out)["criteria"]
+    assert [(a["criterion"], a["rating"], a["raters"]) for a in both] == [("l1", "kept", 2), ("mse", "kept", 2)]
+    findings = [json.loads(line) for line in (measured / "findings.jsonl").read_text(encoding="utf-8").splitlines()]
+    people = {"s00": 1.5, "s01": 2, "s02": 4.5, "s03": 3}
+    for a in both:
+        values = {f["sample_id"]: f["value"] for f in findings if f["metric"] == a["criterion"]}
+        x, y = ([side[key] for key in people] for side in (values, people))
+        expected = {"pearson": stats.pearsonr(x, y), "spearman": stats.spearmanr(x, y), "kendall": stats.kendalltau(x, y)}
+        # Squared levels and stars have no common scale: no errors, no exact match.
+        assert set(a["all"]["figures"]) == set(expected)
+        for name, test in expected.items():
+            assert a["all"]["figures"][name]["value"] == pytest.approx(test.statistic, abs=1e-6)
+        assert "rater_vs_others" in a["all"]["ceiling"]
+
+    # A table does the same, one column for both, under another name too.
+    human = write(tmp_path / "kept.csv", "item,stars\n" + "".join(f"{key},{value}\n" for key, value in people.items()))
+    more = ("--human", human, "--columns", "kept=stars", "--json", *QUICK)
+    code, out, err = editloupe("align", measured, "--pair", "l1=kept,mse=kept", *more)
+    assert code == 0, err
+    for a, other in zip(report(out)["criteria"], both, strict=True):
+        assert a["all"]["figures"]["kendall"]["value"] == other["all"]["figures"]["kendall"]["value"]
+
+    code, out, _ = editloupe("align", measured, "--pair", "l1=kept,mse=kept", *QUICK)
+    assert code == 0 and "Correlations of metrics and ratings" in out
+    code, out, _ = editloupe("align", measured, "--pair", "mse=kept", "--csv", *QUICK)
+    (row,) = [r for r in csv.DictReader(io.StringIO(out)) if r["figure"] == "kendall" and not r["dimension"]]
+    assert (row["criterion"], row["rating"], row["judged"], row["asked"]) == ("mse", "kept", "4", "4")
+
+
+def test_editors_are_paired_by_their_means(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+    folder = edits(3)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row, editor in zip(rows, "mno", strict=True):
+        row |= {"editor": editor}
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert editloupe("measure", folder, "--measures", "mse", "--mask", "none", "--out", "run")[0] == 0
+    findings = [json.loads(line) for line in Path("run/findings.jsonl").read_text(encoding="utf-8").splitlines()]
+    order = [f["editor"] for f in sorted(findings, key=lambda f: f["value"])]
+    # The editor that changed least is liked best.
+    human = write(tmp_path / "kept.csv", "item,kept\n" + "".join(f"{e},{5 - i}\n" for i, e in enumerate(order)))
+    code, out, err = editloupe("align", "run", "--human", human, "--pair", "mse=kept", "--unit", "editor", "--json", *QUICK)
+    assert code == 0, err
+    assert figures(out)["spearman"]["value"] == pytest.approx(-1) and figures(out)["spearman"]["judged"] == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--pair", "mse"), "--pair mse: expected METRIC=RATING, such as psnr=preservation"),
+        (("--pair", "mse=kept,l1=charm"), "--pair charm: run/samples.jsonl has no rating of this name; it rates kept"),
+        (("--pair", "mse=charm"), "carry no human labels (human_kept: no metric of the run; 8 ratings left out)"),
+        (("--pair", "psnr=kept"), "no metric 'psnr'; there are: mse"),
+        (("--pair", "mse=kept", "--criteria", "mse"), "--pair and --criteria exclude each other"),
+        (("--pair", "mse=kept", "--good-from", "3"), "--pair and --good-from exclude each other"),
+        (("--pair", "mse=kept", "--scores", "judge.csv"), "--pair goes with RUN, and not with --scores"),
+    ],
+)
+def test_pairs_that_cannot_be_made_say_why(editloupe: Run, measured: Path, more: tuple[str, ...], message: str):
+    code, _, err = editloupe("align", measured, *more)
+    assert code == 2 and message in " ".join(err.split())
+
+
 RATERS = """item,rater,criterion,label,edit_type,source
 p,anna,IF,Flawless Execution,color,one
 p,ben,IF,4,color,one

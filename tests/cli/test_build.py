@@ -275,7 +275,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
 def test_a_budget_that_ends_is_no_end_of_the_set(editloupe: Run, tmp_path: Path):
     edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(6)])
     words = ("--out", "set", "--backend", "verifier/toy", "--concurrency", "1")
-    code, _, told = editloupe("build", "unicedit", edits, *words, "--max-run-tokens", "1")
+    code, _, told = editloupe("build", "unicedit", edits, *words, "--run-tokens", "1")
     assert code == 5 and "Nothing is written before all edits were asked about" in told
     assert not Path("set/funnel.json").exists()
     assert build(editloupe, edits, "--concurrency", "1")[1]["written"] == 6

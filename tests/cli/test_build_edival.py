@@ -243,7 +243,7 @@ def test_the_same_command_asks_nothing_again(editloupe: Run, tmp_path: Path, mon
 def test_a_budget_stops_it_and_the_same_command_goes_on(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 6)
     words = ("build", "edival", images, "--out", "set", "--backend", "toy/a")
-    code, _, told = editloupe(*words, "--max-run-tokens", "20", "--concurrency", "1")
+    code, _, told = editloupe(*words, "--run-tokens", "20", "--concurrency", "1")
     assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
     assert not Path("set/edival").exists()
     assert editloupe(*words)[0] == 0

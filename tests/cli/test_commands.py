@@ -70,10 +70,15 @@ def test_the_example_folder_is_judged_by_the_embedded_baseline_with_one_line_on_
     assert "8 of 8 findings judged" in said
 
 
-def test_json_gives_one_object_for_programs(editloupe: Run, edits: Edits, script: Callable[..., str]):
+def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Callable[..., str]):
     code, said, _ = editloupe("judge", edits(2), "--backend", script(final("Superb")), "--criteria", "if", "--json")
     assert code == 1
-    done = json.loads(said)
+    events = [json.loads(line) for line in said.splitlines()]
+    assert {event["event"] for event in events} == {"progress", "finding", "done"}
+    assert [e["status"] for e in events if e["event"] == "finding"] == ["backend_failed", "backend_failed"]
+    last = [event for event in events if event["event"] == "progress"][-1]
+    assert (last["done"], last["total"], last["failures"], last["left_s"]) == (2, 2, {"backend_failed": 2}, 0.0)
+    done = events[-1]
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
     assert done["summary"]["editors"][0]["micro"]["instruction_following"]["mean"] is None
 
@@ -89,6 +94,7 @@ def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(
         "judge", folder, "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run"
     )
     assert code == 0
+    said += editloupe("report", "run")[1]
     assert "[/x]␛]0;pwned" in said
     assert "[/ed]" in said
     assert "\x1b" not in said
@@ -214,7 +220,8 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
     folder = edits(2)
     code, said, _ = editloupe("judge", folder, "--backend", script(final("Sharp")), "--rubric", "sharp.toml")
     assert code == 0
-    assert "SH" in said and "100.00 (2/2)" in said and "Blurred" in said
+    assert "SH" in said and "100.00 (2/2)" in said
+    assert "Blurred" in editloupe("report", "runs/edits-scripted-replies.jsonl-tool-sharp")[1]
     assert editloupe("show", "runs/edits-scripted-replies.jsonl-tool-sharp", "s00", "--criterion", "sh")[0] == 0
     # The pixel baseline knows DLEBench's labels only, and says so instead of guessing.
     code, said, _ = editloupe("judge", folder, "--rubric", "sharp.toml")

@@ -150,7 +150,7 @@ def test_a_chain_is_judged_with_a_tiny_random_detector_and_encoder(
         for turn, image in enumerate(edited(chains, row)[1:], start=1):
             image.save(outputs / f"{row['id']}_input_raw_turn_{turn}.png")
     code, out, err = editloupe(
-        "judge", chains / "edival", "--format", "edival", "--edited", "marker=outputs", "--protocol", "edival",
+        "judge", chains / "edival", "--layout", "edival", "--edited", "marker=outputs", "--protocol", "edival",
         "--detector", grounding_dino_folder(tmp_path / "detector"), "--dino", encoder_folder(tmp_path / "dino", "dinov3"),
         "--backend", said(Path("yes.jsonl"), "yes"), "--fail-on-error", "1", "--out", "run",
     )  # fmt: skip

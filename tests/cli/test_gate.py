@@ -199,7 +199,7 @@ def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callabl
     folder = edits(4)
     good = folder / "edited"
     words = ("--edited", f"a={good}", "--edited", f"b={folder / 'source'}", "--out", tmp_path / "two")
-    assert editloupe("judge", folder, "--format", "imagefolder", *words)[0] in (0, 3)
+    assert editloupe("judge", folder, "--layout", "imagefolder", *words)[0] in (0, 3)
     found = {}
     for editor in ("a", "b"):
         _, out, _ = editloupe("gate", tmp_path / "two", "--require", "mean(if)>=0", "--editor", editor, "--json")

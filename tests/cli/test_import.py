@@ -48,10 +48,10 @@ def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) ->
     assert "52 findings in run." in out and "Next: editloupe report run" in err
     assert "editor 'bagel', judge 'gpt-4.1', en: scores that are unparsed (Parse error): 1" in err
     # IF: six times 9, a 0 and what could not be read. Published over 8, judged over 7.
-    assert "│ bagel │ en │ IF │ 6.7500 │ 8 │ 7.7143 (7/8) │ +0.9643 │" in words(out)
-    assert "│ bagel │ en │ NC │ 8.0000 │ 8 │ 8.0000 (8/8) │ +0.0000 │" in words(out)
-    assert "│ bagel │ en │ VQ │ 7.5000 │ 8 │ 7.0000 (7/8) │ -0.5000 │" in words(out)
-    assert "│ bagel │ en │ RA │ 6.0000 │ 2 │ 6.0000 (2/2) │ +0.0000 │" in words(out)
+    assert "bagel en IF 6.7500 8 7.7143 (7/8) +0.9643" in words(out)
+    assert "bagel en NC 8.0000 8 8.0000 (8/8) +0.0000" in words(out)
+    assert "bagel en VQ 7.5000 8 7.0000 (7/8) -0.5000" in words(out)
+    assert "bagel en RA 6.0000 2 6.0000 (2/2) +0.0000" in words(out)
     # Overall, judged: 0, three times the cube root of 504, twice the fourth root of 3024.
     overall = (3 * 504 ** (1 / 3) + 2 * 3024 ** (1 / 4)) / 6
     assert f"{overall:.4f} (6/8)" in words(out)
@@ -61,7 +61,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     code, out, _ = editloupe("report", "run")
     assert code == 0 and "Means as published, and of what was judged" in out
-    assert "6.7500 │ 8 │ 7.7143 (7/8) │ +0.9643" in words(out)
+    assert "6.7500 8 7.7143 (7/8) +0.9643" in words(out)
     with (folder / "run" / "report" / "published.csv").open(encoding="utf-8") as file:
         (first,) = [r for r in csv.DictReader(file) if (r["language"], r["metric"]) == ("en", "instruction_following")]
     assert (first["published"], first["published_count"], first["judged"], first["asked"]) == ("6.75", "8", "7", "8")
@@ -182,7 +182,7 @@ def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editlo
     write(folder / "part", rows()[:6])
     code, out, err = editloupe("import", "unicbench", "results", "--data", "part", "--out", "run")
     assert code == 0, err
-    assert "│ bagel │ en │ NC │ 8.0000 │ 8 │ 8.0000 (6/6) │" in words(out)
+    assert "bagel en NC 8.0000 8 8.0000 (6/6)" in words(out)
     assert "Where n is above what was asked, rows that do not count here are in Published, and in Change." in words(out)
 
 

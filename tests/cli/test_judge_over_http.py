@@ -206,7 +206,7 @@ def test_a_recording_costs_nothing_and_is_said_to_spend_nothing(editloupe: Run, 
     server, folder, first = serve(answers_either_criterion), edits(2), tmp_path / "first"
     assert "Spent: 2 calls" in editloupe("judge", folder, "--backend", uri(server), "--criteria", "if", "--out", first)[1]
     words = ("judge", folder, "--backend", f"recorded/{first}", "--criteria", "if", "--out", tmp_path / "again")
-    code, said, _ = editloupe(*words, "--max-cost", "1", "--max-run-tokens", "1")
+    code, said, _ = editloupe(*words, "--max-cost", "1", "--run-tokens", "1")
     assert (code, "Spent" in said) == (0, False)
 
 
@@ -216,7 +216,7 @@ def test_a_seed_and_a_bound_of_the_reply_are_asked_for_unless_others_are_named(
     server, folder = serve(answers_either_criterion), edits(1)
     words = ("judge", folder, "--backend", uri(server), "--criteria", "if")
     assert editloupe(*words, "--out", tmp_path / "a")[0] == 0
-    assert editloupe(*words, "--out", tmp_path / "b", "--seed", "7", "--reply-tokens", "900")[0] == 0
+    assert editloupe(*words, "--out", tmp_path / "b", "--seed", "7", "--max-reply-tokens", "900")[0] == 0
     assert [(body["seed"], body["max_tokens"]) for body in server.seen] == [(0, 16384), (7, 900)]
 
 
@@ -235,7 +235,7 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     server, folder, out = serve(answers_either_criterion), edits(4), tmp_path / "run"
     words = ("judge", folder, "--backend", uri(server), "--criteria", "if", "--out", out, "--concurrency", "1")
     # The server counts 11 tokens in and 3 out an answer: 28 are used up by two.
-    code, said, _ = editloupe(*words, "--max-run-tokens", "28")
+    code, said, _ = editloupe(*words, "--run-tokens", "28")
     assert code == 5
     assert "Stopped by the budget (tokens: 28 of 28 used). The same command goes on from here." in said
     assert "Spent: 2 calls, 22 input and 6 output tokens (no price is known)." in said

@@ -121,7 +121,7 @@ def test_the_server_is_started_waited_for_and_stopped_and_the_port_is_not_who_ju
     command = ["judge", edits(2), "--backend", "vllm/Qwen/Tiny-VL", "--launch", "--criteria", "if", "--out", run]
     code, said, told = editloupe(*command, "--launch-args", "--max-model-len 4096", "--json")
     assert code == 0, told
-    assert json.loads(said)["judged"] == 2
+    assert json.loads(said.splitlines()[-1])["judged"] == 2
     assert vllm.gone()
     (start,) = vllm.starts
     assert start["arguments"][:4] == ["serve", "Qwen/Tiny-VL", "--host", "127.0.0.1"]

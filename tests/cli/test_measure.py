@@ -69,7 +69,8 @@ def test_every_edit_of_a_folder_is_measured(editloupe: Run, edits: Path) -> None
     assert re.search(r"Measuring \S+shop into m\n", told)
     findings = found("m")
     assert findings["square", "mse"].value == pytest.approx(1, abs=0.05)
-    assert "outside the mask" in said and "the whole image" in said
+    told = editloupe("report", "m")[1]
+    assert "outside the mask" in told and "the whole image" in told
     assert findings["square", "mse"].reason == "87.0 % of the pixels are compared"
     assert findings["shifted", "mse"].value > 100
     assert findings["same", "mse"].value == 0 and findings["same", "ssim"].value == 1
@@ -120,7 +121,7 @@ def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
     # An alignment that was not accepted is no number.
     same = findings["same", "alignment"]
     assert same.answer.data["accepted"] is False
-    assert editloupe("replay", "m", "--tools", "live")[0] == 0
+    assert editloupe("replay", "m", "--observations", "live")[0] == 0
 
 
 def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None:

@@ -90,11 +90,11 @@ def printed(words: tuple[str, ...], encoding: str, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", shown)
         patch.setattr(sys, "argv", ["editloupe", *words])
-        cli.output.out.cache_clear()
+        cli.output._out.cache_clear()
         cli.output.err.cache_clear()
         with pytest.raises(SystemExit) as caught:
             cli.main()
-    cli.output.out.cache_clear()
+    cli.output._out.cache_clear()
     return int(caught.value.code or 0), shown.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
 
 

@@ -27,7 +27,7 @@ Editloupe = Callable[..., tuple[int, str, str]]
 
 
 def test_live_tools_on_the_gallery_stay_within_their_tolerances(editloupe: Editloupe):
-    code, told, _ = editloupe("replay", GALLERY, "--tools", "live")
+    code, told, _ = editloupe("replay", GALLERY, "--observations", "live")
     assert code == 0
     assert "localize_differences" in told
     assert "7 as recorded" in told
@@ -37,7 +37,7 @@ def test_a_drift_check_writes_nothing(gallery: Path, editloupe: Editloupe, monke
     before = {path: path.read_bytes() for path in gallery.rglob("*") if path.is_file()}
     crop = render.crop
     monkeypatch.setattr(render, "crop", lambda rgb, box: crop(rgb, box) // 2)
-    assert editloupe("replay", gallery, "--tools", "live")[0] == 4
+    assert editloupe("replay", gallery, "--observations", "live")[0] == 4
     assert {path: path.read_bytes() for path in gallery.rglob("*") if path.is_file()} == before
 
 
@@ -47,13 +47,13 @@ def test_a_changed_tool_makes_the_drift_check_fail_with_a_report_that_can_be_rea
     crop = render.crop
     # Forty levels brighter: enough for every crop to be another picture, at the same place.
     monkeypatch.setattr(render, "crop", lambda rgb, box: np.minimum(crop(rgb, box), 215) + np.uint8(40))
-    code, told, _ = editloupe("replay", GALLERY, "--tools", "live", "--sample", "mug-blue", "--criterion", "if")
+    code, told, _ = editloupe("replay", GALLERY, "--observations", "live", "--sample", "mug-blue", "--criterion", "if")
     assert code == 4
     assert "with drifted tools" in told
     assert "step 2, zoom_in: drift" in told
     # Enlarging overshoots by a level or two at edges.
     assert re.search(r"picture 1: differs by up to 4\d of 255, PSNR 16\.\d dB \(at most 8, at least 45 dB\)", told)
-    code, told, _ = editloupe("replay", GALLERY, "--tools", "live", "--json")
+    code, told, _ = editloupe("replay", GALLERY, "--observations", "live", "--json")
     rows = [json.loads(line) for line in told.splitlines()]
     assert code == 4
     zoomed = [o for row in rows for o in row["observations"] if o["tool"] == "zoom_in" and o["max_abs"]]

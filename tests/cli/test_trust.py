@@ -178,7 +178,7 @@ def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_pat
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
-@pytest.mark.parametrize("command", ["report", "compare", "gate", "rescore", "canary", "export"])
+@pytest.mark.parametrize("command", ["report", "compare", "gate", "rescore", "canary"])
 def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, tmp_path: Path, command: str):
     draw_edits(tmp_path / "edits", 1)
     assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
@@ -186,10 +186,21 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, tmp_
     info = json.loads(path.read_text())
     info["record"]["options"]["rubric"] = "/etc/stranger.toml"
     path.write_text(json.dumps(info))
-    rest = {"gate": ["--require", "mean(if) >= 0"], "rescore": ["--option", "mask_pad=0.1"], "export": ["--html", "new"]}
+    rest = {"gate": ["--require", "mean(if) >= 0"], "rescore": ["--option", "mask_pad=0.1"]}
     code, _, told = editloupe(command, "run", *rest.get(command, []))
     assert code == 2
     assert "names the file '/etc/stranger.toml'" in " ".join(told.split())
+
+
+def test_pages_of_a_run_that_names_a_rubric_file_say_why_there_is_no_score(editloupe: Run, tmp_path: Path):
+    draw_edits(tmp_path / "edits", 1)
+    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
+    path = tmp_path / "run" / "run.json"
+    info = json.loads(path.read_text())
+    info["record"]["options"]["rubric"] = "/etc/stranger.toml"
+    path.write_text(json.dumps(info))
+    assert editloupe("export", "run", "--html", "new")[0] == 0
+    assert "names the file '/etc/stranger.toml'" in (tmp_path / "new" / "rows.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("backend", ["openai/m?base_url=http://stranger.invalid/v1", "openai/m?env=CLOUD_SECRET"])

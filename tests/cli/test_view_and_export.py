@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.viewer.serve import Viewer
 from tests.viewer.runs import make_run
 
 
@@ -58,3 +60,59 @@ def test_a_run_is_served_until_it_is_stopped(tmp_path: Path, number: signal.Sign
             assert served.wait(20) == 0
         finally:
             served.kill()
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, int]]:
+    """Of each server that `view` made: its port, its first page, and the status of a run's page in a folder of its own.
+
+    It is stopped as soon as it would serve, as by Ctrl-C.
+    """
+    made: list[tuple[int, str, int]] = []
+
+    def stop(viewer: Viewer, *_: object) -> None:
+        page, one = viewer.answer("/index.html"), viewer.answer("/one/index.html")
+        made.append((int(viewer.server_address[1]), page.body.decode(), int(one.status)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Viewer, "serve_forever", stop)
+    # The command sets them for the process that it is.
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return made
+
+
+def test_a_folder_of_runs_is_a_list_with_those_that_cannot_be_read(
+    editloupe: Callable[..., tuple[int, str, str]], tmp_path: Path, stopped: list[tuple[int, str, int]]
+) -> None:
+    make_run(tmp_path / "runs" / "deep", count=2, name="one")
+    make_run(tmp_path / "runs", count=2, name="two")
+    (tmp_path / "runs" / "torn").mkdir()
+    (tmp_path / "runs" / "torn" / "run.json").write_text("{", encoding="utf-8")
+    # Without an argument, what lies in runs/.
+    code, out, err = editloupe("view")
+    assert code == 0, err
+    assert re.match(r"Serving 2 runs of runs at http://127\.0\.0\.1:\d+/", out)
+    _, page, status = stopped[0]
+    assert re.findall(r'<a href="(\w+)/index\.html">', page) == ["one", "two"]
+    assert "runs/torn" in page and "cannot be read" in page
+    assert status == 200
+    # A single run below a folder is listed too.
+    assert editloupe("view", tmp_path / "runs" / "deep")[0] == 0
+    assert stopped[1][2] == 200
+
+
+def test_view_has_a_port_of_its_own_and_takes_the_next_one_if_it_is_taken(
+    editloupe: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    stopped: list[tuple[int, str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = make_run(tmp_path, count=2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1]
+        monkeypatch.setattr("editloupe.cli.view.PORT", first)
+        assert editloupe("view", run)[0] == 0
+        assert first < stopped[0][0] < first + 20
+        # A port that was named is not exchanged for another one.
+        code, _, err = editloupe("view", run, "--port", str(first))
+        assert code == 2 and f"127.0.0.1:{first} cannot be served" in err

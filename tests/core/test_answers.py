@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.answers import YES_NO, AnswerSpec, BoxList, FreeText, OneOf, RecordOf, Scale, read_answer, reason_in
+from editloupe.answers import (
+    YES_NO,
+    AnswerSpec,
+    BoxList,
+    FreeText,
+    LabelledBoxes,
+    OneOf,
+    RecordOf,
+    Scale,
+    read_answer,
+    reason_in,
+)
 from editloupe.errors import ReplyError
 
 TEN, HUNDRED, SIGNED = Scale(low=0, high=10), Scale(low=0, high=100), Scale(low=-5, high=5)
 REASONED = Scale(low=0, high=10, reason=True)
+LABELLED = LabelledBoxes(labels=("A", "B"), list_key="l", label_key="k", name_key="n", image="Edited Image")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +226,9 @@ def _said(spec: AnswerSpec, text: str) -> str | None:
         return None
 
 
-@pytest.mark.parametrize("spec", [BoxList(), RecordOf(schema={"type": "object"}), TEN, REASONED, FreeText(), YES_NO])
+@pytest.mark.parametrize(
+    "spec", [BoxList(), RecordOf(schema={"type": "object"}), LABELLED, TEN, REASONED, FreeText(), YES_NO]
+)
 @pytest.mark.parametrize("text", ["Cannot Judge", "**cannot judge.**", "```\nCannot Judge\n```", '"Cannot Judge"'])
 def test_every_kind_of_question_may_be_abstained_from(spec: AnswerSpec, text: str) -> None:
     with pytest.raises(ReplyError) as raised:

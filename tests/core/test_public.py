@@ -132,7 +132,7 @@ def test_langgraph_json_names_a_factory_that_builds_and_runs_from_uris(pair: tup
     assert (answered["status"], answered["label"], answered["turns"]) == ("ok", "Single Anomaly", 1)
     swapped = graph.invoke(question, context={"backend": "baseline"})
     assert swapped["status"] == "ok"
-    with pytest.raises(ConfigError, match="lacks edited, instruction"):
+    with pytest.raises(ConfigError, match="'edited': expected a text, it is missing"):
         graph.invoke({"source": "x"})
 
 

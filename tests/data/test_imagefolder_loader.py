@@ -391,7 +391,8 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
 ) -> None:
     file = write("set/metadata.jsonl", [pair("cat")])
     with pytest.raises(
-        ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder, dlebench, edival, giebench, pairs"
+        ConfigError,
+        match="unknown format 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, giebench, pairs",
     ):
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match="goes with the format dlebench"):

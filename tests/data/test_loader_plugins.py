@@ -36,7 +36,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_layout_is_recognised_and_can_be_named(folder: Path) -> None:
-    assert formats() == ("auto", "imagefolder", "dlebench", "edival", "giebench", "pairs", "run", "toy", "unicbench")
+    assert formats() == (
+        "auto",
+        "imagefolder",
+        "datasets",
+        "dice",
+        "dlebench",
+        "edival",
+        "giebench",
+        "pairs",
+        "run",
+        "toy",
+        "unicbench",
+    )
     for format in ("auto", "toy"):
         assert load(folder, store=ImageStore(), format=format).notes == ("three edits",)
 

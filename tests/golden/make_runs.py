@@ -276,7 +276,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
         "edits --backend golden/looking --criteria if --sample mug-sand",
     ),
     # Two named judges, one look each; one of them fails on one sample.
-    "scripted_two_judges": ("edits --judges judges.yaml --prompt short.md --mode plain --fail-on-error 0.5",),
+    "scripted_two_judges": ("edits --judges-file judges.yaml --prompt short.md --mode plain --fail-on-error 0.5",),
     # About known boxes: two editors, one edit with two targets.
     "oracle_with_targets": (
         "edits/targets.jsonl --mode oracle --edited alpha=edits/alpha --edited beta=edits/beta "
@@ -289,7 +289,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     ),
     # Two people's labels in the samples.
     "with_human": (
-        "edits/rated.jsonl --judges judges.yaml --prompt short.md --mode plain --criteria if --fail-on-error 0.5",
+        "edits/rated.jsonl --judges-file judges.yaml --prompt short.md --mode plain --criteria if --fail-on-error 0.5",
     ),
     # No output, a torn image, a rejected row, and replies that are no answer.
     "missing_and_rejected": (

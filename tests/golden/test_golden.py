@@ -38,7 +38,7 @@ CASES: dict[str, str] = {
     **{f"{run}/gate": f"gate {run} {GATE}" for run in RUNS},
     **{f"{run}/replay-json": f"replay {run} --json" for run in ("baseline_tool", "missing_and_rejected")},
     "baseline_tool/show-sample": "show baseline_tool mug-sand",
-    "baseline_tool/replay-live-tools": "replay baseline_tool --tools live",
+    "baseline_tool/replay-live-tools": "replay baseline_tool --observations live",
     "baseline_tool/report-markdown": "report baseline_tool --markdown",
     "baseline_tool/compare": "compare baseline_tool --resamples 200",
     "missing_and_rejected/align": "align missing_and_rejected",

@@ -39,7 +39,7 @@ FILES: dict[str, Callable[[Path], tuple[str, Arguments]]] = {
     "a rubric to score by": lambda run: ("x.toml", ["rescore", run, "--rubric", "x.toml"]),
     "a prompt": lambda run: ("x.md", judge("--prompt", "x.md", "--dry-run")),
     "a config": lambda run: ("x.yaml", ["judge", "--config", "x.yaml", "--out", "out"]),
-    "judges": lambda run: ("x.yaml", judge("--judges", "x.yaml")),
+    "judges": lambda run: ("x.yaml", judge("--judges-file", "x.yaml")),
     "prices": lambda run: ("x.toml", judge("--prices", "x.toml")),
     "prices to compare by": lambda run: ("x.toml", ["compare", run, "--prices", "x.toml"]),
     "weights of a detector": lambda run: ("x.safetensors", judge("--detector", "x.safetensors")),

@@ -49,6 +49,27 @@ class Lister:
         return Built(read=len(run.samples), written=len(lines), noun="line", stages=stages)
 
 half = object()
+
+class Blank(Options):
+    name: str = "blank"
+    """Name of the file."""
+
+class Counter:
+    """Counts the files of a folder, and asks nobody."""
+
+    summary, protocol, reads, weights, Options = "Count files.", None, "A folder.", ("device",), Blank
+
+    def build(self, path, options, *, models, folder, stopped, tell):
+        tell("counting")
+        if (path / "stop").exists():
+            return None
+        count = len(list(path.iterdir()))
+        files.write_whole(folder / options.name, str((count, models.device)).encode(), below=folder)
+        left = Stage(name="seen", passes="it is seen", left_out={})
+        return Built(read=count, written=count, noun="file", unit="file", stages=[left])
+
+class Bare:
+    protocol = None
 '''
 
 
@@ -58,7 +79,15 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         tmp_path / "site",
         monkeypatch,
         files={"toyset/__init__.py": TOY},
-        entry_points={"builders": {"lister": "toyset:Lister", "half": "toyset:half", "gone": "toyset:gone"}},
+        entry_points={
+            "builders": {
+                "lister": "toyset:Lister",
+                "half": "toyset:half",
+                "counter": "toyset:Counter",
+                "bare": "toyset:Bare",
+                "gone": "toyset:gone",
+            }
+        },
     )
     # The program reads its commands once.
     monkeypatch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command.__wrapped__))  # type: ignore[attr-defined]
@@ -82,9 +111,33 @@ def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Pat
     assert code == 1 and "0 lines of 2 images; 2 dropped" in said
 
 
+def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Run, tmp_path: Path) -> None:
+    (tmp_path / "things").mkdir()
+    code, said, _ = editloupe("build", "counter", "--help")
+    assert code == 0 and "Count files." in said and "--device" in said and "Name of the file." in said
+    assert "--backend" not in said and "--limit" not in said
+    code, said, told = editloupe("build", "counter", "things", "--out", "none", "--json")
+    assert (code, json.loads(said)["written"]) == (1, 0), told
+    (tmp_path / "things" / "one").write_text("")
+    words = ("build", "counter", "things", "--device", "cpu")
+    code, said, _ = editloupe(*words, "--out", "set")
+    assert code == 0 and "1 file of 1 file; 0 dropped" in said
+    assert Path("set/blank").read_text() == "(1, 'cpu')"
+    assert sorted(path.name for path in Path("set").iterdir()) == ["blank", "build.json", "funnel.json"]
+    code, _, told = editloupe(*words, "--out", "set", "--name", "other")
+    assert code == 2 and "was built with name blank, and this command has other" in " ".join(told.split())
+    # Stopped: no funnel, and the code of an interruption.
+    (tmp_path / "things" / "stop").write_text("")
+    assert editloupe(*words, "--out", "stopped")[0] == 130 and not Path("stopped/funnel.json").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("half", "builder 'half' (toyset 1.0) lacks summary, protocol"), ("gone", "builder 'gone' (toyset 1.0, toyset:gone)")],
+    [
+        ("bare", "builder 'bare' (toyset 1.0) lacks summary, reads, weights, Options, build"),
+        ("half", "builder 'half' (toyset 1.0) lacks summary, protocol"),
+        ("gone", "builder 'gone' (toyset 1.0, toyset:gone)"),
+    ],
 )
 def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Run, tmp_path: Path, name: str, said: str) -> None:
     code, _, told = editloupe("build", name)

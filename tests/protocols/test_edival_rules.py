@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from editloupe.protocols.edival import rules
-from editloupe.protocols.edival.rules import OFFICIAL, OPEN, Pair, Rules, Verdict
+from editloupe.protocols.edival.rules import OFFICIAL, OPEN, Rules, SeenPair, Verdict
 from editloupe.protocols.edival.sights import Sight
 from editloupe.values import Box
 
@@ -208,7 +208,7 @@ def test_position(
     paper: bool | None,
     code: bool | None,
 ) -> None:
-    before, after = (Pair(target=target[i], reference=reference[i]) for i in (0, 1))
+    before, after = (SeenPair(target=target[i], reference=reference[i]) for i in (0, 1))
     for options, expected in ((PAPER, paper), (CODE, code)):
         seen = before if rules.looks_before(options) else None
         check(rules.position(seen, after, counted=(before, after), position=position, rules=options), expected)
@@ -216,7 +216,7 @@ def test_position(
 
 def test_a_position_must_have_moved_where_that_is_asked() -> None:
     def judged(x: float, **options: Any) -> bool | None:
-        before, after = (Pair(target=[at(one, 0.5)], reference=[RIGHT]) for one in (0.2, x))
+        before, after = (SeenPair(target=[at(one, 0.5)], reference=[RIGHT]) for one in (0.2, x))
         given = with_(**options)
         return rules.position(before, after, counted=None, position="left", rules=given).done
 

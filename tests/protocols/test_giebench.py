@@ -379,7 +379,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     code, said, err = editloupe("show", "run", "omni/0")
     assert code == 0 and "Judge: key/key" in said and "Verdict: Red" in said
     for tools in ("recorded", "live"):
-        code, said, err = editloupe("replay", "run", "--tools", tools)
+        code, said, err = editloupe("replay", "run", "--observations", tools)
         assert code == 0 and "8 as recorded" in said, said + err
     code, said, err = editloupe("verify", "run")
     assert code == 0, said + err
@@ -600,7 +600,7 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
     code, said, err = editloupe("report", "run")
     assert code == 0 and "MSE, correct" in said and "Inverted MSE is 1 at" in said, said + err
     for tools in ("recorded", "live"):
-        code, said, err = editloupe("replay", "run", "--tools", tools)
+        code, said, err = editloupe("replay", "run", "--observations", tools)
         assert code == 0 and "differ" not in said, said + err
     code, said, err = editloupe("rescore", "run", "--option", "mask=official")
     assert "it is not measured now, or with other arguments" in err

@@ -28,6 +28,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.testing import check_measure, check_protocol
 from editloupe.testing.protocols import drawn_samples
+from tests.conftest import draw_edits
 from tests.tools.test_search import Reds
 
 Folder = Callable[..., Path]
@@ -245,6 +246,14 @@ def test_a_set_of_sources_without_any_output_is_read_in_every_layout(tmp_path: P
     assert [(r.phrase, r.status) for r in rows(find(pairs))] == [("mug", "no_detector")]
     (tmp_path / "run").rename(tmp_path / "first")
     assert [(r.phrase, r.status) for r in rows(find(dle))] == [("small mug", "no_detector")]
+
+
+def test_judging_without_a_detector_ends_with_a_table_and_not_with_an_error(
+    tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+) -> None:
+    draw_edits(tmp_path / "edits", 2)
+    code, said, failed = editloupe("judge", "edits", "--protocol", "targets", "--out", "run")
+    assert "error:" not in failed and "– (0/2)" in said, (code, said, failed)
 
 
 def test_an_instruction_of_several_lines_stays_one_line_of_the_prompt() -> None:

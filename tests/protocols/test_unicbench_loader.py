@@ -233,7 +233,7 @@ def test_odd_outputs_are_handled_as_everywhere(tmp_path: Path) -> None:
 def test_check_looks_through_it(tmp_path: Path, editloupe: Program) -> None:
     given = rows()
     root, folder = write(tmp_path / "unic", given), edit(tmp_path / "bagel", given)
-    code, out, _ = editloupe("check", root, "--format", "unicbench", "--edited", f"bagel={folder}")
+    code, out, _ = editloupe("check", root, "--layout", "unicbench", "--edited", f"bagel={folder}")
     assert code == 0 and "unicbench; 16 of 16 samples can be judged" in " ".join(out.split())
 
 

@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from editloupe.reports.plots import Shares, bars, cumulative, draw, histogram, line_class, radar, scatter
-from editloupe.tables import Dots, ScatterPlot, SizePlot
+from editloupe.reports.plots import TONES, Shares, bars, cumulative, draw, histogram, line_class, means, scatter
+from editloupe.tables import Cell, Dots, ScatterPlot, SizePlot
+from editloupe.viewer.pages import assets
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -95,9 +96,34 @@ def test_a_name_is_cut_by_its_width_and_kept_in_its_tooltip(name: str, most: int
     assert "短い名前" in _texts(bars([("短い名前", [("good", 1)])], title="t"))
 
 
-def test_the_numbers_of_the_rings_lie_on_top_of_the_lines() -> None:
-    svg = radar(["a", "b", "c"], [("x", [10.0, 50.0, 90.0])], title="t")
-    assert svg.index('class="halo"') > svg.rindex('class="dot')
+def test_means_have_their_interval_and_a_row_that_nobody_was_judged_on_says_so() -> None:
+    known = Cell(value=50.0, low=25.0, high=75.0, judged=4, asked=5)
+    svg = means(["Change Color", "Add"], [("x", [known, Cell(judged=0, asked=3)])], title="t")
+    # 0 to 100 on px 180 to 570, 3.9 px a point: the bar is 195 px wide, the whisker runs from 277.5 to 472.5.
+    bar = next(r for r in ET.fromstring(svg).iter(f"{_SVG}rect") if "bar" in r.get("class", ""))
+    assert (bar.get("x"), bar.get("width")) == ("180", "195.0")
+    (whisker,) = (p.get("d", "") for p in ET.fromstring(svg).iter(f"{_SVG}path") if p.get("class") == "whisker")
+    assert whisker.startswith("M277.5 ") and "H472.5" in whisker
+    assert {"50.0 (4/5)", "– (0/3)"} <= set(_texts(svg))
+    assert "Add not judged" in ET.fromstring(svg).findtext(f"{_SVG}desc", "")
+
+
+def test_labels_of_a_metric_have_the_colours_and_shapes_of_worst_to_best_and_not_those_of_categories() -> None:
+    labels = [("Perfect", 3), ("Fair", 2), ("Poor", 1), ("Lost", 4)]
+    svg = bars([("a", labels)], title="t", goods=(100.0, 66.7, 33.3, 0.0))
+    kinds = [r.get("class", "").split()[1] for r in ET.fromstring(svg).iter(f"{_SVG}rect") if "bar" in r.get("class", "")]
+    assert kinds == ["t3", "t2", "t1", "t0"] * 2, "the parts, then the legend"
+    assert "s0" not in kinds and len(TONES) == 4
+    lost = Dots(name="Lost", points=((0.1, 0.1),), good=0.0)
+    drawn = draw(SizePlot(name="n", title="t", groups=(lost,), note=""))
+    # A square, also in the legend: colour alone says nothing.
+    assert drawn.count('<path class="dot t0"') == 2 and "<circle" not in drawn
+
+
+def test_the_palette_of_plots_is_that_of_the_pages() -> None:
+    style = assets()["viewer.css"].decode()
+    for number, (light, dark) in enumerate(TONES):
+        assert f"--tone-{number}: {light};" in style and f"--tone-{number}: {dark};" in style
 
 
 def _bars(svg: str) -> list[tuple[float, float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shutil
@@ -12,14 +13,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
 from editloupe.imaging.targets import area_name
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.dlebench.tables import EDIT_TYPES, correlation
+from editloupe.reports import render
 from editloupe.reports.judged import read_judged
 from editloupe.reports.pivot import spec_table
+from editloupe.reports.report import make_report
 from editloupe.reports.summary import specs
 from editloupe.scores import Score
 from tests.conftest import final
@@ -172,10 +176,7 @@ def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(
-    width: int, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int, tmp_path: Path, editloupe: Program):
     samples = [
         edit(f"{t}{i}", editor=f"editor-{e}", edit_type=t) for e in range(7) for t in ("color", "count") for i in range(6)
     ]
@@ -186,7 +187,11 @@ def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(
     rows += [finding(row, PERFECT, criterion=VC) for row in samples]
     judges = {"openai/some-long-model": rows, "other": rows}
     run = write_run(tmp_path / "run", samples, judges)
-    _, shown, _ = editloupe("report", run)
+    drawn = io.StringIO()
+    for section in make_report(read_judged([run])).sections:
+        for table in section.tables:
+            Console(file=drawn, width=width).print(render.terminal(table))
+    shown = drawn.getvalue()
     _, markdown, _ = editloupe("report", run, "--markdown")
     lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
     assert lines
@@ -350,7 +355,7 @@ def test_judges_of_other_data_do_not_stand_side_by_side(
     assert "no sample was given to all of them" in note
 
 
-def test_ten_editors_share_one_radar_and_every_plot_is_well_formed(tmp_path: Path, editloupe: Program):
+def test_ten_editors_share_one_plot_of_types_and_every_plot_is_well_formed(tmp_path: Path, editloupe: Program):
     samples = [edit(t, editor=f"editor <{i}> & co", edit_type=t) for i in range(10) for t in EDIT_TYPES]
     rows = [
         finding(row, (bad, good)[number % 2], criterion=criterion)

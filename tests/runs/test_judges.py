@@ -103,7 +103,7 @@ def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_p
     assert ([e.cached for e in before], [e.cached for e in after]) == ([False] * 3, [True] * 3)
     assert [(e.observation, e.aliases) for e in before] == [(e.observation, e.aliases) for e in after]
     step = read_trace(out / str(second.findings[0].trace)).steps()[0]
-    assert step.note == "localize_differences did not run: an equal call was answered before in this run"
+    assert (step.cached, step.note) == ((True,), "")
 
 
 def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):

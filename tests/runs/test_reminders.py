@@ -103,7 +103,7 @@ def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edi
     (tmp_path / "judges.yaml").write_text(
         f"patient: scripted/{script}\nstrict:\n  backend: scripted/{script}\n  remind_answers: false\n"
     )
-    assert editloupe("judge", folder, "--criteria", "if", "--judges", tmp_path / "judges.yaml", "--out", both)[0] == 3
+    assert editloupe("judge", folder, "--criteria", "if", "--judges-file", tmp_path / "judges.yaml", "--out", both)[0] == 3
     store = RunStore.read(both)
     found = {store.judge_names()[f.judge_id]: f.status for f in store.current()}
     assert found == {"patient": "ok", "strict": "off_menu"}

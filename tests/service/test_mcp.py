@@ -69,6 +69,7 @@ def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Pa
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"open_images", "zoom_in", "localize_differences", "enhancer"} <= set(offered)
         assert offered["zoom_in"].input_schema["required"] == ["target_image", "bbox"]
+        assert "data: address" in offered["open_images"].description
         early = await client.call_tool("zoom_in", {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]})
         assert early.is_error and "call open_images first" in said(early)
 
@@ -125,6 +126,71 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
         assert unknown.is_error and "there is no tool 'magic'" in said(unknown)
         absent = await client.call_tool("grounding", {"target_image": "Original Image", "phrase": "mug"})
         assert absent.is_error and "is absent here" in said(absent)
+
+    talk(folder, conversation)
+
+
+def test_images_come_as_addresses_too_and_no_error_repeats_one(folder: Path):
+    data = (folder / "sub" / "after.png").read_bytes()
+    encoded = base64.b64encode(data).decode()
+    address = f"data:image/png;base64,{encoded}"
+
+    async def conversation(client: Any) -> None:
+        opened = await client.call_tool("open_images", {"original": (folder / "before.png").as_uri(), "edited": address})
+        assert said(opened) == "Original Image: 320×240 px\nEdited Image: 320×240 px"
+        folded = "data:;base64," + "\n".join(encoded[i : i + 76] for i in range(0, len(encoded), 76))
+        assert not (await client.call_tool("open_images", {"original": folded})).is_error
+        for value, told in (
+            ((folder.parent / "secret.png").as_uri(), "original: the file:// address: is outside"),
+            ("file://elsewhere/share/before.png", "original: the file:// address: expected the path"),
+            ("https://example.org/before.png", "nothing is fetched"),
+            (address[:-7] + "?", "original: the data: address holds no base64"),
+            ("data:image/png;base64", "no comma"),
+            ("data:text/plain,hello", "not an image"),
+            ("x" * 100_000, "File name too long"),
+            (f"data:image/png;base64,{'A' * (45 * 2**20)}", "more than 32 MiB in a data: address"),
+        ):
+            refused = await client.call_tool("open_images", {"original": value})
+            assert refused.is_error and told in said(refused), said(refused)[:300]
+            assert encoded[:20] not in said(refused) and len(said(refused)) < 500
+        await client.call_tool("open_images", {"original": "before.png"})
+        wrong = await client.call_tool("zoom_in", {"target_image": address, "bbox": [0, 0, 500, 500]})
+        assert wrong.is_error and "the images are: 'Original Image'" in said(wrong) and encoded[:20] not in said(wrong)
+
+    talk(folder, conversation)
+
+
+def test_differences_are_those_of_the_two_images_that_are_open(folder: Path):
+    async def conversation(client: Any) -> None:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "localize_differences"]
+        assert tool.input_schema["required"] == []
+        assert tool.input_schema["properties"]["comparison_image_2"]["default"] == "Edited Image"
+        await client.call_tool("open_images", {"original": "before.png", "edited": "sub/after.png"})
+        assert "1 region differs" in said(await client.call_tool("localize_differences", {}))
+        same = await client.call_tool("localize_differences", {"comparison_image_2": "Original Image"})
+        assert "1 region differs" not in said(same)
+        await client.call_tool("open_images", {"original": "before.png"})
+        alone = await client.call_tool("localize_differences", {})
+        assert alone.is_error and "comparison_image_2 is missing, and no 'Edited Image' is open" in said(alone)
+
+    talk(folder, conversation)
+
+
+def test_pictures_of_an_answer_stay_below_a_megabyte_and_say_that_they_were_scaled(folder: Path):
+    # Noise, of which PNG saves nothing: 1,200 × 1,000 px × 3 bytes.
+    noise = np.random.default_rng(0).integers(0, 256, (1000, 1200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / "noise.png", compress_level=1)
+
+    async def conversation(client: Any) -> None:
+        await client.call_tool("open_images", {"original": "noise.png"})
+        whole = await client.call_tool("zoom_in", {"target_image": "Original Image", "bbox": [0, 0, 1000, 1000]})
+        (picture,) = [block for block in whole.content if block.type == "image"]
+        assert len(picture.data) < 1_000_000
+        width, height = Image.open(io.BytesIO(base64.b64decode(picture.data))).size
+        assert f"Crop 1: (scaled down to {width}×{height} px from 1200×1000" in said(whole)
+        # It is scaled for the answer alone: a part of it has all its pixels.
+        part = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 200, 200]})
+        assert "scaled down" not in said(part) and "(px [0, 0, 240, 200])" in said(part), said(part)
 
     talk(folder, conversation)
 

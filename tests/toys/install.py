@@ -15,6 +15,7 @@ turns = editloupe_toys.turns:EveryTurn
 pixels = editloupe_toys.pixels:Pixels
 objects = editloupe_toys.objects:ObjectsKept
 places = editloupe_toys.places:Places
+changes = editloupe_toys.changes:Changes
 faulty = editloupe_toys.faulty:Faulty
 wrong = editloupe_toys.wrong:WrongMeasure
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import math
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -25,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from editloupe.data.images import RGB, encode_png
 from editloupe.errors import ConfigError, ModelAbsent, ToolError, Unavailable
 from editloupe.models.preference.base import Preference, Preferred
-from editloupe.values import parse_json
+from editloupe.values import finite, parse_json
 
 TIMEOUT_S: Final = 120.0
 """Of one answer, unless the address ends in ?timeout_s=SECONDS."""
@@ -66,7 +64,7 @@ class RemotePreference:
         said = self._answer("POST", "/score", body, self._timeout_s, pauses_s=PAUSES_S)
         if said.get("model") != self.version:
             raise ToolError(f"preference {self.address!r}: asked {self.version!r}, and {said.get('model')!r} answers")
-        mean, sigma = _finite(said.get("mean")), _finite(said.get("sigma"))
+        mean, sigma = finite(said.get("mean")), finite(said.get("sigma"))
         if mean is None or sigma is None or sigma < 0:
             raise ToolError(f"preference {self.address!r}: expected a finite mean and a sigma from 0, found {_short(said)}")
         return Preferred(mean=mean, sigma=sigma)
@@ -157,15 +155,6 @@ def _object(data: bytes, status: int, where: str) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ToolError(f"{where}: expected a JSON object, found {_short(data.decode(errors='replace'))}")
     return said
-
-
-def _finite(value: object) -> float | None:
-    """Return a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    with suppress(OverflowError):
-        return float(value) if math.isfinite(value) else None
-    return None
 
 
 def _short(value: object) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MissingExtra, ToolError
+from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
 from editloupe.models.batching import LoadedModel, Network
@@ -164,7 +164,7 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         try:
             net.load_state_dict(tensors, strict=True)
         except RuntimeError as error:
-            words = _first_lines(error)
+            words = first_words(error)
             raise ConfigError(f"{self.weights}: looks like an RRDBNet, but its tensors do not fit: {words}") from error
         net.eval().to(device=device.name, dtype=torch.float16 if device.half else torch.float32)
         return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
@@ -182,7 +182,7 @@ def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device
     try:
         found = spandrel.ModelLoader(device="cpu").load_from_state_dict(dict(tensors))
     except (spandrel.UnsupportedModelError, RuntimeError, KeyError, ValueError) as error:
-        raise ConfigError(f"{weights}: spandrel does not know this network: {_first_lines(error)}") from error
+        raise ConfigError(f"{weights}: spandrel does not know this network: {first_words(error)}") from error
     if not isinstance(found, spandrel.ImageModelDescriptor) or found.scale < 2 or found.input_channels != 3:
         raise ConfigError(f"{weights}: is no super-resolution network for RGB; expected one of scale 2 or more")
     half = device.half and found.supports_half
@@ -214,7 +214,3 @@ def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, in
     start = 0 if index == 0 else (spans_[index - 1][1] + span[0]) // 2
     end = span[1] if index == len(spans_) - 1 else (span[1] + spans_[index + 1][0]) // 2
     return start, end
-
-
-def _first_lines(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

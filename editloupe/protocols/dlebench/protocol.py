@@ -29,9 +29,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from editloupe.answers import Label
 from editloupe.errors import DataError, PromptError
@@ -50,7 +50,7 @@ from editloupe.imaging.targets import (
     without_boxes,
 )
 from editloupe.imaging.views import LONG_SIDE
-from editloupe.prompts import OwnTemplate, render
+from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
 from editloupe.rubrics import Criterion
@@ -75,17 +75,12 @@ _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’")
 _NAMES: Mapping[Role, str] = {"source": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
 
 
-def _template(value: Any) -> Any:
-    """Return a template by its path, or as a run recorded it."""
-    return value if value is None or isinstance(value, Mapping | OwnTemplate) else OwnTemplate.read(value)
-
-
 class DLEBenchOptions(RubricOptions):
     """What a run may set, and what the paper leaves open."""
 
     mode: Mode = "tool"
     """tool: an agent with tools. oracle: with known boxes, crops sized by Eq. 1 (our choice). plain: one look."""
-    prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
+    prompt: TemplateOption = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
     lambda_max: float = geometry.LAMBDA_MAX
     """λ of Eq. 1, for crops of the oracle mode. The paper has it for reference images; its use for crops is ours."""

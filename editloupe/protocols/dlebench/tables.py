@@ -252,6 +252,6 @@ def _groups(metric: Metric, points: Sequence[tuple[float, tuple[float, float]]])
     """The points of (score, point) by the label that their score is, best first."""
     levels = [(level.name, metric.normalise(level.value) or 0.0) for level in reversed(metric.levels)]
     return tuple(
-        Dots(name=name, points=tuple(point for score, point in points if abs(score - value) < 1e-6))
+        Dots(name=name, points=tuple(point for score, point in points if abs(score - value) < 1e-6), good=value)
         for name, value in levels
     )

@@ -33,10 +33,11 @@ from pydantic import Field
 from editloupe.answers import Record
 from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
-from editloupe.protocols.edival.chain import Chain, Pools
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.edival.chain import PAPER, Chain, Pools
 from editloupe.protocols.edival.generate import OBJECTS_ANSWER, Scene, SceneObject, decomposition_prompt, draw, listed
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
+from editloupe.protocols.edival.rules import Share
 from editloupe.protocols.edival.sights import RECORDED, detect, looked, sights_of
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
@@ -53,8 +54,6 @@ LISTED: Final = "objects_listed"
 GROUNDED: Final = "objects_grounded"
 INSTRUCTIONS: Final = "instructions"
 FALLBACKS: Final = "fallbacks"
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class EdiValBuildOptions(Options):
@@ -75,7 +74,7 @@ class EdiValBuildOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ChainStep:
     """One turn of a chain."""
 
     edit: Edit
@@ -112,7 +111,7 @@ class Draft:
     """Those that a detector confirms, or all where none is asked; None while that is unknown."""
     left_out: tuple[tuple[str, str], ...] = ()
     """(object, why) of the others."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ChainStep, ...] = ()
     lost: Lost | None = None
     """None for a whole chain."""
 
@@ -129,10 +128,7 @@ class EdiValBuild(BaseProtocol):
     """Objects, detections and instructions of each image, each from the findings before it."""
 
     name = "edival-build"
-    paper = Paper(
-        title="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
-        url="https://arxiv.org/abs/2509.13399",
-    )
+    paper = PAPER
     Options = EdiValBuildOptions
     roles: ClassVar[Mapping[str, str]] = {
         DECOMPOSE: "lists the objects of an image",
@@ -285,7 +281,7 @@ class EdiValBuild(BaseProtocol):
                 else:
                     edit, fallback = next_.fall_back(), answered
             scene = scene.after(edit)
-            step = Step(edit=edit, pools=scene.pools, drawn=next_.drawn, fallback=fallback)
+            step = ChainStep(edit=edit, pools=scene.pools, drawn=next_.drawn, fallback=fallback)
             draft = replace(draft, steps=(*draft.steps, step))
         return draft
 

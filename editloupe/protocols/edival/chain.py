@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import DataError
-from editloupe.protocols.base import Options
+from editloupe.protocols.base import Options, Paper
 from editloupe.protocols.edival.instructions import Edit, parse_edit
 from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
 Mode: TypeAlias = Literal["multipass", "singlepass"]
 """multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (complex mode)."""
+
+PAPER: Final = Paper(
+    title="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
+    url="https://arxiv.org/abs/2509.13399",
+)
 
 MODE: Final = "mode"
 TYPES: Final = "task_type"

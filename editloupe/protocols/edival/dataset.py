@@ -7,7 +7,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
@@ -22,14 +21,14 @@ from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.data.tables import ENDINGS, read_table
 from editloupe.data.write import IMAGES, METADATA, place_image
-from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
+from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Stage
-from editloupe.protocols.edival.builder import Draft, EdiValBuild, EdiValBuildOptions, Step
+from editloupe.protocols.edival.builder import ChainStep, Draft, EdiValBuild, EdiValBuildOptions
 from editloupe.protocols.edival.chain import BRACKETED, SENTENCES, TYPES, Chain, columns
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.loader import COLUMNS, INDEX, TURN
-from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json
+from editloupe.values import ImageRef, Json, Sample, Turn, json_line
 
 BENCHMARK: Final = "edival"
 IMAGEFOLDER: Final = "imagefolder"
@@ -113,11 +112,11 @@ class EdiValSet:
         drafts = [(sample, protocol.draft(sample, known)) for sample, known in run.known()]
         chains = [(sample, draft, draft.chain) for sample, draft in drafts]
         whole = [(sample, draft, chain) for sample, draft, chain in chains if chain is not None]
-        with _storage(folder):
+        with files.writing(folder):
             _write_benchmark([(sample, chain) for sample, _, chain in whole], folder / BENCHMARK, run.images)
             _write_imagefolder(whole, folder / IMAGEFOLDER, run)
             left = _left_out(run.rejected, drafts)
-            files.write_whole(folder / LEFT_OUT, b"".join(map(_line, left)), below=folder)
+            files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
         return _built(run, drafts, options)
 
 
@@ -136,8 +135,7 @@ def _named(path: Path, store: ImageStore) -> tuple[Folder, list[tuple[str, str]]
         deep = root.images(deep=True)
         hint = f"; {len(deep):,} lie in folders below, such as {Path(deep[0]).parent}: name that folder" if deep else ""
         raise DataError(f"{path}: holds no image; expected image files, or an ImageFolder with metadata.jsonl{hint}")
-    stems = Counter(map(plain_stem, names))
-    return root, [(plain_stem(name) if stems[plain_stem(name)] == 1 else name, name) for name in names]
+    return root, _identified(names)
 
 
 def _from_table(file: Path) -> list[tuple[str, str]]:
@@ -151,6 +149,11 @@ def _from_table(file: Path) -> list[tuple[str, str]]:
     names = list(dict.fromkeys(str(line.values[which]) for line in table.lines if line.values.get(which)))
     if not names:
         raise DataError(f"{file}: the column {which} names no image")
+    return _identified(names)
+
+
+def _identified(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (id, file name) of each image: the id is its stem, or the whole name where several share the stem."""
     stems = Counter(map(plain_stem, names))
     return [(plain_stem(name) if stems[plain_stem(name)] == 1 else name, name) for name in names]
 
@@ -168,7 +171,7 @@ def _resized(pixels: Any, ref: ImageRef, side: int, folder: Path, store: ImageSt
     fitted = Image.fromarray(pixels).resize(inner, Image.Resampling.LANCZOS)
     square.paste(fitted, ((side - inner[0]) // 2, (side - inner[1]) // 2))
     file = folder / RESIZED / f"{ref.sha256[:24]}-{side}.png"
-    with _storage(folder):
+    with files.writing(folder):
         files.write_whole(file, encode_png(np.asarray(square)), below=folder)
     return store.add_file(file)
 
@@ -218,19 +221,14 @@ def _write_imagefolder(chains: Sequence[tuple[Sample, Draft, Chain]], folder: Pa
             "fallbacks": [_fallback(step) for step in draft.steps],
             "lineage": {"run": run.identity, "sample": sample.id, "task_ids": [f.task_id for f in draft.findings]},
         }
-        lines.append(_line(row))
+        lines.append(json_line(row))
     files.write_whole(folder / METADATA, b"".join(lines), below=folder.parent)
     for path in (folder / IMAGES).glob("*"):
         if f"{IMAGES}/{path.name}" not in placed:
             path.unlink()
 
 
-def _line(row: Mapping[str, Json]) -> bytes:
-    # Half a surrogate pair is no UTF-8.
-    return canonical_json(row).encode("utf-8", "replace") + b"\n"
-
-
-def _fallback(step: Step) -> str | None:
+def _fallback(step: ChainStep) -> str | None:
     """Return what of a step is not as it was meant, and why; None for a step that is."""
     drawn = "" if step.drawn == step.edit.edit_type else f"no object allows {step.drawn}"
     word = f"from the word lists: {step.fallback}" if step.fallback else ""
@@ -309,11 +307,3 @@ def _built(run: Answered, drafts: Sequence[tuple[Sample, Draft]], options: EdiVa
         tables=[[head, *rows]],
         notes=notes,
     )
-
-
-@contextmanager
-def _storage(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be written: {error.strerror or error}") from error

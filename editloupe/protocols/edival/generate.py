@@ -63,12 +63,16 @@ def _object_schema() -> dict[str, Json]:
         "count": {"type": "integer", "minimum": 1},
         "foreground": {"type": "boolean"},
     }
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    return _closed(fields)
 
 
 def _record(**fields: Json) -> RecordOf:
-    schema: dict[str, Json] = {"type": "object", "properties": fields, "required": list(fields)}
-    return RecordOf(schema={**schema, "additionalProperties": False})
+    return RecordOf(schema=_closed(fields))
+
+
+def _closed(fields: dict[str, Json]) -> dict[str, Json]:
+    """Return the schema of an object that has these fields and no others."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 OBJECTS_ANSWER: Final = _record(objects={"type": "array", "items": _object_schema(), "maxItems": MOST_OBJECTS})
@@ -170,7 +174,7 @@ def decomposition_prompt() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class DrawnEdit:
     """The next edit as far as the seed says it. What is left open is asked."""
 
     scene: Scene
@@ -285,7 +289,7 @@ def _free(edit: Edit, scene: Scene) -> tuple[str, ...]:
     return tuple(word for word in words()[_LISTS[edit.edit_type]] if not _taken(edit, scene, word))
 
 
-def draw(scene: Scene, seed: str) -> Draft:
+def draw(scene: Scene, seed: str) -> DrawnEdit:
     """Return the next edit of a scene, as far as the seed says it: a type that the chain has not had, and its objects.
 
     A type that no object allows, and any type where nothing is left to edit, becomes subject_add.
@@ -295,7 +299,7 @@ def draw(scene: Scene, seed: str) -> Draft:
     drawn = numbers.choice([kind for kind in EDIT_TYPES if kind not in used])
     edit = _drawn(drawn, scene, numbers) or _drawn(SUBJECT_ADD, scene, numbers)
     assert edit is not None
-    return Draft(scene=scene, edit=edit, drawn=drawn, seed=seed)
+    return DrawnEdit(scene=scene, edit=edit, drawn=drawn, seed=seed)
 
 
 def _drawn(kind: str, scene: Scene, numbers: random.Random) -> Edit | None:

@@ -31,9 +31,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
+from editloupe.protocols.base import BaseProtocol, Group, Known
 from editloupe.protocols.edival import instructions, rules
-from editloupe.protocols.edival.chain import Chain, about_edit, gap, read_chain
+from editloupe.protocols.edival.chain import PAPER, Chain, about_edit, gap, read_chain
 from editloupe.protocols.edival.consistency import (
     ConsistencyOptions,
     consistency_metrics,
@@ -43,9 +43,9 @@ from editloupe.protocols.edival.consistency import (
 from editloupe.protocols.edival.direction import DIRECTION_METRIC, DirectionOptions, plan_direction, score_direction
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
-from editloupe.protocols.edival.rules import OPEN, Pair, Rules, Verdict
+from editloupe.protocols.edival.rules import OPEN, Rules, SeenPair, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
-from editloupe.protocols.edival.tables import tables
+from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
@@ -53,9 +53,6 @@ from editloupe.values import Box, Sample
 
 NAME: Final = "edival"
 PROMPTS: Final = Path(__file__).parent / "prompts"
-
-INSTRUCTION_FOLLOWING: Final = "instruction_following"
-IMAGE_SUCCESS: Final = "image_success"
 
 ADDED: Final = "newly_added"
 REPLACED: Final = "replaced"
@@ -83,10 +80,7 @@ class EdiVal(BaseProtocol):
     """Detections and questions, each where a rule needs it and what it depends on is known."""
 
     name = NAME
-    paper = Paper(
-        title="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
-        url="https://arxiv.org/abs/2509.13399",
-    )
+    paper = PAPER
     Options = EdiValOptions
     roles: ClassVar = {
         "judge": "answers yes or no, and reads text",
@@ -105,13 +99,13 @@ class EdiVal(BaseProtocol):
         self.roles = {role: does for role, does in EdiVal.roles.items() if wanted[role]}  # type: ignore[misc]
         self.metrics = [
             Metric(
-                id=INSTRUCTION_FOLLOWING,
+                id=FOLLOWING,
                 name="Instruction following",
                 short="IF",
                 domain=Binary(),
                 source="2.4, Eq. 1 and 2",
             ),
-            Metric(id=IMAGE_SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
+            Metric(id=SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
             *consistency_metrics(given),
             *quality_metrics(given),
             *([DIRECTION_METRIC] if given.direction else []),
@@ -151,9 +145,9 @@ class EdiVal(BaseProtocol):
             about = about_edit(sample, chain, index)
             given = (known.finding(task.metric, task.about) for task in tasks.values())
             # A verdict from elsewhere rests on no task of ours.
-            own = tuple(f.task_id for f in (*given, known.finding(INSTRUCTION_FOLLOWING, about)) if f is not None)
+            own = tuple(f.task_id for f in (*given, known.finding(FOLLOWING, about)) if f is not None)
             dims = chain.dims(index)
-            yield _score(INSTRUCTION_FOLLOWING, about, verdict, findings=tuple(dict.fromkeys(own)), dims=dims)
+            yield _score(FOLLOWING, about, verdict, findings=tuple(dict.fromkeys(own)), dims=dims)
             findings = tuple(dict.fromkeys((*findings, *own)))
             if success.done is not None:
                 if verdict.done is None:
@@ -161,19 +155,19 @@ class EdiVal(BaseProtocol):
                     success = Verdict(done=None, status=verdict.status, reason=reason)
                 elif success.done and not verdict.done:
                     success = Verdict(done=False, reason=f"edit {index + 1} was not followed: {verdict.reason}")
-            yield _score(IMAGE_SUCCESS, about, success, findings=findings, dims=dims)
+            yield _score(SUCCESS, about, success, findings=findings, dims=dims)
 
     def _judged(self, sample: Sample, chain: Chain, index: int, known: Known) -> tuple[Verdict, dict[str, Task]]:
         """Return the verdict on an edit as far as it is known, and the tasks that it rests on or waits for, by id."""
         about = about_edit(sample, chain, index)
-        given = known.finding(INSTRUCTION_FOLLOWING, about)
+        given = known.finding(FOLLOWING, about)
         if given is not None and given.ending != "blocked":
             # A verdict from elsewhere, such as a result file, is taken as it is.
             done = _truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
             return Verdict(done=done, status=status, reason=given.reason), {}
         if (blocked := gap(sample, about.turn, self.options)) is not None:
-            task = Measure(protocol=self.name, metric=INSTRUCTION_FOLLOWING, about=about, measure="key", blocked=blocked)
+            task = Measure(protocol=self.name, metric=FOLLOWING, about=about, measure="key", blocked=blocked)
             return Verdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}
         case = _Case(protocol=self, sample=sample, chain=chain, index=index, known=known)
         try:
@@ -298,7 +292,7 @@ class _Case:
         turns = (self.before, self.after) if rules.looks_before(options) else (self.after,)
         pairs = self._pairs(turns, names)
 
-        def judge(counted: tuple[Pair, Pair] | None) -> Verdict:
+        def judge(counted: tuple[SeenPair, SeenPair] | None) -> Verdict:
             before = pairs[0] if len(pairs) == 2 else None
             return rules.position(before, pairs[-1], counted=counted, position=edit.position, rules=options)
 
@@ -311,9 +305,9 @@ class _Case:
         before, after = self._pairs((self.before, self.after), names)
         return judge((before, after))
 
-    def _pairs(self, turns: tuple[int, ...], names: tuple[str, str]) -> list[Pair]:
+    def _pairs(self, turns: tuple[int, ...], names: tuple[str, str]) -> list[SeenPair]:
         found = self._look(*((turn, name) for turn in turns for name in names))
-        return [Pair(target=found[i], reference=found[i + 1]) for i in range(0, len(found), 2)]
+        return [SeenPair(target=found[i], reference=found[i + 1]) for i in range(0, len(found), 2)]
 
     def _attribute(self) -> Verdict:
         edit, options = self.edit, self.rules

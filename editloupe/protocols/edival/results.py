@@ -31,8 +31,9 @@ from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.edival import instructions
 from editloupe.protocols.edival.chain import MODE, SENTENCES, Chain, Mode, read_chain
+from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import parse_edit
-from editloupe.protocols.edival.tables import CONSISTENCY, FOLLOWING, SUCCESS
+from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
 from editloupe.protocols.imported import Imported, Published
 from editloupe.scores import Metric
 from editloupe.tasks import About, Status
@@ -102,7 +103,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ResultEntry:
     """What was written about one image after a number of edits."""
 
     path: Path
@@ -203,7 +204,7 @@ class _Group:
     editor: str
     mode: Mode
     folder: Path
-    entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, int], ResultEntry] = field(default_factory=dict)
     """(index, number of edits) → what is written."""
     refused: list[str] = field(default_factory=list)
     """Files, and entries of files, that do not count, and why."""
@@ -232,7 +233,7 @@ class _Group:
             for edits, entry in found:
                 if isinstance(entry, Mapping):
                     known = base if isinstance(base, Mapping) else {}
-                    self.entries[match[1], edits] = Entry(path=path, values=entry, edits=edits, base=known)
+                    self.entries[match[1], edits] = ResultEntry(path=path, values=entry, edits=edits, base=known)
                 else:
                     self.refused.append(f"{path}: turn {edits} is {shown(entry)}; expected an object")
 
@@ -267,7 +268,7 @@ class _Group:
                     if given:
                         yield _of_quality(About.of(sample, turn=turn), question, judge_id, given, found)
 
-    def _said(self, entry: Entry, chain: Chain) -> Iterator[tuple[int, str, str, Verdict]]:
+    def _said(self, entry: ResultEntry, chain: Chain) -> Iterator[tuple[int, str, str, Verdict]]:
         """Yield turn, part, metric and verdict. Raises ValueError and DataError: the entry is about other edits."""
         multi = self.mode == "multipass"
         edits = chain.edits[entry.edits - 1 : entry.edits] if multi else chain.edits
@@ -368,7 +369,7 @@ def read(folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageSt
         raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
     notes = list((shown_too or bare).notes)
     protocol = make_protocol("edival", OPTIONS)
-    metrics = {metric.id: metric for metric in protocol.metrics if metric.id not in (SUCCESS, CONSISTENCY)}
+    metrics = {metric.id: metric for metric in protocol.metrics if metric.id not in (SUCCESS, CONTENT)}
     judge = _judge()
     findings: list[Finding] = []
     samples: list[Sample] = []

@@ -252,7 +252,7 @@ def singular(name: str, rules: Rules) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class SeenPair:
     """What was seen of the object that moves, and of its reference."""
 
     target: Sights
@@ -260,7 +260,7 @@ class Pair:
 
 
 def position(
-    before: Pair | None, after: Pair, *, counted: tuple[Pair, Pair] | None, position: str, rules: Rules
+    before: SeenPair | None, after: SeenPair, *, counted: tuple[SeenPair, SeenPair] | None, position: str, rules: Rules
 ) -> Verdict:
     """Judge an object that was moved beside another one, as `looks_before` says.
 

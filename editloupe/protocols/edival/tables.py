@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import EDIT_TYPES
+from editloupe.protocols.edival.quality import CHANGE
 from editloupe.scores import TableSpec
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 FOLLOWING: Final = "instruction_following"
 SUCCESS: Final = "image_success"
-CONSISTENCY: Final = "content_consistency"
+"""Ids of the two verdicts on an edit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class _Figure:
 _CONSISTENCY: Final[Mapping[str, _Figure]] = {
     "object_consistency": _Figure(title="Object"),
     "background_consistency": _Figure(title="Background"),
-    CONSISTENCY: _Figure(title="CC"),
+    CONTENT: _Figure(title="CC"),
     "object_l1": _Figure(title="Object L1"),
     "background_l1": _Figure(title="Background L1"),
     "alignment": _Figure(title="Alignment", scale=1, digits=3),
@@ -79,8 +81,6 @@ _QUALITY: Final[Mapping[str, _Figure]] = {
     "sharpness": _Figure(title="Sharpness", scale=1, digits=4),
     "contrast": _Figure(title="Contrast", scale=1, digits=4),
 }
-_CHANGE: Final = "_change"
-"""Behind the id of a metric: how far its value is from the base image's."""
 _PROMPT: Final = re.compile(r"\.c\d+$")
 """Behind the id of an image: which of its complex prompts."""
 _EACH: Final = "Columns may rest on different images: one counts wherever it was judged."
@@ -125,21 +125,21 @@ def by_editor(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Tab
     frame: one judge's scores.   whole: only of chains of which every edit was judged.
     None where consistency was not measured.
     """
-    rows, called = _rows(frame, mode, (SUCCESS, CONSISTENCY), whole=whole), _MODES[mode]
+    rows, called = _rows(frame, mode, (SUCCESS, CONTENT), whole=whole), _MODES[mode]
     turns = _turns(rows)
-    if not {SUCCESS, CONSISTENCY} <= {row["metric"] for row in rows}:
+    if not {SUCCESS, CONTENT} <= {row["metric"] for row in rows}:
         return None
     found: dict[str, list[Cell]] = {}
     final: dict[str, float] = {}
     for editor, own in _by_editor(rows).items():
         success = [_mean([row for row in _last(own, turn) if row["metric"] == SUCCESS]) for turn in turns]
-        kept = [_mean([row for row in own if row["metric"] == CONSISTENCY and row["turns"] == turn]) for turn in turns]
+        kept = [_mean([row for row in own if row["metric"] == CONTENT and row["turns"] == turn]) for turn in turns]
         both = [overall(_value(a), _value(b)) for a, b in zip(success, kept, strict=True)]
         found[editor] = [*success, *kept, *(Cell(value=value, name="mean", digits=2) for value in both)]
         if both[-1] is not None:
             final[editor] = both[-1]
     last = f"{called.letter}{turns[-1]}"
-    heads = (("IF", SUCCESS), ("CC", CONSISTENCY), ("O", "overall"))
+    heads = (("IF", SUCCESS), ("CC", CONTENT), ("O", "overall"))
     return Table(
         name=_name(called, "overall", whole),
         title=_title(f"Overall, {called.title}", whole),
@@ -268,7 +268,7 @@ def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
 
 def quality(frame: polars.DataFrame, *, mode: str) -> Table | None:
     """Return the quality of the image after each number of edits (Tables 18 and 19)."""
-    changes = {f"{id_}{_CHANGE}": replace(of, title=f"|Δ {of.title}|") for id_, of in _QUALITY.items()}
+    changes = {f"{id_}{CHANGE}": replace(of, title=f"|Δ {of.title}|") for id_, of in _QUALITY.items()}
     figures = {**_QUALITY, **changes}
     called, rows = _MODES[mode], _rows(frame, mode, figures)
     changed = any(row["metric"] in changes for row in rows)

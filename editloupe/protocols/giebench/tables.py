@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars
@@ -88,7 +88,7 @@ def readings(frame: polars.DataFrame) -> Table | None:
                 ),
                 keys={"editor": editor},
             )
-            for editor, own in _by_editor(asked).items()
+            for editor, own in by_editor(asked).items()
         ),
         caption=(
             "Percent of (judged/asked), with 95 % intervals, resampled by source image. The paper counts an abstention as "
@@ -106,7 +106,7 @@ def positions(frame: polars.DataFrame) -> Table | None:
     questions = {row["sample"]: row for row in asked}
     if not questions:
         return None
-    editors, count = _by_editor(asked), len(questions)
+    editors, count = by_editor(asked), len(questions)
     places = range(1, max(row["options"] for row in questions.values()) + 1)
     share = {
         (name, place): 100 * sum(row[name] == place for row in questions.values()) / count
@@ -189,7 +189,7 @@ def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table
                 ),
                 keys={"editor": editor},
             )
-            for editor, rows_of_editor in _by_editor(rows).items()
+            for editor, rows_of_editor in by_editor(rows).items()
         ),
         caption=" ".join(
             filter(
@@ -237,13 +237,6 @@ def _percent(row: Mapping[str, Any], wrong: Sequence[str] = ()) -> float | None:
     if row["value"] is None:
         return 0.0 if row["missing"] in wrong else None
     return 100.0 * float(row["value"])
-
-
-def _by_editor(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["editor"] or "", []).append(row)
-    return found
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.scores import TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars
@@ -59,7 +59,7 @@ def confusion(frame: polars.DataFrame) -> Table | None:
         return None
     lost = list(dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None))
     made = []
-    for editor, own in _by_editor(rows).items():
+    for editor, own in by_editor(rows).items():
         for name in CLASSES:
             of = [row for row in own if row["human_class"] == name]
             given = Counter(row["label"] or row["missing"] for row in of)
@@ -117,7 +117,7 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
                 ),
                 keys={"editor": editor, "scale": scale},
             )
-            for editor, own in _by_editor(rows).items()
+            for editor, own in by_editor(rows).items()
             for scale in (1, 10)
         ),
         fixed=2,
@@ -217,10 +217,3 @@ def _unclassed(rows: _Rows, column: str = "human_class") -> str:
     count = sum(row.get(column) is None for row in rows)
     whose = "people's" if column == "human_class" else "a"
     return f" Pairs without {whose} class are not counted: {count}." if count else ""
-
-
-def _by_editor(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["editor"] or "", []).append(row)
-    return found

@@ -1,0 +1,190 @@
+"""A function of yours as a tool, by the decorator `tool`."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, overload
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from editloupe.data.objects import image_of
+from editloupe.errors import ConfigError, ImageError, ToolError
+from editloupe.findings import Observation
+from editloupe.tools.base import Tool, ToolContext
+from editloupe.values import Box, ImageRef, View, source_digest
+
+_IMAGE: Final = 'Name of an image, for example "Edited Image" or "Crop 1".'
+_BOX: Final = (
+    "four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and height, x to the right, y down, "
+    "x0 < x1 and y0 < y1."
+)
+
+
+class FunctionTool:
+    """A tool made by `tool`."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str, version: str, repeatable: bool) -> None:
+        self._function = function
+        self.name = name
+        self.description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+        self.repeatable = repeatable
+        self.version = f"{version}+{source_digest(function)}".rstrip("+")
+        if not self.description:
+            raise ConfigError(f"tool {name!r}: expected a docstring; the model reads its first paragraph")
+        self._parameters = _parameters(function, name)
+        self.Args = _model(name, self._parameters)
+
+    def __call__(self, args: Any, context: ToolContext | None = None, **more: Any) -> Any:
+        """Answer a model's call; called as the function is, return what that returns."""
+        if not isinstance(context, ToolContext) or not isinstance(args, self.Args):
+            return self._function(args, *(() if context is None else (context,)), **more)
+        given: dict[str, Any] = {}
+        first: ImageRef | None = None
+        place: Box | None = None
+        for parameter in self._parameters:
+            value: Any = getattr(args, parameter.name, None)
+            if parameter.kind == "context":
+                value = context
+            elif parameter.kind in ("pil", "array"):
+                ref = context.image(value)
+                first = first or ref
+                value = _pixels(context.images.array(ref), parameter.kind)
+            elif parameter.kind == "box" and value is not None:
+                if first is None:
+                    raise ToolError(f"{self.name}: the box belongs to no image")
+                value = place = context.box(value, first)
+            given[parameter.name] = value
+        return self._observed(self._function(**given), context, first, place)
+
+    def _observed(self, found: Any, context: ToolContext, origin: ImageRef | None, place: Box | None) -> Observation:
+        """Return what the function gave as an observation. A picture counts as one of the first image, or of the place."""
+        if isinstance(found, Observation):
+            return found
+        parts = found if isinstance(found, tuple) else (found,)
+        texts = [part for part in parts if isinstance(part, str)]
+        views: list[View] = []
+        for part in parts:
+            if isinstance(part, str):
+                continue
+            try:
+                ref = image_of(part, context.images, name=f"what the tool {self.name} returned")
+            except ImageError as error:
+                raise ConfigError(f"{error}; or a text, or both in a tuple") from error
+            view = View.whole(ref)
+            if origin is not None:
+                region = place or Box.whole(width=origin.width, height=origin.height)
+                view = replace(view, origin=origin, region=region, op=self.name)
+            views.append(view)
+        texts += [
+            f"{context.crop_name(number)}: {view.image.width}×{view.image.height} px."
+            for number, view in enumerate(views, start=1)
+        ]
+        return Observation(text="\n".join(texts), views=tuple(views))
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str = "", version: str = "1", repeatable: bool = False
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str = "", version: str = "1", repeatable: bool = False
+) -> Any:
+    """Make a tool of a function, for `Judge(tools=[…])`.
+
+    The first paragraph of its docstring tells the model what it does. Its parameters need types: `PIL.Image.Image` or
+    `numpy.ndarray` for an image, which the model names; `editloupe.Box` for a place in the first image, in px;
+    `ToolContext`; or text, numbers, lists, as JSON has them. It returns a text, an image, or a tuple of both, and raises
+    ToolError for what the model should read.
+
+    name: as the model calls it; "" for the function's.   version: part of the judge's identity, beside the source's digest.
+    repeatable: whether equal calls have equal results, so that a run answers them from the first one.
+    Raises ConfigError for a function without a docstring or with a parameter of another type.
+    """
+
+    def made(one: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(one, name=name or one.__name__, version=version, repeatable=repeatable)
+
+    return made if function is None else made(function)
+
+
+def as_tool(given: Tool | Callable[..., Any]) -> Tool:
+    """Return a tool as it is, an instance of a tool's class, and a plain function as a tool. Raises ConfigError."""
+    made: Any = given
+    if inspect.isclass(made):
+        made = made()
+    if all(hasattr(made, part) for part in ("name", "description", "Args", "version")) and callable(made):
+        return typing.cast(Tool, made)
+    if inspect.isroutine(made):
+        return typing.cast(Tool, tool(made))
+    raise ConfigError(
+        f"tools: expected names, functions with @tool, or objects with name, version, description, Args and "
+        f"__call__(args, context); found {given!r}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parameter:
+    name: str
+    kind: str
+    """pil, array, box, context or json."""
+    annotation: Any
+    default: Any
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[_Parameter]:
+    try:
+        hints: Mapping[str, Any] = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"tool {name!r}: its types cannot be read: {error}") from error
+    found = []
+    for one in inspect.signature(function).parameters.values():
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or one.name not in hints:
+            raise ConfigError(
+                f"tool {name!r}: the parameter {one.name!r} needs a type, such as PIL.Image.Image, Box or int"
+            )
+        annotation = hints[one.name]
+        default = ... if one.default is inspect.Parameter.empty else one.default
+        found.append(_Parameter(name=one.name, kind=_kind(annotation), annotation=annotation, default=default))
+    return found
+
+
+def _kind(annotation: Any) -> str:
+    plain = typing.get_origin(annotation) or annotation
+    kinds = [_kind(part) for part in typing.get_args(annotation) if part is not type(None)]
+    if plain is typing.Union or type(annotation).__name__ == "UnionType":
+        return kinds[0] if len(kinds) == 1 else "json"
+    if plain is np.ndarray:
+        return "array"
+    if inspect.isclass(plain) and plain.__module__.partition(".")[0] == "PIL":
+        return "pil"
+    return {Box: "box", ToolContext: "context"}.get(plain, "json") if inspect.isclass(plain) else "json"
+
+
+def _model(name: str, parameters: list[_Parameter]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for one in parameters:
+        if one.kind in ("pil", "array"):
+            fields[one.name] = (str, Field(min_length=1, description=_IMAGE))
+        elif one.kind == "box":
+            corners = Field(default=one.default, min_length=4, max_length=4, description=_BOX)
+            fields[one.name] = (list[float] if one.default is ... else list[float] | None, corners)
+        elif one.kind == "json":
+            fields[one.name] = (one.annotation, one.default)
+    try:
+        return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    except Exception as error:
+        raise ConfigError(f"tool {name!r}: a parameter's type is not one that JSON has: {error}") from error
+
+
+def _pixels(rgb: Any, kind: str) -> Any:
+    if kind == "array":
+        return rgb
+    from PIL import Image
+
+    return Image.fromarray(rgb)

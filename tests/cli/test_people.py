@@ -1,0 +1,260 @@
+"""The command line for people: help in groups, examples, variables, named backends, a project file, near misses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from editloupe import Run
+from editloupe.backends.base import open_backend
+from editloupe.cli import COMMANDS, OF_TOOLS, PANELS, variable
+from editloupe.config import ALIASES, RunConfig
+from editloupe.errors import ConfigError
+from editloupe.tools.settings import ToolSettings
+from tests.conftest import final
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def replies(tmp_path: Path) -> Callable[[str, str], str]:
+    def write(name: str, label: str) -> str:
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(final(label)) + "\n", encoding="utf-8")
+        return f"scripted/{tmp_path / name}.jsonl"
+
+    return write
+
+
+def test_every_command_stands_in_one_panel() -> None:
+    listed = [name for names in PANELS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
+    assert list(PANELS)[:4] == ["Judge", "Look", "Compare", "Traces"]
+
+
+def test_help_is_in_panels(editloupe: Cli) -> None:
+    _, said, _ = editloupe("--help")
+    places = [said.index(f" {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+
+
+def test_the_help_of_judge_has_three_examples_and_words_for_people(editloupe: Cli) -> None:
+    _, said, _ = editloupe("judge", "--help")
+    assert said.count(" editloupe judge ") == 4  # the usage, and the examples
+    options = said.split("Data ─", 1)[1]
+    assert not re.findall(r"<(?:list|int|path|str|float|bool)", options)
+    assert "[NAME=]URI" in said and "EDITLOUPE_TASK_TOKENS" in said
+
+
+@pytest.mark.parametrize("command", ["judge", "compare", "replay", "show"])
+def test_options_are_set_by_variables_too(command: str, editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable("--seed" if command != "show" else "--repeat"), "many")
+    monkeypatch.setenv("EDITLOUPE_CONCURRENCY", "many")
+    code, _, told = editloupe(command, "nowhere", "--help")
+    assert code == 0
+    code, _, told = editloupe(command, "nowhere")
+    assert code == 2 and "Invalid value" in told
+
+
+def test_a_variable_sets_an_option_and_the_command_line_stands_above_it(
+    editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = edits(3)
+    monkeypatch.setenv("EDITLOUPE_LIMIT", "2")
+    monkeypatch.setenv("EDITLOUPE_CRITERIA", "if")
+    monkeypatch.setenv("EDITLOUPE_BACKEND", replies("a", "Wrong Action"))
+    assert editloupe("judge", folder, "--out", "two")[0] == 0
+    assert len(Run("two").findings) == 2
+    assert editloupe("judge", folder, "--out", "one", "--limit", "1")[0] == 0
+    assert len(Run("one").findings) == 1
+
+
+def test_variables_of_tools_are_those_of_their_settings() -> None:
+    assert {field.name for field in fields(ToolSettings)} == set(OF_TOOLS)
+
+
+def test_a_backend_may_have_a_name(editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str]) -> None:
+    words = ("judge", edits(1), "--criteria", "if", "--out", "run")
+    given = (
+        "--backend",
+        f"mild={replies('a', 'Flawless Execution')}",
+        "--backend",
+        f"harsh={replies('b', 'Wrong Action')}",
+    )
+    code, said, _ = editloupe(*words, *given)
+    assert code == 0
+    assert {row["judge"]: row["value"] for row in Run("run").frame().to_dicts()} == {"mild, tool": 4, "harsh, tool": 2}
+    assert "mild" in said and "harsh" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "backend"),
+    [
+        ("small=openai/m?base_url=http://h/v1", "small", "openai/m?base_url=http://h/v1"),
+        ("openai/m?base_url=http://h/v1", "", "openai/m?base_url=http://h/v1"),
+        ("my judge=baseline", "my judge", "baseline"),
+    ],
+)
+def test_a_uri_with_an_equals_sign_is_no_name(given: str, name: str, backend: str) -> None:
+    (run,) = RunConfig.each_judge({"backend": [given]})
+    assert (run.judge.name, run.judge.backend) == (name, backend)
+
+
+def test_a_name_without_a_backend_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--backend 'small=': expected NAME=provider/model"):
+        RunConfig.each_judge({"backend": ["small="]})
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("gpt-4.1", "openai/gpt-4.1"),
+        ("opanai/gpt-4.1", "openai/gpt-4.1"),
+        ("gemini-2.5-pro", "google/gemini-2.5-pro"),
+        ("anthropic/claude-x", "langchain/anthropic:claude-x"),
+        ("claude-x", "langchain/anthropic:claude-x"),
+        ("Qwen/Qwen3-VL-8B", "vllm/Qwen/Qwen3-VL-8B"),
+        ("ollama/llava", "openai/llava"),
+        ("basline", "baseline"),
+    ],
+)
+def test_a_backend_that_is_nearly_right_is_guessed_in_words(uri: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {meant}"):
+        open_backend(uri)
+
+
+def test_a_backend_like_no_other_is_not_guessed() -> None:
+    with pytest.raises(ConfigError, match="unknown backend 'zzz'; known here: baseline"):
+        open_backend("zzz/model")
+
+
+def test_options_have_one_name_on_the_command_line_and_in_files() -> None:
+    (run,) = RunConfig.each_judge({"task_tokens": 500, "run_tokens": 900, "max_reply_tokens": 77, "layout": "pairs"})
+    assert (run.max_tokens, run.max_run_tokens, run.judge.reply_tokens, run.format) == (500, 900, 77, "pairs")
+    with pytest.raises(ConfigError, match="are the same option; give one of them"):
+        RunConfig.each_judge({"task_tokens": 500, "max_tokens": 500})
+    assert set(ALIASES.values()) <= {*RunConfig.model_fields, "reply_tokens", "judges"}
+
+
+def test_init_writes_a_file_that_judge_reads(
+    editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = edits(3)
+    monkeypatch.chdir(tmp_path)
+    code, said, _ = editloupe("init", folder.relative_to(tmp_path))
+    assert code == 0 and "3 samples" in said
+    file = tmp_path / "editloupe.yaml"
+    written = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert written == {
+        "path": folder.relative_to(tmp_path).as_posix(), "protocol": "dlebench", "judges": {"baseline": "baseline"}
+    }  # fmt: skip
+    code, _, told = editloupe("init", folder)
+    assert code == 2 and "editloupe.yaml is there already" in told
+    text = file.read_text(encoding="utf-8").replace("baseline: baseline", f"mild: {replies('a', 'Flawless Execution')}")
+    file.write_text(text.replace("# run_tokens: 2000000", "run_tokens: 2000000"), encoding="utf-8")
+    code, _, told = editloupe("judge", "--limit", "2", "--criteria", "if", "--out", "run")
+    assert code == 0 and "Options from editloupe.yaml" in told
+    assert [(f.label, f.sample_id) for f in Run("run").findings] == [
+        ("Flawless Execution", "s00"),
+        ("Flawless Execution", "s01"),
+    ]
+    # With a path the file is not read.
+    assert "Options from" not in editloupe("judge", folder, "--limit", "1", "--mode", "plain", "--out", "other")[2]
+
+
+def test_what_stands_in_the_file_is_named_where_it_is_wrong(
+    editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "editloupe.yaml").write_text("path: edits\nrun_token: 7\n", encoding="utf-8")
+    code, _, told = editloupe("judge")
+    assert code == 2 and "editloupe.yaml: unknown option 'run_token'" in told
+
+
+def test_init_without_data_says_what_to_do(editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, told = editloupe("init")
+    assert code == 2 and "name it: editloupe init PATH" in told
+    assert editloupe("init", "--protocol", "nothing")[0] == 2
+
+
+@pytest.fixture
+def judged(editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str]) -> str:
+    given = ("--backend", f"mild={replies('a', 'Flawless Execution')}", "--criteria", "if", "--out", "judged")
+    assert editloupe("judge", edits(2), *given)[0] == 0
+    return "judged"
+
+
+def test_tables_come_in_four_forms(editloupe: Cli, judged: str) -> None:
+    code, said, _ = editloupe("show", judged, "--format", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(said)))
+    assert len(rows) == 2 and "s00" in rows[0].values()
+    assert editloupe("show", judged, "--format", "md")[1].startswith("|")
+    data = json.loads(editloupe("protocols", "--format", "json")[1])
+    assert "dlebench" in [row["Protocol"] for row in data["rows"]]
+    assert "dlebench" in editloupe("protocols", "--format", "table")[1]
+    # The next command has the usual form again.
+    assert not editloupe("show", judged)[1].startswith("|")
+
+
+def test_a_report_in_csv_holds_figures_alone(editloupe: Cli, judged: str) -> None:
+    code, said, told = editloupe("report", judged, "--format", "csv")
+    assert code == 0 and "Judge:" in told and "Judge:" not in said
+    assert all("," in line for line in said.splitlines() if line)
+
+
+def test_format_json_is_the_commands_own_json(editloupe: Cli, judged: str) -> None:
+    code, said, _ = editloupe("compare", judged, judged, "--format", "json")
+    assert (code, said) == (code, editloupe("compare", judged, judged, "--json")[1])
+
+
+def test_another_format_is_refused(editloupe: Cli) -> None:
+    code, _, told = editloupe("protocols", "--format", "xml")
+    assert code == 2 and "xml" in told
+
+
+def test_output_that_is_no_terminal_has_no_frames_and_no_spaces_at_line_ends(editloupe: Cli, judged: str) -> None:
+    said = editloupe("report", judged)[1]
+    assert not re.findall("[│┃━─]", said)
+    assert not [line for line in said.splitlines() if line != line.rstrip()]
+
+
+def test_a_run_ends_in_few_lines(editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str]) -> None:
+    code, said, _ = editloupe("judge", edits(4), "--backend", replies("a", "Superb"), "--criteria", "if", "--out", "r")
+    assert code == 1
+    lines = [line for line in said.splitlines() if line.strip()]
+    assert len(lines) <= 10, said
+    assert any("backend_failed" in line or "off_menu" in line for line in lines)
+    assert any(line.startswith("Judge these again: editloupe retry r") for line in lines)
+
+
+def test_compare_and_report_answer_in_few_lines_in_a_terminal(
+    editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.cli import compare, report
+
+    given = (
+        "--backend",
+        f"mild={replies('a', 'Flawless Execution')}",
+        "--backend",
+        f"harsh={replies('b', 'Wrong Action')}",
+    )
+    assert editloupe("judge", edits(3), *given, "--criteria", "if", "--out", "both")[0] == 0
+    for module in (compare, report):
+        monkeypatch.setattr(module, "in_brief", lambda full: not full)
+    code, said, _ = editloupe("compare", "both")
+    assert code == 0 and len(said.splitlines()) <= 10
+    assert "IF: on what all judged, mild, tool has the highest mean (100.0), harsh, tool the lowest (33.3)." in said
+    code, said, _ = editloupe("report", "both")
+    assert "Means of all samples" in said and "tables with --full: " in said and "by edit type" in said
+    assert len(editloupe("report", "both", "--full")[1].splitlines()) > 2 * len(said.splitlines())
+    assert "Pairs of judges\n" in editloupe("compare", "both", "--full")[1]

@@ -1,0 +1,225 @@
+"""Parquet files with images in their rows and folders of `save_to_disk`, drawn by hand and written by `datasets` itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from editloupe.data import arrow
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.errors import DataError, SampleError
+from tests import clients
+from tests.conftest import draw_edits, pngs
+
+Program = Callable[..., tuple[int, str, str]]
+
+IMAGE = polars.Struct({"bytes": polars.Binary, "path": polars.String})
+
+
+def cell(data: bytes | None, path: str | None = None) -> dict[str, Any]:
+    return {"bytes": data, "path": path}
+
+
+def frame(count: int = 3, *, first: int = 0, **columns: list[Any]) -> polars.DataFrame:
+    """Rows as `datasets` writes them; row i has i % 3 + 1 changed squares."""
+    numbers = range(first, first + count)
+    pairs = [pngs(i, spots=1 + i % 3) for i in numbers]
+    given: dict[str, Any] = {
+        "source": polars.Series(
+            [cell(before, f"room{i}.png") for i, (before, _) in zip(numbers, pairs, strict=True)], dtype=IMAGE
+        ),
+        "edited": polars.Series(
+            [cell(after, f"edit{i}.png") for i, (_, after) in zip(numbers, pairs, strict=True)], dtype=IMAGE
+        ),
+        "instruction": [f"Make square {i} red." for i in numbers],
+    }
+    return polars.DataFrame({**given, **columns})
+
+
+def save(folder: Path, *frames: polars.DataFrame, files: list[str] | None = None) -> Path:
+    """A folder as `save_to_disk` leaves it."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05}-of-{len(frames):05}.arrow" for i in range(len(frames))]
+    for name, one in zip(names, frames, strict=True):
+        one.write_ipc_stream(folder / name)
+    state = {"_data_files": [{"filename": name} for name in files or names], "_split": None}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+def loaded(path: Path, **options: Any) -> Any:
+    return load(path, store=ImageStore(), **options)
+
+
+def test_a_parquet_file_with_images_is_data(tmp_path: Path):
+    boxes = [[[20, 20, 44, 44]], None, []]
+    more = {
+        "id": ["a", "b", "c"],
+        "editor": ["x", "x", "y"],
+        "edit_type": ["Colour"] * 3,
+        "human_if": ["good", None, "bad"],
+    }
+    frame(**more, bboxes=boxes, note=[1, 2, 3]).write_parquet(tmp_path / "edits.parquet")
+    found = loaded(tmp_path / "edits.parquet")
+    assert (found.format, len(found.samples), found.rejected) == ("datasets", 3, ())
+    first = found.samples[0]
+    assert (first.key, first.instruction, first.edit_type, first.extra) == (
+        "x/a",
+        "Make square 0 red.",
+        "Colour",
+        {"note": 1},
+    )
+    assert (first.source.width, first.edited.width, first.human) == (320, 320, {"if": {"human": "good"}})
+    assert [len(sample.targets) for sample in found.samples] == [1, 0, 0]
+    assert loaded(tmp_path).samples == found.samples, "its folder is as good"
+
+
+def test_rows_without_an_id_are_called_after_their_edited_file(tmp_path: Path):
+    frame().write_parquet(tmp_path / "edits.parquet")
+    assert [sample.id for sample in loaded(tmp_path).samples] == ["edit0", "edit1", "edit2"]
+    nameless = frame().with_columns(polars.col("edited").struct.field("bytes").alias("edited"))
+    nameless.write_parquet(tmp_path / "edits.parquet")
+    assert [sample.id for sample in loaded(tmp_path).samples] == ["1", "2", "3"], "bytes alone: by their row"
+
+
+def test_columns_may_have_other_usual_names(tmp_path: Path):
+    named = {"source": "input_image", "edited": "output_image", "instruction": "edit_prompt"}
+    frame().rename(named).write_parquet(tmp_path / "edits.parquet")
+    assert [sample.instruction for sample in loaded(tmp_path).samples][1] == "Make square 1 red."
+
+
+def test_several_files_of_a_saved_folder_are_counted_on(tmp_path: Path):
+    folder = save(tmp_path / "saved", frame(2), frame(40, first=2))
+    found = loaded(folder)
+    assert [sample.id for sample in found.samples] == [f"edit{i}" for i in range(42)]
+    # Each has its own pixels, whichever file and block it lies in.
+    whole = frame(42).get_column("edited").struct.field("bytes").to_list()
+    sizes = ImageStore()
+    assert [s.edited.sha256 for s in found.samples] == [sizes.add_bytes(data).sha256 for data in whole]
+    assert loaded(folder / "data-00000-of-00002.arrow").samples == found.samples[:2]
+
+
+def test_an_image_that_is_null_is_a_missing_output_and_a_broken_one_a_rejected_row(tmp_path: Path):
+    rows = frame(4)
+    good = rows["edited"].to_list()
+    rows = rows.with_columns(edited=polars.Series([None, cell(None), cell(b"no image"), good[3]], dtype=IMAGE))
+    for path in (save(tmp_path / "saved", rows), tmp_path / "edits.parquet"):
+        if path.suffix:
+            rows.write_parquet(path)
+        found = loaded(path)
+        assert [sample.edited is None for sample in found.samples] == [True, True, False]
+        (refused,) = found.rejected
+        assert refused.kind == "unreadable_image" and "row 3, column 'edited'" in refused.message
+
+
+def test_a_row_that_holds_a_path_is_read_below_the_folder_alone(tmp_path: Path):
+    before, after = pngs(0, spots=1)
+    (tmp_path / "secret.png").write_bytes(before)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "room.png").write_bytes(before)
+    paths = ["room.png", str(folder / "room.png"), str(tmp_path / "secret.png"), "../secret.png", "nowhere.png"]
+    rows = frame(5).with_columns(
+        source=polars.Series([cell(None, path) for path in paths], dtype=IMAGE),
+        edited=polars.Series([cell(after)] * 5, dtype=IMAGE),
+    )
+    rows.write_parquet(folder / "edits.parquet")
+    found = loaded(folder)
+    assert len(found.samples) == 2
+    assert [row.kind for row in found.rejected] == ["outside_folder", "outside_folder", "missing_file"]
+    assert all("save_to_disk puts the images into the rows" in row.message for row in found.rejected)
+
+
+@pytest.mark.parametrize("names", [["../secret.arrow"], ["/etc/passwd"], ["nowhere.arrow"], [3]])
+def test_a_saved_folder_names_files_of_its_own_only(tmp_path: Path, names: list[Any]):
+    frame(1).write_ipc_stream(tmp_path / "secret.arrow")
+    folder = save(tmp_path / "saved", frame(1), files=names)
+    with pytest.raises(DataError, match=r"holds '\.\.'|is absolute|no such file"):
+        loaded(folder, format="datasets")
+
+
+def test_what_cannot_be_used_as_a_whole_says_why(tmp_path: Path):
+    for split in ("train", "test"):
+        save(tmp_path / "dict" / split, frame(1))
+    (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    with pytest.raises(DataError, match="expected one split, found test, train"):
+        loaded(tmp_path / "dict")
+    frame(1).rename({"instruction": "words"}).write_parquet(tmp_path / "words.parquet")
+    with pytest.raises(SampleError, match=r"no column with what was asked for .*found source, edited, words; rename one"):
+        loaded(tmp_path / "words.parquet")
+    frame(1).drop("edited").write_parquet(tmp_path / "half.parquet")
+    with pytest.raises(SampleError, match="no column with images is called 'edited'"):
+        loaded(tmp_path / "half.parquet")
+    for name, data in (("text", b"hello, no Arrow here"), ("short", b"\xff\xff\xff\xff\x08\0\0\0"), ("none", b"")):
+        (tmp_path / f"{name}.arrow").write_bytes(data)
+        with pytest.raises(SampleError, match=r"is not an Arrow stream|cannot be read"):
+            loaded(tmp_path / f"{name}.arrow", format="datasets")
+
+
+def test_an_arrow_file_that_is_nested_too_deep_is_refused(tmp_path: Path):
+    """The reader does not end on a thousand levels."""
+    nested: Any = polars.Int64
+    for _ in range(150):
+        nested = polars.List(nested)
+    frame(1).with_columns(polars.Series("deep", [None], dtype=nested)).write_ipc_stream(tmp_path / "deep.arrow")
+    # 150 lists, and the number inside.
+    assert arrow.depth((tmp_path / "deep.arrow").read_bytes()) == 151
+    with pytest.raises(SampleError, match="more than 100 levels"):
+        loaded(tmp_path / "deep.arrow", format="datasets")
+
+
+def test_editors_outputs_take_the_place_of_the_rows_own(tmp_path: Path):
+    frame(2, id=["a", "b"]).write_parquet(tmp_path / "edits.parquet")
+    (tmp_path / "out").mkdir()
+    for name in "ab":
+        (tmp_path / "out" / f"{name}.png").write_bytes(pngs(7, spots=2)[1])
+    found = loaded(tmp_path / "edits.parquet", edited={"mine": tmp_path / "out"})
+    assert [sample.key for sample in found.samples] == ["mine/a", "mine/b"]
+
+
+def test_a_saved_folder_is_judged_resumed_and_shown(tmp_path: Path, editloupe: Program):
+    save(tmp_path / "saved", frame(2))
+    words = ("judge", "saved", "--protocol", "measures", "--out", "run")
+    code, said, failed = editloupe(*words)
+    assert code == 0 and "6 of 6 findings judged" in said, said + failed
+    code, said, failed = editloupe(*words)
+    assert code == 0, said + failed
+    code, said, _ = editloupe("show", "run", "edit1")
+    assert code == 0 and "Make square 1 red." in said
+
+
+_WRITE = """
+import sys
+from pathlib import Path
+import datasets
+data, out = map(Path, sys.argv[1:])
+folder = datasets.load_dataset("imagefolder", data_dir=str(data), split="train")
+folder.save_to_disk(out / "saved", num_shards=2)
+datasets.DatasetDict(test=folder).save_to_disk(out / "dict")
+embedded = folder.with_format("arrow").map(datasets.table.embed_table_storage, batched=True).with_format(None)
+embedded.to_parquet(out / "parquet" / "test-00000-of-00001.parquet")
+folder.to_parquet(out / "paths" / "edits.parquet")
+"""
+
+
+@pytest.mark.clients
+def test_what_datasets_writes_is_read_as_the_folder_that_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    python = clients.client("datasets")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    data = draw_edits(tmp_path / "edits", 3)
+    (tmp_path / "parquet").mkdir()
+    (tmp_path / "paths").mkdir()
+    clients.run(python, "-c", _WRITE, data, tmp_path)
+    expected = [(s.id, s.content) for s in loaded(data).samples]
+    for name in ("saved", "dict", "parquet"):
+        found = loaded(tmp_path / name)
+        assert (found.format, found.rejected) == ("datasets", ())
+        assert [(s.id, s.content) for s in found.samples] == expected, name
+    assert len(loaded(tmp_path / "paths").rejected) == 3
