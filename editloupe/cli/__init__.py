@@ -83,7 +83,7 @@ class _Lazy(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in COMMANDS:
-            self.add_command(_imported(args[0]), args[0])
+            return args[0], _imported(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -40,6 +40,8 @@ def test_every_command_stands_in_one_panel() -> None:
 
 
 def test_help_is_in_panels(editloupe: Cli) -> None:
+    # Also in a process that has run a command of one of them.
+    editloupe("runs", "--help")
     _, said, _ = editloupe("--help")
     places = [said.index(f" {panel} ─") for panel in PANELS]
     assert places == sorted(places)
