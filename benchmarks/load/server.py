@@ -1,7 +1,8 @@
 """A chat completions server that answers after a fixed time, in a process of its own. Standard library only.
 
 It plays one dialogue: a call of zoom_in in each turn but the last, then a label; a model of the name LOOKS first calls
-localize_differences. Which turn it is, it sees by the replies that a request holds. With faults it goes wrong on purpose, and counts how often each request came.
+localize_differences. Which turn it is, it sees by the replies that a request holds. With faults it goes wrong on purpose,
+and counts how often each request came.
 """
 
 from __future__ import annotations
