@@ -62,8 +62,6 @@ _CONVERTED = "ICC profile converted to sRGB"
 _COMPOSITED = "alpha composited on white"
 _PNG_ORIENTATION = (b"eXIf", b"Raw profile type exif", b"tiff:Orientation")
 _SIDEWAYS = {5, 6, 7, 8}
-_ENDS = {"JPEG": b"\xff\xd9", "PNG": b"\x00\x00\x00\x00IEND\xaeB`\x82"}
-"""Format → the bytes at the end of a whole file."""
 
 # What Pillow's plug-ins raise on bytes that are cut off or changed.
 _DAMAGE = (
@@ -374,18 +372,34 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 def _is_plain(image: Image.Image, data: bytes) -> bool:
     """Return True if an opened file is a whole JPEG or PNG of 8-bit RGB with nothing to convert or to composite.
 
-    Read from the header and the end of the file; no pixel is decoded. Whether it is upright stands elsewhere.
+    No pixel is decoded: a JPEG is whole if it has its end, a PNG if each part fits its checksum. Whether it is upright
+    stands elsewhere.
     """
-    end = _ENDS.get(image.format or "")
+    whole = {"JPEG": _is_whole_jpeg, "PNG": _is_whole_png}.get(image.format or "")
     return (
-        end is not None
-        and data.endswith(end)
+        whole is not None
         and image.mode == "RGB"
         and not image.info.get("icc_profile")
         and image.info.get("transparency") is None
         and getattr(image, "n_frames", 1) == 1
         and not _has_16_bits(image, data)
+        and whole(data)
     )
+
+
+def _is_whole_jpeg(data: bytes) -> bool:
+    return data.endswith(b"\xff\xd9")
+
+
+def _is_whole_png(data: bytes) -> bool:
+    at, kind = 8, b""
+    while at + 12 <= len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        end = at + 8 + length
+        if zlib.crc32(memoryview(data)[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        at = end + 4
+    return kind == b"IEND" and at == len(data)
 
 
 def _decode_plain(data: bytes) -> RGB | None:
