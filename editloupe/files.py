@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.values import check_extent
@@ -23,6 +23,9 @@ from editloupe.values import check_extent
 _MOST_KEYS: Final = 100_000
 PART: Final = ".part-"
 """Beginning of the name of a file that is being written."""
+
+Stamp: TypeAlias = tuple[int, int, int, int, int]
+"""Device, number, size in bytes, and the times in ns of the last change of a file's content and of its entry."""
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -36,6 +39,13 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file. Raises OSError as `open_plain`."""
     with open_plain(path) as file:
         return file.read()
+
+
+def read_stamped(path: Path) -> tuple[bytes, Stamp]:
+    """Return the bytes of a file, and what tells if it was written to since. Raises OSError as `open_plain`."""
+    with open_plain(path) as file:
+        at = os.fstat(file.fileno())
+        return file.read(), (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
 
 
 def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> str:
@@ -204,15 +214,24 @@ def _way(path: Path, below: Path, *, make: bool = False) -> Iterator[tuple[int, 
     *folders, name = path.relative_to(below).parts
     if ".." in (*folders, name):
         raise OSError(errno.EINVAL, "leads out of its folder", str(path))
-    if make:
+    try:
+        folder = os.open(below, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        if not make:
+            raise
         below.mkdir(parents=True, exist_ok=True)
-    folder = os.open(below, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(below, os.O_RDONLY | os.O_DIRECTORY)
+    how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         for inner in folders:
-            if make:
+            try:
+                outer, folder = folder, _opened(inner, how, folder, path)
+            except FileNotFoundError:
+                if not make:
+                    raise
                 with suppress(FileExistsError):
                     os.mkdir(inner, dir_fd=folder)
-            outer, folder = folder, _opened(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, folder, path)
+                outer, folder = folder, _opened(inner, how, folder, path)
             os.close(outer)
         yield folder, name
     finally:

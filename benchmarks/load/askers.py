@@ -1,9 +1,10 @@
 """Those who ask, each in a process of its own, so that CPU time and memory are its own:
 
-    python benchmarks/load/askers.py WHO DATA URL CONNECTIONS
+    python -m benchmarks.load.askers WHO DATA URL CONNECTIONS OUT
 
-prints one line of JSON: seconds, cpu (seconds), peak (MB above what the imports take). Only the chosen one's packages are
-needed. All hold the same dialogue: three calls with the same two pictures in each, and the replies between them.
+prints one line of JSON: seconds, cpu (seconds), peak (MB above what the imports take), disk (MB written to OUT). Only the
+chosen one's packages are needed. All hold the same dialogue about each pair: three calls with the same two pictures in
+each, the replies between them, and a crop that is at hand after each reply.
 """
 
 from __future__ import annotations
@@ -16,29 +17,43 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-CALLS = 3
+from benchmarks.load.data import CROPS, crop_file
+
+CALLS = CROPS + 1
 GO_ON = "Go on."
 
-Work = Callable[[Path, str, int], None]
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One sample: what it asks, the two pictures, and the crops to come."""
+
+    text: str
+    pictures: tuple[Path, ...]
+    crops: tuple[Path, ...]
+
+
+Work = Callable[[Path, str, int, Path], None]
+"""Takes the data, the server's URL, the connections and the folder to write into."""
 
 
 def editloupe() -> Work:
-    """A whole run: the loop, two zoomed crops, traces, blobs, findings. Text in crops is not read.
+    """A whole run: the loop, localize_differences and zoom_in, traces, blobs, findings. Text in crops is not read.
 
     Its own number of tasks at once: half as many more than connections.
     """
-    return _run(crops=True)
+    return _run("looks", crops_at_hand=False)
 
 
 def editloupe_alike() -> Work:
-    """The same run with the others' dialogue: the tool that is called answers in two words and shows no picture."""
-    return _run(crops=False)
+    """The same run with the others' dialogue: the tool that is called answers in two words and shows a crop at hand."""
+    return _run("m", crops_at_hand=True)
 
 
-def _run(*, crops: bool) -> Work:
+def _run(model: str, *, crops_at_hand: bool) -> Work:
     from dataclasses import replace
 
     import openai  # noqa: F401 - before the clock starts
@@ -46,19 +61,22 @@ def _run(*, crops: bool) -> Work:
     from editloupe.findings import Observation
     from editloupe.tools.settings import ToolSettings
     from editloupe.tools.zoom_in import ZoomIn
+    from editloupe.values import View
     from tests.setups import open_with, run_over
 
-    class Words(ZoomIn):
-        def __call__(self, args: Any, context: Any) -> Observation:
-            return Observation(text=GO_ON)
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
+        class AtHand(ZoomIn):
+            def __call__(self, args: Any, context: Any) -> Observation:
+                edited = context.view("Edited Image").image.sha256
+                crop = context.images.add_file(crop_file(data, edited, context.crops + 1))
+                return Observation(text=GO_ON, views=(View.whole(crop),))
 
-    def work(data: Path, url: str, connections: int) -> None:
         weights = ToolSettings(reader="off")
-        setup = open_with(backend=f"openai/m?base_url={url}&env=none", criteria=("if",), weights=weights)
-        if not crops:
-            tools = {**setup.toolbox.tools, "zoom_in": Words.open(weights)}
+        setup = open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights)
+        if crops_at_hand:
+            tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(weights)}
             setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))
-        outcome = run_over(setup, data, data / f"run-{time.time_ns()}", config={}, max_connections=connections)
+        outcome = run_over(setup, data, out / "run", config={}, max_connections=connections)
         if any(finding.status != "ok" for finding in outcome.findings):
             raise SystemExit(f"not all was judged: {next(f.reason for f in outcome.findings if f.status != 'ok')}")
 
@@ -66,56 +84,74 @@ def _run(*, crops: bool) -> Work:
 
 
 def lean() -> Work:
-    """The requests alone, by the HTTP library below the openai SDK, pictures encoded once: the least that it can cost."""
+    """The requests alone, by the HTTP library, each picture encoded once: the least that it can cost."""
+    import httpx2
+
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
+        client = httpx2.Client(limits=httpx2.Limits(max_connections=connections), timeout=120)
+
+        def dialogue(pair: Pair) -> None:
+            messages = _first(pair)
+            for turn in range(CALLS):
+                answer = client.post(f"{url}/chat/completions", json={"model": "m", "messages": messages}).json()
+                messages += _goes_on(pair, turn, answer["choices"][0]["message"]["content"])
+
+        _all(dialogue, data, connections)
+
+    return work
+
+
+def threads_openai() -> Work:
+    """Threads that share a client of the openai SDK, each picture encoded once; no trace, no tool."""
     import openai
 
-    def work(data: Path, url: str, connections: int) -> None:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)._client
-        pictures = _pictures(data)
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
 
-        def dialogue(number: int) -> None:
-            messages = [{"role": "user", "content": [{"type": "text", "text": f"Edit {number}."}, *pictures]}]
-            for _ in range(CALLS):
-                answer = client.post(f"{url}/chat/completions", json={"model": "m", "messages": messages}).json()
-                said = answer["choices"][0]["message"]["content"]
-                messages += [{"role": "assistant", "content": said}, {"role": "user", "content": GO_ON}]
+        def dialogue(pair: Pair) -> None:
+            messages: list[Any] = _first(pair)
+            for turn in range(CALLS):
+                answer = client.chat.completions.create(model="m", messages=messages, temperature=0)
+                messages += _goes_on(pair, turn, answer.choices[0].message.content or "")
 
-        with ThreadPoolExecutor(connections) as pool:
-            list(pool.map(dialogue, range(_samples(data))))
+        _all(dialogue, data, connections)
 
     return work
 
 
 def langgraph() -> Work:
-    """A plain graph of two nodes around ChatOpenAI, no trace, no tool, pictures encoded once for all."""
+    """A plain graph of two nodes around ChatOpenAI, each picture encoded once; no trace, no tool."""
     from langchain_core.messages import AnyMessage, HumanMessage
     from langchain_openai import ChatOpenAI
     from langgraph.graph import END, START, StateGraph
 
     class State(TypedDict):
         messages: Annotated[list[AnyMessage], operator.add]
+        pair: Pair
 
     # The annotation is looked up in the module, since annotations are texts here.
     globals()["AnyMessage"] = AnyMessage
 
-    def work(data: Path, url: str, connections: int) -> None:
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
         model = ChatOpenAI(model="m", base_url=url, api_key="none", max_retries=0, temperature=0)  # type: ignore[arg-type]
-        pictures = _pictures(data)
+
+        def act(state: State) -> dict[str, Any]:
+            crop = state["pair"].crops[len(state["messages"]) // 2 - 1]
+            return {"messages": [HumanMessage([{"type": "text", "text": GO_ON}, _picture(crop)])]}
+
         graph = StateGraph(State)
         graph.add_node("think", lambda state: {"messages": [model.invoke(state["messages"])]})
-        graph.add_node("act", lambda state: {"messages": [HumanMessage(GO_ON)]})
+        graph.add_node("act", act)
         graph.add_edge(START, "think")
         graph.add_conditional_edges("think", lambda state: END if len(state["messages"]) >= 2 * CALLS else "act")
         graph.add_edge("act", "think")
         loop = graph.compile()
 
-        def dialogue(number: int) -> None:
-            content: list[Any] = [{"type": "text", "text": f"Edit {number}."}, *pictures]
-            ended = loop.invoke({"messages": [HumanMessage(content)]})
+        def dialogue(pair: Pair) -> None:
+            ended = loop.invoke({"messages": [HumanMessage(_first(pair)[0]["content"])], "pair": pair})
             assert len(ended["messages"]) == 2 * CALLS
 
-        with ThreadPoolExecutor(connections) as pool:
-            list(pool.map(dialogue, range(_samples(data))))
+        _all(dialogue, data, connections)
 
     return work
 
@@ -128,22 +164,24 @@ def inspect_ai() -> Work:
     from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, get_model
     from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+    def asked(text: str, pictures: tuple[Path, ...]) -> ChatMessageUser:
+        return ChatMessageUser(content=[ContentText(text=text), *(ContentImage(image=str(path)) for path in pictures)])
+
     @solver
     def dialogue() -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
-            for turn in range(CALLS):
-                if turn:
-                    state.messages.append(ChatMessageUser(content=GO_ON))
+            state = await generate(state)
+            for crop in state.metadata["crops"]:
+                state.messages.append(asked(GO_ON, (Path(crop),)))
                 state = await generate(state)
             return state
 
         return solve
 
-    def work(data: Path, url: str, connections: int) -> None:
-        pictures = [ContentImage(image=str(path)) for path in _files(data)]
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
         samples = [
-            Sample(input=[ChatMessageUser(content=[ContentText(text=f"Edit {number}."), *pictures])])
-            for number in range(_samples(data))
+            Sample(input=[asked(pair.text, pair.pictures)], metadata={"crops": [str(crop) for crop in pair.crops]})
+            for pair in _pairs(data)
         ]
         [log] = eval(
             Task(dataset=MemoryDataset(samples), solver=dialogue()),
@@ -153,7 +191,7 @@ def inspect_ai() -> Work:
             adaptive_connections=False,
             temperature=0,
             display="none",
-            log_dir=str(data / "logs"),
+            log_dir=str(out / "logs"),
         )
         if log.status != "success":
             raise SystemExit(f"Inspect AI ended with {log.status}: {log.error and log.error.message}")
@@ -161,23 +199,46 @@ def inspect_ai() -> Work:
     return work
 
 
-ASKERS: dict[str, Callable[[], Work]] = {f.__name__: f for f in (lean, editloupe, editloupe_alike, langgraph, inspect_ai)}
+ASKERS: dict[str, Callable[[], Work]] = {
+    f.__name__: f for f in (lean, threads_openai, editloupe, editloupe_alike, langgraph, inspect_ai)
+}
 
 
-def _files(data: Path) -> list[Path]:
-    return [data / "images" / f"{side}.jpg" for side in ("source", "edited")]
+def _pairs(data: Path) -> list[Pair]:
+    rows = map(json.loads, (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines())
+    return [
+        Pair(
+            text=row["instruction"],
+            pictures=tuple(data / row[f"{side}_file_name"] for side in ("source", "edited")),
+            crops=tuple(crop_file(data, row["edited_sha256"], number) for number in range(1, CALLS)),
+        )
+        for row in rows
+    ]
 
 
-def _pictures(data: Path) -> list[dict[str, Any]]:
-    texts = [base64.b64encode(path.read_bytes()).decode() for path in _files(data)]
-    return [{"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}} for text in texts]
+def _all(dialogue: Callable[[Pair], None], data: Path, connections: int) -> None:
+    with ThreadPoolExecutor(connections) as pool:
+        list(pool.map(dialogue, _pairs(data)))
 
 
-def _samples(data: Path) -> int:
-    return (data / "metadata.jsonl").read_text(encoding="utf-8").count("\n")
+def _first(pair: Pair) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [{"type": "text", "text": pair.text}, *map(_picture, pair.pictures)]}]
 
 
-def main(who: str, data: str, url: str, connections: str) -> None:
+def _goes_on(pair: Pair, turn: int, said: str) -> list[dict[str, Any]]:
+    if turn == CALLS - 1:
+        return []
+    content = [{"type": "text", "text": GO_ON}, _picture(pair.crops[turn])]
+    return [{"role": "assistant", "content": said}, {"role": "user", "content": content}]
+
+
+def _picture(path: Path) -> dict[str, Any]:
+    kind = "jpeg" if path.suffix == ".jpg" else "png"
+    text = base64.b64encode(path.read_bytes()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{text}"}}
+
+
+def main(who: str, data: str, url: str, connections: str, out: str) -> None:
     try:
         work = ASKERS[who]()
     except ImportError as error:
@@ -185,12 +246,13 @@ def main(who: str, data: str, url: str, connections: str) -> None:
         return
     before = resource.getrusage(resource.RUSAGE_SELF)
     began = time.perf_counter()
-    work(Path(data), url, int(connections))
+    work(Path(data), url, int(connections), Path(out))
     seconds = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     peak = (after.ru_maxrss - before.ru_maxrss) / 1024
-    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}))
+    disk = sum(file.stat().st_blocks * 512 for file in Path(out).rglob("*") if file.is_file()) / 1e6
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak, "disk": disk}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A chat completions server that answers after a fixed time, in a process of its own. Standard library only.
 
-It plays one dialogue: a call of zoom_in in each turn but the last, then a label. Which turn it is, it sees by the replies
-that a request holds. With faults it goes wrong on purpose, and counts how often each request came.
+It plays one dialogue: a call of zoom_in in each turn but the last, then a label; a model of the name LOOKS first calls
+localize_differences. Which turn it is, it sees by the replies that a request holds. With faults it goes wrong on purpose,
+and counts how often each request came.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ CALLS = 3
 
 FAULTS = ("rate limit", "rate limit with a wait", "HTTP 500", "reset", "hang", "cut JSON", "empty")
 
+LOOKS = "looks"
+"""The name of a model that first asks where the pictures differ."""
+
 _CALL = """<tool_call>
 {"name": "zoom_in", "parameters": {"target_image": "Edited Image", "bbox": [%d, 100, 400, 400]}}
+</tool_call>"""
+_LOCALIZE = """<tool_call>
+{"name": "localize_differences", "parameters":
+ {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}}
 </tool_call>"""
 _LABEL = "<Start Thinking>ok</Start Thinking><Start Final Answer>Flawless Execution</Start Final Answer>"
 _REPLIES = (b'"role":"assistant"', b'"role": "assistant"')
@@ -100,6 +108,7 @@ class _House:
                 lengths = (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
                 body = await reader.readexactly(int(next(lengths).split(b":")[1]))
                 turn = sum(body.count(reply) for reply in _REPLIES)
+                looks = turn == 0 and f'"{LOOKS}"'.encode() in body
                 self._calls += 1
                 fault = None
                 if self._faults:
@@ -108,15 +117,15 @@ class _House:
                 del body
                 if fault is not None:
                     self._failed[fault] += 1
-                if not await self._answer(writer, turn, fault):
+                if not await self._answer(writer, turn, fault, first=_LOCALIZE if looks else ""):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def _answer(self, writer: asyncio.StreamWriter, turn: int, fault: str | None) -> bool:
-        """Whether the connection can go on."""
+    async def _answer(self, writer: asyncio.StreamWriter, turn: int, fault: str | None, *, first: str) -> bool:
+        """Whether the connection can go on. first: a call in the place of zoom_in; "" for none."""
         if fault in ("rate limit", "rate limit with a wait"):
             # At once, as a gateway does that has not even asked the model.
             wait = "Retry-After: 1\r\n" if fault == "rate limit with a wait" else ""
@@ -126,7 +135,7 @@ class _House:
         await asyncio.sleep(self._latency)
         if fault == "HTTP 500":
             return await _send(writer, _failure("it broke"), status="500 Internal Server Error")
-        said = "" if fault == "empty" else _LABEL if turn >= CALLS - 1 else _CALL % (100 + turn)
+        said = "" if fault == "empty" else _LABEL if turn >= CALLS - 1 else first or _CALL % (100 + turn)
         reply = _completion(said)
         if fault == "cut JSON":
             return await _send(writer, reply[: len(reply) // 2])

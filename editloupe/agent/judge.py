@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.answers import answer_from_json
 from editloupe.backends.langsmith import tracing
@@ -96,14 +97,21 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
 def run_loop(context: Context, views: Mapping[str, View], loop: Loop | None = None) -> LoopState:
     """Run a task from its first message to an outcome.
 
-    loop: the compiled graph; None for the one that all share.
+    loop: a compiled graph; None for the nodes themselves, or the graph that all share if its steps are traced.
     Raises Interrupted, and ImageError for an input that cannot be decoded.
     """
     return resume_loop(initial_state(context, views), context, loop)
 
 
 def resume_loop(state: LoopState, context: Context, loop: Loop | None = None) -> LoopState:
-    """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
+    """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`.
+
+    Without a graph, and with nobody who listens to one, the same nodes are walked one after another: importing LangGraph
+    takes a second, and its bookkeeping several milliseconds a task.
+    """
+    if loop is None and context.langsmith is False:
+        with tracing(False):
+            return run_nodes(state, context)
     loop = loop or _loop()
     # Nor does a graph that calls us trace what we do.
     config = {"recursion_limit": RECURSION_LIMIT, **({"callbacks": []} if context.langsmith is False else {})}
@@ -160,7 +168,6 @@ def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
 
 @cache
 def _loop() -> Loop:
-    # LangGraph takes a second to import, and a replay or a report needs none of it.
     from editloupe.agent.graph import build_graph
 
     return build_graph()

@@ -6,7 +6,10 @@ its successor under "next".
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
@@ -268,14 +271,20 @@ def _observation_messages(
     return [*results, Message(role="user", parts=tuple(closing))]
 
 
+_CORES: Final = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""More tools that compute at once than there are cores would only hold more memory, and slow each other down."""
+
+
 def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> ToolOutcome:
     """Run one call live. A ToolError becomes an observation; so does any other exception, counted as a crash."""
     box, cached = context.toolbox, False
+    computes = getattr(box.tools.get(call.name), "computes", False)
     try:
-        if context.cache is None:
-            observation = box.call(call.name, call.arguments, tool_context)
-        else:
-            observation, cached = context.cache.call(box, call.name, call.arguments, tool_context)
+        with _CORES if computes else nullcontext():
+            if context.cache is None:
+                observation = box.call(call.name, call.arguments, tool_context)
+            else:
+                observation, cached = context.cache.call(box, call.name, call.arguments, tool_context)
     except ToolError as error:
         return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
     except (Interrupted, ImageError):

@@ -16,6 +16,9 @@ FLUSH_S: Final = 20.0
 _VERSION_1: Final = ("LANGCHAIN_TRACING", "LANGCHAIN_HANDLER")
 """LangChain raises where one of these is set and nothing is traced."""
 
+_ENABLE: Final = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", *_VERSION_1)
+"""What makes LangGraph and LangChain send traces."""
+
 
 @contextmanager
 def tracing(wanted: bool | None) -> Iterator[None]:
@@ -26,6 +29,9 @@ def tracing(wanted: bool | None) -> Iterator[None]:
     """
     if wanted is None:
         yield
+        return
+    if not wanted and "langchain_core" not in sys.modules and not any(map(os.environ.get, _ENABLE)):
+        yield  # nobody here could send anything, and the import takes long
         return
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.tracers.context import tracing_v2_callback_var

@@ -10,10 +10,11 @@ How requests, replies and errors are translated stands in editloupe/backends/ope
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +22,12 @@ from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
-from editloupe.backends.payload import REFUSES, REPLY_BOUND, TOO_LONG, ImageURLs, said
+from editloupe.backends.payload import REFUSES, REPLY_BOUND, TOO_LONG, ImageURLs, error_body, said
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, Rejected
+from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -94,15 +95,45 @@ def open_backend(
     certificates = library.create_ssl_context(trust_env=trust_env)
     http_client = bounded(openai.DefaultHttpxClient, endpoint)
 
-    def new_client() -> openai.OpenAI:
-        return openai.OpenAI(
-            api_key=endpoint.key or "none",
-            base_url=endpoint.url,
-            max_retries=0,
-            http_client=http_client(verify=certificates, trust_env=trust_env, follow_redirects=False),
-        )
+    def new_client() -> Client:
+        http = http_client(verify=certificates, trust_env=trust_env, follow_redirects=False)
+        sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http)
+        headers = {**sdk.default_headers, **sdk.auth_headers}
+        return Client(sdk=sdk, http=http, headers={name: text for name, text in headers.items() if isinstance(text, str)})
 
     return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """One connection's worth of client, for one caller at a time."""
+
+    sdk: openai.OpenAI
+    http: Any
+    """The HTTP client under it, of httpx2 or httpx."""
+    headers: Mapping[str, str]
+    """What the SDK sends with each request, the key included."""
+
+    def post(self, url: Any, body: bytes) -> bytes:
+        """Post JSON as the SDK does, and return the body of the answer.
+
+        Below the SDK, which walks through all messages by their types with `chat.completions.create`, and prepares each
+        request anew with `post`: that costs as much as sending it. Raises openai.APIStatusError, what the HTTP library
+        raises, and BackendError of `bounded`.
+        """
+        import openai
+
+        answer = self.http.post(url, content=body, headers=self.headers)
+        if answer.is_success:
+            return bytes(answer.content)
+        said = answer.text.strip()
+        with suppress(ValueError, RecursionError):
+            said = json.loads(said)
+        raise openai.APIStatusError(f"HTTP {answer.status_code}", response=answer, body=error_body(said))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.sdk.close()
 
 
 class ClientPool:
@@ -112,14 +143,14 @@ class ClientPool:
     them the server has closed. At 64 calls at once threads spent two thirds of their time waiting for that lock.
     """
 
-    def __init__(self, make: Callable[[], openai.OpenAI]) -> None:
+    def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._all: list[openai.OpenAI] = []
-        self._idle: list[openai.OpenAI] = []
+        self._all: list[Client] = []
+        self._idle: list[Client] = []
 
     @contextmanager
-    def borrow(self) -> Iterator[openai.OpenAI]:
+    def borrow(self) -> Iterator[Client]:
         """Lend a client to one caller: the one used last, whose connection is the least likely to be stale."""
         with self._lock:
             client = self._idle.pop() if self._idle else None
@@ -159,7 +190,7 @@ class OpenAIBackend(Remote):
 
         try:
             with self._clients.borrow() as client:
-                listed = client.models.list().data or []
+                listed = client.sdk.models.list().data or []
         except ValueError as error:
             raise Rejected(f"{self._at.where}: /models is not JSON") from error
         except openai.OpenAIError as error:
@@ -188,15 +219,16 @@ class OpenAIBackend(Remote):
         sent = {**known, **extras}
         try:
             with self._clients.borrow() as client:
-                # As bytes and by the general method: `chat.completions.create` walks through all messages by their types
-                # with each call, which costs more than all the rest of a turn.
-                body = client.post("/chat/completions", cast_to=bytes, content=wire.body_of(known, pieces, extras))
-        except openai.OpenAIError as error:
-            if isinstance(error, openai.APIStatusError):
-                _raise_refusal(error, sent)
-                filtered = wire.filtered_reply(error, sent, self._at)
-                if filtered is not None:
-                    return filtered
+                body = client.post(f"{self._at.url}/chat/completions", wire.body_of(known, pieces, extras))
+        except BackendError:
+            raise
+        except openai.APIStatusError as error:
+            _raise_refusal(error, sent)
+            filtered = wire.filtered_reply(error, sent, self._at)
+            if filtered is not None:
+                return filtered
+            raise wire.backend_error(error, self._at) from error
+        except Exception as error:  # whatever the HTTP library meets
             raise wire.backend_error(error, self._at) from error
         return wire.read_reply(body, sent, self._at, tokens=request.top_logprobs is not None)
 

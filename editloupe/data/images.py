@@ -122,9 +122,12 @@ class ImageStore:
         self._held: dict[str, ImageRef] = {}
         self._readers: dict[str, Callable[[], bytes]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
+        self._hashed: dict[Path, tuple[files.Stamp, str]] = {}
+        """File → its stamp when its bytes were hashed, and their SHA-256."""
         self._arrays: OrderedDict[str, RGB] = OrderedDict()
         self._decoding: dict[str, threading.Lock] = {}
         self._encoded: OrderedDict[tuple[str, ImagePolicy], EncodedImage] = OrderedDict()
+        self._array_bytes = self._encoded_bytes = 0
 
     def add_file(self, path: Path) -> ImageRef:
         """Read and identify a file; pixels are decoded when they are first needed.
@@ -141,7 +144,7 @@ class ImageStore:
                 raise ImageError(
                     f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
-            data = files.read_bytes(path)
+            data, stamp = files.read_stamped(path)
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
         except OSError as error:
@@ -149,6 +152,7 @@ class ImageStore:
         ref = self._identify(data, str(path))
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
+            self._hashed[path] = stamp, ref.sha256
         return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image", again: Callable[[], bytes] | None = None) -> ImageRef:
@@ -192,14 +196,16 @@ class ImageStore:
         for path in candidates:
             if path is not None and path.is_file():
                 try:
-                    found = files.read_bytes(path)
+                    found, stamp = files.read_stamped(path)
                 except OSError:
                     continue  # another candidate may hold them; the error below lists all
-                if hashlib.sha256(found).hexdigest() == ref.sha256:
-                    with self._lock:
-                        # A ref that went through JSON has lost its path; the store keeps it.
-                        self._paths.setdefault(ref.sha256, path)
-                    return found
+                if self._hashed.get(path) != (stamp, ref.sha256) and hashlib.sha256(found).hexdigest() != ref.sha256:
+                    continue
+                with self._lock:
+                    # A ref that went through JSON has lost its path; the store keeps it.
+                    self._paths.setdefault(ref.sha256, path)
+                    self._hashed[path] = stamp, ref.sha256
+                return found
         if again is not None and hashlib.sha256(found := again()).hexdigest() == ref.sha256:
             return found
         places = ", ".join(str(p) for p in candidates if p is not None) or "memory"
@@ -220,14 +226,24 @@ class ImageStore:
             with self._lock:
                 self._notes[ref.sha256] = notes
                 self._arrays[ref.sha256] = rgb
-                while len(self._arrays) > 1 and sum(a.nbytes for a in self._arrays.values()) > self.cache_bytes:
-                    self._arrays.popitem(last=False)
+                self._array_bytes += rgb.nbytes
+                while len(self._arrays) > 1 and self._array_bytes > self.cache_bytes:
+                    self._array_bytes -= self._arrays.popitem(last=False)[1].nbytes
         return rgb
 
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
-        """Return what decoding did beyond reading ("alpha composited on white", "first of 12 frames")."""
+        """Return what decoding does beyond reading ("alpha composited on white", "first of 12 frames").
+
+        Nothing is decoded where the header tells that there is nothing to do. Raises ImageError for a file that is cut off,
+        and for other damage that decoding meets.
+        """
         if ref.sha256 not in self._notes:
-            self.array(ref)
+            with _opened(data := self.data(ref), str(ref.path or ref.sha256[:12]), self.max_pixels) as image:
+                plain = _is_plain(image, data) and _orientation(image, data) in (None, 1)
+            if plain:
+                self._notes[ref.sha256] = ()
+            else:
+                self.array(ref)
         return self._notes[ref.sha256]
 
     def profile(self, ref: ImageRef) -> bytes | None:
@@ -284,20 +300,27 @@ class ImageStore:
             data, media_type = encode_png(rgb), "image/png"
         made = EncodedImage(data=data, media_type=media_type, width=width, height=height)
         with self._lock:
-            made = self._encoded.setdefault(key, made)
+            if key in self._encoded:
+                return self._encoded[key]
+            self._encoded[key] = made
+            self._encoded_bytes += len(made.data)
             # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
-            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes // 8:
-                self._encoded.popitem(last=False)
+            while len(self._encoded) > 1 and self._encoded_bytes > self.cache_bytes // 8:
+                self._encoded_bytes -= len(self._encoded.popitem(last=False)[1].data)
         return made
 
     def _identify(self, data: bytes, name: str) -> ImageRef:
         with _opened(data, name, self.max_pixels) as image:
             width, height = image.size
             _check_size(width, height, name, self.max_pixels)
-            if _orientation(image, data) in _SIDEWAYS:
+            turned = _orientation(image, data)
+            if turned in _SIDEWAYS:
                 width, height = height, width
-            media_type = _media_type(image)
-        return ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
+            media_type, plain = _media_type(image), turned in (None, 1) and _is_plain(image, data)
+        ref = ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
+        if plain:
+            self._notes.setdefault(ref.sha256, ())
+        return ref
 
     def _keep(self, ref: ImageRef, data: bytes) -> None:
         blob = self._blob(ref)
@@ -326,6 +349,10 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
     """
     with _opened(data, name, max_pixels) as image:
         _check_size(*image.size, name, max_pixels)
+        if _is_plain(image, data) and _orientation(image, data) in (None, 1):
+            rgb = _decode_plain(data)
+            if rgb is not None:
+                return rgb, ()
         notes: list[str] = []
         try:
             frames = getattr(image, "n_frames", 1)
@@ -340,6 +367,45 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
         except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
         return np.asarray(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
+
+
+def _is_plain(image: Image.Image, data: bytes) -> bool:
+    """Return True if an opened file is a whole JPEG or PNG of 8-bit RGB with nothing to convert or to composite.
+
+    No pixel is decoded: a JPEG is whole if it has its end, a PNG if each part fits its checksum. Whether it is upright
+    stands elsewhere.
+    """
+    whole = {"JPEG": _is_whole_jpeg, "PNG": _is_whole_png}.get(image.format or "")
+    return (
+        whole is not None
+        and image.mode == "RGB"
+        and not image.info.get("icc_profile")
+        and image.info.get("transparency") is None
+        and getattr(image, "n_frames", 1) == 1
+        and not _has_16_bits(image, data)
+        and whole(data)
+    )
+
+
+def _is_whole_jpeg(data: bytes) -> bool:
+    return data.endswith(b"\xff\xd9")
+
+
+def _is_whole_png(data: bytes) -> bool:
+    at, kind = 8, b""
+    while at + 12 <= len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        end = at + 8 + length
+        if zlib.crc32(memoryview(data)[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        at = end + 4
+    return kind == b"IEND" and at == len(data)
+
+
+def _decode_plain(data: bytes) -> RGB | None:
+    """Decode a plain file: to the pixels of Pillow, in less time. Return None where OpenCV cannot."""
+    rgb = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+    return None if rgb is None else np.asarray(rgb, dtype=np.uint8)
 
 
 def _layers(data: bytes, name: str, max_pixels: int) -> NDArray[np.uint8]:

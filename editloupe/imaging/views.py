@@ -36,11 +36,12 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
     """
     if recipe.op not in OPS:
         raise ProtocolError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
-    # Decoded here, so that a damaged file is found before a model is asked.
-    rgb = images.array(recipe.origin)
+    # Before a model is asked, so that a damaged file is found in time.
+    images.notes(recipe.origin)
     images.keep(recipe.origin)
     if recipe.op == "whole":
         return View.whole(recipe.origin)
+    rgb = images.array(recipe.origin)
     try:
         picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
         image = images.add_array(picture)

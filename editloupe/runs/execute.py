@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import cv2
 
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
@@ -251,7 +253,7 @@ def execute(
             ledger.refused = _unreachable(setup, schedule)
         report()
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
-        with limit.fixed(plan.max_connections):
+        with limit.fixed(plan.max_connections), _one_opencv_thread(width if executor is None else 1):
             answers = (
                 at_once(answer, schedule.next, width=width, stop=stop)
                 if executor is None
@@ -286,6 +288,18 @@ def execute(
         cached=cache.hits,
         notes=notes,
     )
+
+
+@contextmanager
+def _one_opencv_thread(width: int) -> Iterator[None]:
+    """Let OpenCV use one thread a task while several tasks run at once: its own threads would fight for the cores."""
+    before = cv2.getNumThreads()
+    if width > 1:
+        cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
 
 
 def _unreachable(setup: Setup, schedule: Schedule) -> str:

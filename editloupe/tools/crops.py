@@ -31,6 +31,7 @@ LONG_SIDE: Final = 2048
 class CropTool:
     """A tool that shows crops: its detector, if it has one, its upscaler and its text reader are part of its version."""
 
+    computes: ClassVar[bool] = True
     revision: ClassVar[str] = "1"
     """Of the tool itself. It changes with anything that changes the tool's observations."""
 

@@ -25,6 +25,7 @@ class DetectObject:
 
     name: ClassVar[str] = "detect_object"
     repeatable: ClassVar[bool] = True
+    computes: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."

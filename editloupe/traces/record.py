@@ -30,13 +30,14 @@ class TraceWriter:
         self.problems: list[str] = []
         self.tampering: list[str] = []
         self._file: BinaryIO | None = None
+        self._lines: list[bytes] = []
         if path is None:
             return
         file = files.append(path, below=below or path.parent)
         try:
             file.seek(0)
-            lines, end = complete_lines(file.read())
-            self.events, self.problems, self.tampering = parse_lines(lines, name=path.name)
+            self._lines, end = complete_lines(file.read())
+            self.events, self.problems, self.tampering = parse_lines(self._lines, name=path.name)
             file.truncate(end)
         except BaseException:
             file.close()
@@ -48,15 +49,16 @@ class TraceWriter:
         self.events.append(event)
         if self._file is not None:
             # Events hold JSON and nothing else, so that there is nothing to convert.
-            text = _ENCODER.encode(dict(event))
-            self._file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            line = _ENCODER.encode(dict(event)).encode("utf-8", "backslashreplace")
+            self._file.write(line + b"\n")
             self._file.flush()
+            self._lines.append(line)
 
     def finish(self, finding: Finding) -> None:
         """Append the finding, and the end with the digests of the finding and of all that is written."""
         data = finding.to_json()
         self.append(FindingEvent(finding=data))
-        lines = None if self.path is None else lines_digest(complete_lines(self.path.read_bytes())[0])
+        lines = None if self.path is None else lines_digest(self._lines)
         self.append(End(finding_digest=digest(data), lines_digest=lines))
 
     def close(self) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import cv2
 import pytest
 
 from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
+from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
@@ -20,7 +28,7 @@ from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox
 from editloupe.values import Sample
 from tests.conftest import LOOK, final
-from tests.setups import open_with
+from tests.setups import open_with, run_over
 
 
 def judged(lmm: LMM, sample: Sample, store: ImageStore, criterion: str = "if", **settings: object) -> Finding:
@@ -343,8 +351,6 @@ class _Broken:
 
 
 def test_a_crashing_tool_is_an_observation_and_three_crashes_end_the_task(sample: Sample, store: ImageStore):
-    from dataclasses import replace
-
     call = '<tool_call>{"name": "broken", "parameters": {}}</tool_call>'
     lmm = ScriptedLMM([call] * 5)
     setup = open_with(backend=lmm, criteria=("if",))
@@ -354,6 +360,47 @@ def test_a_crashing_tool_is_an_observation_and_three_crashes_end_the_task(sample
     assert finding.status == "tool_failed"
     assert finding.counts["tool_crashes"] == 3
     assert "secret detail" not in lmm.requests[1].messages[2].text
+
+
+class _Meets:
+    """A tool that answers when `parties` calls are under way at once, or after a while."""
+
+    name, version, description = "meets", "1", "Waits for others."
+
+    from pydantic import BaseModel
+
+    class Args(BaseModel):
+        """No arguments."""
+
+    def __init__(self, parties: int, *, computes: bool, wait_s: float) -> None:
+        self.computes, self.most, self._wait_s = computes, 0, wait_s
+        self._barrier, self._lock, self._under_way = threading.Barrier(parties), threading.Lock(), 0
+
+    def __call__(self, args: object, context: object) -> Observation:
+        with self._lock:
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+        with suppress(threading.BrokenBarrierError):
+            self._barrier.wait(self._wait_s)
+        with self._lock:
+            self._under_way -= 1
+        return Observation(text="done")
+
+
+@pytest.mark.parametrize("computes", [False, True])
+def test_tools_that_compute_wait_for_a_core_and_others_do_not(computes: bool, edits: Callable[..., Path], tmp_path: Path):
+    cores = os.cpu_count() or 1
+    meets = _Meets(cores + 1, computes=computes, wait_s=0.3 if computes else 60)
+    call = '<tool_call>{"name": "meets", "parameters": {}}</tool_call>'
+    setup = open_with(
+        backend=FunctionLMM(lambda messages: call if len(messages) < 3 else final("Wrong Action")), criteria=("if",)
+    )
+    setup = replace(setup, toolbox=Toolbox(tools={"meets": meets}))
+    threads = cv2.getNumThreads()
+    outcome = run_over(setup, edits(cores + 1), tmp_path / "run", concurrency=cores + 1)
+    assert [finding.status for finding in outcome.findings] == ["ok"] * (cores + 1)
+    assert meets.most == cores + (not computes)
+    assert cv2.getNumThreads() == threads
 
 
 def test_labels_are_constrained_on_the_last_turn_where_the_backend_can(sample: Sample, store: ImageStore):

@@ -771,7 +771,7 @@ def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> Non
     with backend._clients.borrow() as client:
         pass
     del backend
-    assert client.is_closed()
+    assert client.sdk.is_closed()
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -261,6 +261,72 @@ def test_damaged_bytes_raise_nothing_but_an_image_error() -> None:
                     continue
 
 
+JPEGS = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "progressive": {"progressive": True, "quality": 60},
+    "upright by EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x01\0\0\0\0\0\0"},
+}
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 30), (37, 21), (200, 133)])
+@pytest.mark.parametrize("how", [*JPEGS, "PNG"])
+def test_plain_files_are_decoded_to_the_pixels_of_pillow(how: str, width: int, height: int) -> None:
+    noisy = gradient(width, height) // 2 + np.random.default_rng(0).integers(0, 120, (height, width, 3), dtype=np.uint8)
+    picture = Image.fromarray(noisy)
+    data = saved(picture, "PNG") if how == "PNG" else saved(picture, "JPEG", **JPEGS[how])
+    rgb, notes = decode(data, name="x")
+    assert notes == ()
+    assert np.array_equal(rgb, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+def test_of_a_plain_file_the_notes_and_the_bytes_to_send_need_no_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(gradient()).save(tmp_path / "a.jpg", quality=90)
+    Image.fromarray(gradient()).convert("L").save(tmp_path / "grey.jpg")
+    store = ImageStore()
+    ref, grey = store.add_file(tmp_path / "a.jpg"), store.add_file(tmp_path / "grey.jpg")
+    # As a later visit to a run has it: nothing is known but what a line of JSON says.
+    again = ImageStore()
+    decoded: list[str] = []
+    plain = images.decode
+
+    def counted(data: bytes, *, name: str, max_pixels: int) -> tuple[images.RGB, tuple[str, ...]]:
+        decoded.append(name)
+        return plain(data, name=name, max_pixels=max_pixels)
+
+    monkeypatch.setattr(images, "decode", counted)
+    for one in (store, again):
+        assert one.notes(ref) == ()
+        assert one.encoded(ref, ImagePolicy()).data == (tmp_path / "a.jpg").read_bytes()
+    assert decoded == []
+    assert store.encoded(grey, ImagePolicy()).data == (tmp_path / "grey.jpg").read_bytes()
+    assert decoded == [str(tmp_path / "grey.jpg")]
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_a_file_that_is_cut_off_is_found_before_it_is_sent(format: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (60, 60, 3), dtype=np.uint8)
+    data = saved(Image.fromarray(noise), format)
+    store = ImageStore()
+    for end in (len(data) * 2 // 3, len(data) // 2):
+        ref = store.add_bytes(data[:end])
+        with pytest.raises(ImageError, match=r"damaged|cut off"):
+            store.encoded(ref, ImagePolicy())
+
+
+def test_a_png_with_a_changed_byte_is_found_before_it_is_sent() -> None:
+    data = bytearray(saved(Image.fromarray(gradient()), "PNG"))
+    at = data.index(b"IDAT") + 20
+    data[at] ^= 1
+    store = ImageStore()
+    ref = store.add_bytes(bytes(data))
+    with pytest.raises(ImageError, match="damaged"):
+        store.encoded(ref, ImagePolicy())
+
+
 def test_heic_without_the_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (tmp_path / "a.heic").write_bytes(struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic" + b"\0" * 32)
@@ -276,6 +342,30 @@ def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_pa
     Image.new("RGB", (40, 30)).save(path)
     with pytest.raises(ImageError, match="own bytes"):
         store.array(ref)
+
+
+def test_a_file_is_hashed_once_unless_it_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.png"
+    Image.fromarray(gradient()).save(path)
+    hashed: list[int] = []
+    plain = hashlib.sha256
+
+    def counted(data: bytes) -> object:
+        hashed.append(len(data))
+        return plain(data)
+
+    monkeypatch.setattr(images.hashlib, "sha256", counted)
+    store = ImageStore()
+    ref = store.add_file(path)
+    assert store.data(ref) == store.data(ref) == path.read_bytes()
+    assert len(hashed) == 1
+    # Other bytes, as many, and the file's time as it was.
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(bytes(data))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ImageError, match="own bytes"):
+        store.data(ref)
 
 
 def test_a_kept_image_survives_its_file(tmp_path: Path) -> None:

@@ -72,11 +72,14 @@ main()
 
 
 def test_walking_the_nodes_is_the_graph():
+    from editloupe.agent.graph import build_graph
+
+    graph = build_graph()
     for name in (str(f.trace) for f in RunStore.read(GALLERY).current()):
         recording = read_recording(GALLERY, name)
         images = ImageStore(GALLERY / "blobs")
         states = []
-        for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
+        for how in (lambda c, v: run_loop(c, v, graph), lambda c, v: run_nodes(initial_state(c, v), c)):
             recorder = TraceRecorder(cassette=recording.cassette)
             states.append(how(context_of(recording, recorder, Live(), images), recording.views))
         assert states[0] == states[1]
