@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 import webbrowser
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +19,7 @@ from editloupe.cli.options import PricesFile
 from editloupe.cli.output import note, say
 from editloupe.errors import ConfigError
 from editloupe.runs.folders import runs_below
+from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
@@ -48,22 +51,13 @@ def view(
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
     with ExitStack() as opened:
-        found, broken, listed = _found(named)
-        readers = []
-        for run in found:
-            try:
-                readers.append(opened.enter_context(RunReader(run, live=True)))
-            except ConfigError as error:
-                if not listed:
-                    raise
-                broken.append((str(run), str(error)))
-        site = Site.of(
-            readers, live=True, prices=read_prices(prices), rating=Rating(rater=rater), listed=listed, broken=broken
-        )
-        server = opened.enter_context(_served(site, host, port, allow_host or ()))
+        site = _site(named, opened)
+        site = replace(site, rating=Rating(rater=rater), numbers=Numbers(prices=read_prices(prices)))
+        server = opened.enter_context(_served(site, host, port, allow_host or (), partial(_renewed, named, opened)))
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
-        what = f"{len(readers)} runs of {', '.join(map(str, named))}" if listed else ", ".join(map(str, found))
+        places = ", ".join(map(str, named))
+        what = f"{len(site.runs)} runs of {places}" if site.listed and any(map(_no_run, named)) else places
         say(f"Serving {what} at {server.url} (Ctrl-C ends it)")
         if len(site.runs) == 1:
             # A large run is read while the browser opens.
@@ -80,6 +74,38 @@ def view(
     return 0
 
 
+def _site(named: Iterable[Path], opened: ExitStack, known: Sequence[RunReader] = ()) -> Site:
+    """A site of the runs that are there now. known: readers that are open already; their runs keep their places.
+
+    Raises ConfigError for a folder without a run, and for a run that was named and cannot be read.
+    """
+    found, broken, listed = _found(named)
+    readers = [reader for reader in known if reader.folder in found]
+    for run in (run for run in found if all(run != reader.folder for reader in readers)):
+        try:
+            readers.append(opened.enter_context(RunReader(run, live=True)))
+        except ConfigError as error:
+            if not listed:
+                raise
+            broken.append((str(run), str(error)))
+    return Site.of(readers, live=True, listed=listed, broken=broken)
+
+
+def _renewed(named: Iterable[Path], opened: ExitStack, site: Site) -> Site:
+    """The site with the runs that have come since, and without those that are gone."""
+    try:
+        now = _site(named, opened, [run.reader for run in site.runs])
+    except ConfigError:
+        return site  # the last run is gone, and its pages say so
+    if (now.broken, [run.reader for run in now.runs]) == (site.broken, [run.reader for run in site.runs]):
+        return site
+    return replace(now, rating=site.rating, numbers=site.numbers)
+
+
+def _no_run(path: Path) -> bool:
+    return not (path / "run.json").exists() and not (path / "findings.jsonl").exists()
+
+
 def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bool]:
     """The runs, (folder, why) of those that cannot be read, and whether a folder of runs was named.
 
@@ -88,7 +114,7 @@ def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bo
     found, broken, listed = list[Path](), list[tuple[str, str]](), False
     for path in named:
         try:
-            is_run = (path / "run.json").exists() or (path / "findings.jsonl").exists()
+            is_run = not _no_run(path)
             below = list(runs_below(path)) if path.is_dir() and not is_run else []
         except OSError as error:  # such as a name that no file can have
             raise ConfigError(f"{path} is no run folder: {error.strerror or error}") from error
@@ -105,13 +131,13 @@ def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bo
     return list(dict.fromkeys(found)), broken, listed
 
 
-def _served(site: Site, host: str, port: int | None, names: Iterable[str]) -> Viewer:
+def _served(site: Site, host: str, port: int | None, names: Iterable[str], renew: Callable[[Site], Site]) -> Viewer:
     """A server at the port, or without one at the first that is free from PORT on. Raises ConfigError."""
     names = tuple(names)
     tried = [port] if port is not None else range(PORT, PORT + _PORTS)
     for number in tried[:-1]:
         try:
-            return Viewer(site, host=host, port=number, names=names)
+            return Viewer(site, host=host, port=number, names=names, renew=renew)
         except ConfigError:
             continue
-    return Viewer(site, host=host, port=tried[-1], names=names)
+    return Viewer(site, host=host, port=tried[-1], names=names, renew=renew)

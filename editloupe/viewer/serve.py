@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,7 +47,8 @@ class Viewer(ThreadingHTTPServer):
 
     connections: how many it holds at once. A further one takes the place of the one that has been waiting for a request for
     the longest time, so that clients which hold connections and say nothing keep no reader out.
-    head_s: seconds in which the head of a request must have come.
+    head_s: seconds in which the head of a request must have come.   renew: is given the site when its list of runs is
+    asked for, and returns the one to show.
     """
 
     daemon_threads = True
@@ -64,8 +65,10 @@ class Viewer(ThreadingHTTPServer):
         names: Iterable[str] = (),
         connections: int = MOST_CONNECTIONS,
         head_s: float = HEAD_S,
+        renew: Callable[[Site], Site] | None = None,
     ) -> None:
         self.site, self.most, self.head_s = site, connections, head_s
+        self._renew, self._renewing = renew, threading.Lock()
         self._open: dict[Any, bool] = {}
         """Connection → whether it is being answered; the one in which something happened last stands at the end."""
         self._changed = threading.Condition()
@@ -164,7 +167,11 @@ class Viewer(ThreadingHTTPServer):
     def answer(self, target: str) -> Response:
         """Return what lies at a request target."""
         parts = urlsplit(target)
-        found = self.site.at(unquote(parts.path).removeprefix("/"), parts.query)
+        address = unquote(parts.path).removeprefix("/")
+        if self._renew is not None and self.site.listed and address == "index.html":
+            with self._renewing:
+                self.site = self._renew(self.site)
+        found = self.site.at(address, parts.query)
         return found or text("Nothing here.\n", "text/plain", status=HTTPStatus.NOT_FOUND)
 
 

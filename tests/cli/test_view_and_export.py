@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,6 +100,35 @@ def test_a_folder_of_runs_is_a_list_with_those_that_cannot_be_read(
     # A single run below a folder is listed too.
     assert editloupe("view", tmp_path / "runs" / "deep")[0] == 0
     assert stopped[1][2] == 200
+
+
+def test_the_list_follows_the_folder(
+    editloupe: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    make_run(runs, count=2, name="two")
+    listed: list[list[str]] = []
+
+    def stop(self: Viewer) -> None:
+        def look() -> None:
+            listed.append(re.findall(r'<a href="([\w-]+)/index\.html">', self.answer("/index.html").body.decode()))
+
+        look()
+        # In the alphabet it stands first; the addresses of the others stay.
+        make_run(runs / "deep", count=2, name="two")
+        make_run(runs, count=2, name="one")
+        look()
+        assert self.answer("/one/index.html").status == self.answer("/two-2/index.html").status == 200
+        shutil.rmtree(runs / "one")
+        look()
+        assert self.answer("/one/index.html").status == 404
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Viewer, "serve_forever", stop)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert editloupe("view", runs)[0] == 0
+    assert [sorted(names) for names in listed] == [["two"], ["one", "two", "two-2"], ["two", "two-2"]]
+    assert all(names[0] == "two" for names in listed)
 
 
 def test_view_has_a_port_of_its_own_and_takes_the_next_one_if_it_is_taken(

@@ -152,7 +152,7 @@
     const rest = ends();
     top.append(...rest.map(({ words, by, title }) => cell(sortable(words, by, title), { className: "number" })));
     const cols = make("colgroup", {}, make("col", { className: "c-pair" }), make("col", { className: "c-name" }),
-      ...columns.map(() => make("col", { className: "c-cell" })), ...rest.map(() => make("col", { className: "c-end" })));
+      ...columns.map(() => make("col", { className: "c-cell" })), ...rest.map(({ by }) => make("col", { className: by === "differ" ? "c-end c-differ" : "c-end" })));
     const body = make("tbody");
     const part = make("thead", {}, top, ...(two ? [below] : []));
     const space = () => make("tbody", { className: "space", ariaHidden: "true" }, make("tr", {}, make("td", { colSpan: columns.length + rest.length + 2 })));
@@ -182,7 +182,9 @@
   }
 
   function chip(label) {
-    const made = make("span", { className: "chip" }, make("span", { className: `dot ${label.tone}` }), label.scope ? `${label.scope}: ${label.name}` : label.name);
+    // A status such as backend_failed breaks behind its underscores.
+    const words = (label.scope ? `${label.scope}: ${label.name}` : label.name).split(/(?<=_)/).flatMap((word, n) => (n ? [make("wbr"), word] : [word]));
+    const made = make("span", { className: "chip" }, make("span", { className: `dot ${label.tone}` }), ...words);
     made.title = [label.scope, label.name, label.rater && `by ${label.rater}`].filter(Boolean).join(", ");
     return made;
   }
