@@ -225,7 +225,9 @@ class Rubric(_Model):
         try:
             return cls.model_validate({**data, "criteria": tuple(criteria) if isinstance(criteria, list) else criteria})
         except ValidationError as error:
-            raise RubricError(f"rubric {str(data.get('id'))!r} of the run: {error.errors()[0]['msg']}") from error
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "its content"
+            raise RubricError(f"rubric {str(data.get('id'))!r}: {where}: {first['msg'].lower()}") from error
 
 
 def builtin_rubrics() -> tuple[str, ...]:

@@ -250,7 +250,7 @@ def test_a_rubric_is_read_back_from_its_json(load) -> None:
 
 @pytest.mark.parametrize("criteria", [None, {}, [], [{"id": "c"}], [1]])
 def test_a_recorded_rubric_of_another_shape_is_refused(criteria: object) -> None:
-    with pytest.raises(RubricError, match="rubric 'r' of the run: "):
+    with pytest.raises(RubricError, match="rubric 'r': "):
         Rubric.from_json({"id": "r", "title": "R", "criteria": criteria})  # type: ignore[dict-item]
 
 
