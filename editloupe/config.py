@@ -83,8 +83,8 @@ def _stored(value: int) -> int:
 
 
 OWN_BACKEND: Final = (
-    "a function from the messages to the reply's text (docs/python.md), or an object with uri, endpoint, version, traits and "
-    "complete(request, images) -> Reply (docs/backends.md, A backend of your own)"
+    "a function from the messages to the reply's text (docs/python.md), or an object with uri, endpoint, version, traits "
+    "and complete(request, images) -> Reply (docs/backends.md, A backend of your own)"
 )
 """What a backend is that is not named by a URI, for messages."""
 

@@ -188,6 +188,9 @@ class Finding(Serialisable):
             **more,
         )
 
+    def __str__(self) -> str:
+        return f"{self.about}, {self.metric}: {self.status if self.answer is None else self.answer}"
+
     def _repr_html_(self) -> str:
         return notebook_html("finding", self)
 

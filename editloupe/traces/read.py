@@ -32,6 +32,9 @@ from editloupe.values import Json, canonical_json, digest, notebook_html, parse_
 _TAIL = 4096
 """Bytes at the end of a file in which its end stands."""
 
+_LINE = 200
+"""Characters of a line of a trace that is printed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
@@ -46,6 +49,14 @@ class Trace:
     """What could not be read or verified, one line each."""
     tampering: tuple[str, ...] = ()
     """Those of the problems that say that the trace was changed. A torn line or an unknown event is not among them."""
+
+    def __str__(self) -> str:
+        lines = []
+        for number, step in enumerate(self.steps(), start=1):
+            seen = (f"{call.name}: {made.text}" for call, made in zip(step.calls, step.observations, strict=False))
+            lines += [" ".join(words.split())[:_LINE] for words in (f"{number}. {step.thought} {step.reply}", *seen)]
+        finding = last_finding(self.events)
+        return "\n".join([*lines, "no finding yet" if finding is None else str(finding)])
 
     def _repr_html_(self) -> str:
         return notebook_html("trace", self)

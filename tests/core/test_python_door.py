@@ -380,6 +380,23 @@ def test_a_run_gives_scores_and_traces_by_the_beginning_of_an_id(tmp_path: Path)
         run.trace("zz")
 
 
+def test_a_printed_finding_is_a_line_and_a_printed_trace_a_line_for_each_act(tmp_path: Path) -> None:
+    @tool
+    def size(image: Image.Image) -> str:
+        """Say how large an image is."""
+        return f"{image.width}×{image.height}\n" + "x" * 1000
+
+    call = '<tool_call>{"name": "size", "parameters": {"image": "Edited Image"}}</tool_call>'
+    model = ScriptedLMM([call, final("Wrong Action")])
+    with Judge(model, tools=[size], criteria="if", out=tmp_path / "run") as judge:
+        judge.judge(edit(id="box"))
+    run = Run.open(tmp_path / "run")
+    assert str(run.findings[0]) == "box, instruction_following: Wrong Action"
+    first, seen, second, last = str(run.trace(run.findings[0])).split("\n")
+    assert (first, second, last) == (f"1. {call}", "2. " + " ".join(final("Wrong Action").split()), str(run.findings[0]))
+    assert seen.startswith("size: 80×60 xxx") and len(seen) == 200
+
+
 def test_a_notebook_shows_runs_traces_and_findings_with_their_pictures(tmp_path: Path) -> None:
     with Judge("baseline", out=tmp_path / "run", criteria="if") as judge:
         judge.judge(edit(id="<script>"))
