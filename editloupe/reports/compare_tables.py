@@ -9,7 +9,7 @@ from typing import Final
 from editloupe.reports import plots, render
 from editloupe.reports.align import figure_record
 from editloupe.reports.columns import DIMENSIONS
-from editloupe.reports.compare import GROUPED, Comparison, JudgePair
+from editloupe.reports.compare import GROUPED, Comparison, Disagreement, JudgePair
 from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
 from editloupe.stats.bootstrap import Estimate, ends
@@ -35,8 +35,8 @@ _SHOWN: Final = 12
 
 
 def answers(found: Comparison) -> Iterator[str]:
-    """Yield what a reader asks first, in sentences: how far judges agree, who is lenient, who is nearer to people, what
-    a verdict costs."""
+    """Yield what a reader asks first, in sentences: how far judges agree, who is lenient, who is nearer to people, where
+    they are furthest apart, what a verdict costs."""
     for metric in _metrics(found):
         short, name = _title(found, metric), _best(found, metric)
         alike = sorted(
@@ -68,6 +68,9 @@ def answers(found: Comparison) -> Iterator[str]:
         if people:
             ranked = "; ".join(f"{judge} {value:.2f}" for value, judge in sorted(people, reverse=True))
             yield f"{short}: near to people, by the {_PLOTTED[name]}: {ranked}."
+    for d in found.disagreements[:3]:
+        labels = "; ".join(f"{judge.name} {d.labels[judge.name]}" for judge in found.judges if judge.name in d.labels)
+        yield f"{_title(found, d.criterion)}: apart on {_place(d)}: {labels}."
     if prices := [(c.judge, c.cost_a_verdict_usd) for c in found.costs if c.cost_a_verdict_usd]:
         yield "A verdict costs: " + "; ".join(f"{judge} {price:.3g} USD" for judge, price in prices) + "."
 
@@ -343,7 +346,7 @@ def _disagreements(found: Comparison, most: int) -> Table:
     names = [judge.name for judge in found.judges]
     rows = []
     for d in found.disagreements[:most]:
-        name = ", ".join(filter(None, (d.sample, f"turn {d.turn}" if d.turn else "", d.part)))
+        name = _place(d)
         cells = (name, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
         record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
         record |= {f"label of {n}": v for n, v in d.labels.items()}
@@ -357,6 +360,10 @@ def _disagreements(found: Comparison, most: int) -> Table:
         fixed=2,
         caption=f"… and {more} more." if more else "",
     )
+
+
+def _place(d: Disagreement) -> str:
+    return ", ".join(filter(None, (d.sample, f"turn {d.turn}" if d.turn else "", d.part)))
 
 
 def _figures_row(cells: Sequence[Cell], keys: Mapping[str, Json], figures: Mapping[str, Figure]) -> Row:

@@ -256,6 +256,7 @@ def test_compare_and_report_answer_in_few_lines_in_a_terminal(
     code, said, _ = editloupe("compare", "both")
     assert code == 0 and len(said.splitlines()) <= 10
     assert "IF: on what all judged, mild, tool has the highest mean (100.0), harsh, tool the lowest (33.3)." in said
+    assert said.count(": mild, tool Flawless Execution; harsh, tool Wrong Action.") == 3
     code, said, _ = editloupe("report", "both")
     assert "Means of all samples" in said and "tables with --full: " in said and "by edit type" in said
     assert len(editloupe("report", "both", "--full")[1].splitlines()) > 2 * len(said.splitlines())
