@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -21,7 +22,7 @@ class Levels:
     """Worst first."""
     kind: Literal["levels"] = "levels"
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[float, float]:
         """(lowest, highest) value."""
         values = [level.value for level in self.levels]

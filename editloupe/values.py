@@ -210,8 +210,10 @@ class Box:
     def __post_init__(self) -> None:
         for name in ("x0", "y0", "x1", "y1"):
             # Floats throughout, so that a box has one JSON and one digest, however it was given.
-            object.__setattr__(self, name, float(getattr(self, name)))
-        if not all(math.isfinite(v) for v in self):
+            if type(value := getattr(self, name)) is not float:
+                object.__setattr__(self, name, float(value))
+        # A finite sum has finite parts.
+        if not math.isfinite(self.x0 + self.y0 + self.x1 + self.y1) and not all(map(math.isfinite, self)):
             raise ValueError(f"box {list(self)} has a value that is not a finite number")
         if self.x1 <= self.x0 or self.y1 <= self.y0:
             raise ValueError(f"box {list(self)} is empty or inverted: expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")

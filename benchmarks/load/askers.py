@@ -164,15 +164,16 @@ def inspect_ai() -> Work:
     from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, get_model
     from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-    def asked(text: str, pictures: tuple[Path, ...]) -> ChatMessageUser:
-        return ChatMessageUser(content=[ContentText(text=text), *(ContentImage(image=str(path)) for path in pictures)])
+    def asked(text: str, pictures: tuple[str, ...]) -> ChatMessageUser:
+        return ChatMessageUser(content=[ContentText(text=text), *(ContentImage(image=where) for where in pictures)])
 
     @solver
     def dialogue() -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
             state = await generate(state)
             for crop in state.metadata["crops"]:
-                state.messages.append(asked(GO_ON, (Path(crop),)))
+                # A picture that a solver adds must stand in the message itself.
+                state.messages.append(asked(GO_ON, (_picture(Path(crop))["image_url"]["url"],)))
                 state = await generate(state)
             return state
 
@@ -180,7 +181,10 @@ def inspect_ai() -> Work:
 
     def work(data: Path, url: str, connections: int, out: Path) -> None:
         samples = [
-            Sample(input=[asked(pair.text, pair.pictures)], metadata={"crops": [str(crop) for crop in pair.crops]})
+            Sample(
+                input=[asked(pair.text, tuple(map(str, pair.pictures)))],
+                metadata={"crops": [str(crop) for crop in pair.crops]},
+            )
             for pair in _pairs(data)
         ]
         [log] = eval(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
+from editloupe.backends.base import LMM, NOT_LMMS, BackendURI, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.files import read_toml
@@ -56,7 +57,7 @@ class Prices:
         """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
         if not text:
             return None
-        uri = parse_uri(text)
+        uri = _parsed(text)
         if uri.provider in NOT_LMMS:
             return 0.0
         for name in (f"{uri.provider}/{uri.model}", uri.model):
@@ -109,6 +110,12 @@ def _price(where: str, table: object) -> ModelPrice:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
             raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to {_MOST:,}")
     return ModelPrice(**{name: float(value) for name, value in table.items()})
+
+
+@cache
+def _parsed(text: str) -> BackendURI:
+    """Parse a URI once: a report asks for the price of each finding."""
+    return parse_uri(text)
 
 
 def _listed(provider: str, model: str, usage: Usage) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -77,22 +78,32 @@ A module's function `plugged` returns further ones, by name."""
 _MODULES: Final = {"merge": "runs", "gc": "runs", "schema": "listings", "rubrics": "listings"}
 """Modules of the commands that share one; any other has that of its name."""
 
+_READ_ONCE: Final = frozenset(
+    {"show", "report", "export", "compare", "align", "gate", "rescore", "verify", "merge", "import"}
+)
+"""Commands that hold a whole run until they end: the garbage collector would walk through it again and again."""
+
 
 class _Lazy(TyperGroup):
     """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in _READ_ONCE:
+            gc.disable()
         if args[0] in COMMANDS:
             return args[0], _imported(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        collects = gc.isenabled()
         try:
             code = super().invoke(ctx)
         except (KeyboardInterrupt, Interrupted):
             fail("interrupted")
             code = 130
         finally:
+            if collects:
+                gc.enable()
             send_traces()
         raise typer.Exit(code or 0)
 

@@ -14,10 +14,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
@@ -223,12 +225,57 @@ def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", rig
     if _format.chosen != "table":
         _data_table(title, head, [[str(cell) for cell in row] for row in rows])
         return
+    console = out()
+    if isinstance(console, _Plain):
+        # Of thousands of rows, laying them out took most of a command's time.
+        told = [[cell.plain if isinstance(cell, Text) else safe(cell) for cell in row] for row in rows]
+        text = _as_text([safe(name) for name in head], told, title=safe(title), right=right, width=console.width)
+        if text is not None:
+            write(text)
+            return
+        rows = told
     shown = Table(title=plain(title) if title else None, title_justify="left")
     for name in head:
         shown.add_column(plain(name), overflow="fold", justify="right" if name in right else "left")
     for row in rows:
         shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
-    out().print(shown)
+    console.print(shown)
+
+
+def _as_text(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str, right: Collection[str], width: int
+) -> str | None:
+    """Return a table as `_Plain` prints it, title and all; None where a line has to be broken, or
+    begins or ends with a space, or a column is empty, which Rich treats in its own way.
+
+    width: in columns of text.
+    """
+    cells = [[cell.split("\n") for cell in row] for row in (head, *rows)]
+    if any(line != line.strip() for row in cells for cell in row for line in cell):
+        return None
+    widths = [max(cell_len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
+    whole = sum(widths) + 2 * len(widths)
+    if whole > width or cell_len(title) > whole or "\n" in title or 0 in widths:
+        return None
+    ends = [name in right for name in head]
+
+    def padded(text: str, column: int) -> str:
+        space = " " * (widths[column] - cell_len(text))
+        return space + text if ends[column] else text + space
+
+    def row_lines(row: list[list[str]]) -> Iterator[str]:
+        for lines in zip_longest(*row, fillvalue=""):
+            yield " " + "  ".join(padded(line, column) for column, line in enumerate(lines))
+
+    lines = [
+        *([title] if title else []),
+        "",
+        *row_lines(cells[0]),
+        f" {'-' * (whole - 2)}",
+        *(line for row in cells[1:] for line in row_lines(row)),
+        "",
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _data_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

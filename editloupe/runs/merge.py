@@ -25,6 +25,9 @@ from editloupe.values import Json, parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
+_AT_ONCE: Final = 1000
+"""Findings that are written together."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
@@ -94,13 +97,16 @@ def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
     before = len(target.samples)
     rejected = tuple(RejectedRow.from_json(row) for row in shard.rejected.values())
     target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
-    taken = [_take(target, shard, finding) for finding in shard.findings.values()]
+    taken = [finding for finding in shard.findings.values() if _wins(target, shard, finding)]
+    # Each write waits for the disk.
+    for start in range(0, len(taken), _AT_ONCE):
+        target.add_findings(taken[start : start + _AT_ONCE])
     people.bring(shard.folder, target.folder)
     forks, problems = _bring_forks(shard.folder / FORKS, target.folder / FORKS)
     return Merged(
         samples=total.samples + len(target.samples) - before,
-        findings=total.findings + sum(taken),
-        stayed=total.stayed + taken.count(False),
+        findings=total.findings + len(taken),
+        stayed=total.stayed + len(shard.findings) - len(taken),
         # A trace may be continued later; an image never changes.
         pictures=total.pictures + bring(shard.blobs, target.blobs, link=True),
         forks=total.forks + forks,
@@ -108,8 +114,8 @@ def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
     )
 
 
-def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
-    """Add a shard's finding with its trace if it wins; return whether it does."""
+def _wins(target: RunStore, shard: RunStore, finding: Finding) -> bool:
+    """Return whether a shard's finding is to be added; its trace is brought then."""
     ours, below = target.findings.get(finding.key), target.folder
     if ours is not None and (ours.status not in PENDING or finding.status in PENDING):
         if finding.trace is not None and ours.trace == finding.trace:
@@ -123,7 +129,6 @@ def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
             place(source, there, below=below)
         for aside in source.parent.glob(f"{source.name.removesuffix('.jsonl')}.aside-*.jsonl"):
             _beside(aside, there, below)
-    target.add_finding(finding)
     return True
 
 

@@ -7,6 +7,7 @@ at a time; any number may read.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -482,6 +483,10 @@ class RunStore:
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """Read the run. part: file → those of its lines that are wanted; None reads the files."""
+        with _no_collection():
+            self._load_all(part)
+
+    def _load_all(self, part: Mapping[str, bytes] | None) -> None:
         self._load_info()
         self._load_samples(part)
         if not (self.folder / "findings.jsonl").exists():
@@ -603,6 +608,18 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
     if isinstance(row, Mapping):
         return {"id": row["id"], "editor": row["editor"], **row}
     return Sample.from_json(data)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector still: it walks through all that is read again and again, and finds nothing to free."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 @contextmanager

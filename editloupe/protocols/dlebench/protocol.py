@@ -161,6 +161,7 @@ class DLEBench(RubricProtocol):
         A target without a label leaves the sample without a score: its label could be worse than the others'.
         """
         for sample in group:
+            dims = _dims(sample)
             for criterion in self.criteria:
                 numbers = self._answered(sample, criterion, known)
                 found = [known.finding(criterion.id, _about(sample, number)) for number in numbers]
@@ -176,7 +177,7 @@ class DLEBench(RubricProtocol):
                     missing=missing,
                     findings=tuple(f.task_id for f in found if f is not None),
                     parts=() if numbers == (0,) else tuple((f and f.label) or f"({_status(f)})" for f in found),
-                    dims=_dims(sample),
+                    dims=dims,
                 )
 
     def _targets(self, sample: Sample, criterion: Criterion) -> tuple[int, ...]:

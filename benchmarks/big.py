@@ -1,0 +1,187 @@
+"""How long the commands take on a large run, and how much memory they hold.
+
+    python -m benchmarks.big                          # 100,200 findings, some minutes
+    python -m benchmarks.big --samples 835            # 5,010 findings
+    python -m benchmarks.big --write                  # and put the table into docs/files.md
+
+The run is made (`benchmarks.judged_runs`): two editors, three judges, two metrics, no traces. `merge` joins its halves.
+`judge` continues a finished run of as many findings over a folder of small images, where nothing is left to ask. `view` is
+timed from the start of the command to its list of runs and to the matrix of the run with all rows. Each command runs in a
+process of its own, once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.judged_runs import make
+from benchmarks.pages import put
+from editloupe.answers import Label
+from editloupe.config import RunConfig
+from editloupe.data.images import ImageStore
+from editloupe.findings import Finding
+from editloupe.runs.execute import selected
+from editloupe.runs.schedule import Schedule
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
+
+_PAIRS = 500
+"""Different pairs of files in the folder of edits."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=8350, help="of each editor; six findings a sample and editor")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/files.md")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        run = make(folder / "run", samples=args.samples, editors=2)
+        halves = [_half(run, folder / name, editor) for name, editor in (("a", "editor-a"), ("b", "editor-b"))]
+        edits, judged = _finished(folder, 6 * args.samples)
+        rows = [
+            ("`show RUN`", *_timed("show", run)),
+            ("`show RUN SAMPLE`", *_timed("show", run, "editor-a/s00007" if _has(run, "s00007") else _first(run))),
+            ("`report RUN`", *_timed("report", run)),
+            ("`compare RUN`", *_timed("compare", run)),
+            ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
+            ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
+            ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
+            *_viewed(run),
+        ]
+    findings = 12 * args.samples
+    text = "\n".join(
+        [
+            f"{findings:,} findings, {os.cpu_count()} cores; each command once, in a process of its own.",
+            "",
+            "| command | seconds | peak MB |",
+            "|---|---:|---:|",
+            *(f"| {name} | {seconds:.1f} | {peak:.0f} |" for name, seconds, peak in rows),
+        ]
+    )
+    print(text)
+    if args.write:
+        put("files.md", "measured big", text)
+
+
+_LAUNCH = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+began = time.perf_counter()
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, used = os.wait4(child, 0)
+print(time.perf_counter() - began, used.ru_maxrss, os.waitstatus_to_exitcode(status), file=sys.stderr)
+"""
+"""Runs a command and tells seconds, peak memory and exit code. A child's peak is never below that of the process that
+started it, so this one is small."""
+
+
+def _timed(*words: object) -> tuple[float, float]:
+    """Seconds and peak MB of a command."""
+    command = [sys.executable, "-m", "editloupe", *map(str, words)]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _LAUNCH, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds, peak, code = done.stderr.splitlines()[-1].split()
+    if code != "0":
+        raise SystemExit(f"editloupe {words[0]} ended with {code}: {done.stderr[-300:]}")
+    print(f"{words[0]}: {float(seconds):.1f} s", file=sys.stderr)
+    return float(seconds), _mb(int(peak))
+
+
+def _mb(peak: int) -> float:
+    return peak * (1024 if sys.platform != "darwin" else 1) / 1e6
+
+
+def _viewed(run: Path) -> list[tuple[str, float, float]]:
+    """How long the first page and the rows of the matrix take from the start of `editloupe view`."""
+    began = time.perf_counter()
+    command = [sys.executable, "-S", "-c", _LAUNCH, sys.executable, "-m", "editloupe", "view", str(run), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        url = process.stdout.readline().split(" at ")[1].split()[0]
+        seconds = []
+        for page in ("index.html", "rows.json"):
+            with urllib.request.urlopen(f"{url}{page}", timeout=600) as answer:
+                answer.read()
+            seconds.append(time.perf_counter() - began)
+        # The server ends by it; the launcher, which does not listen, tells.
+        os.killpg(process.pid, signal.SIGTERM)
+        peak = _mb(int(process.stderr.read().splitlines()[-1].split()[1]))
+    return [("`view`, to its first page", seconds[0], peak), ("`view`, to all rows", seconds[1], peak)]
+
+
+def _half(run: Path, shard: Path, editor: str) -> Path:
+    """A shard that holds what a run holds of one editor."""
+    shutil.copytree(run, shard, ignore=shutil.ignore_patterns("run.lock", "run.owner"))
+    for name in ("samples.jsonl", "findings.jsonl"):
+        lines = (run / name).read_bytes().splitlines(keepends=True)
+        (shard / name).write_bytes(b"".join(line for line in lines if json.loads(line)["editor"] == editor))
+    return shard
+
+
+def _first(run: Path) -> str:
+    with (run / "samples.jsonl").open() as file:
+        sample = json.loads(file.readline())
+    return f"{sample['editor']}/{sample['id']}"
+
+
+def _has(run: Path, id_: str) -> bool:
+    return f'"id": "{id_}"' in (run / "samples.jsonl").read_text(encoding="utf-8")[:100_000]
+
+
+def _finished(folder: Path, samples: int) -> tuple[Path, Path]:
+    """A folder of edits, and a run of the pixel baseline in which every question about it has an answer that was made."""
+    edits, run = folder / "edits", folder / "judged"
+    (edits / "images").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for i in range(_PAIRS):
+        for side in ("source", "edited"):
+            Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(edits / f"images/{i}-{side}.png")
+    with (edits / "metadata.jsonl").open("w", encoding="utf-8") as file:
+        for i in range(samples):
+            files = {f"{side}_file_name": f"images/{i % _PAIRS}-{side}.png" for side in ("source", "edited")}
+            file.write(json.dumps({"id": f"s{i}", **files, "instruction": f"Edit {i}."}) + "\n")
+    config = RunConfig(path=edits)
+    setup = open_setup(config)
+    loaded = selected(config, ImageStore(run / "blobs", writes=False))
+    with closing(RunStore.begin(run, setup.spec, setup.entries(), loaded)) as store:
+        label = Label(name="Flawless Execution", value=4.0)
+        made: Callable[..., Finding] = Finding.of
+        places = Schedule(setup.protocol, loaded.samples, setup.repeats, lambda task, repeat: None).ready
+        found: Sequence[Finding] = [
+            made(place.task, judge_id=setup.judge.id, repeat=0, status="ok", ending="answer", answer=label)
+            if place.task.metric == "instruction_following"
+            else made(
+                place.task, judge_id=setup.judge.id, repeat=0, status="ok", ending="answer",
+                answer=Label(name="Perfect Consistency", value=4.0),
+            )
+            for place in places
+        ]  # fmt: skip
+        store.add_findings(found)
+    return edits, run
+
+
+if __name__ == "__main__":
+    main()
