@@ -30,7 +30,7 @@ def test_all_83_real_pairs_are_judged_by_both_criteria_and_every_verdict_is_expl
     )
     # The baseline abstains where pixels cannot tell, so the run ends with failures above the tolerated share of 0.
     assert done.returncode == 3, done.stderr
-    assert json.loads(done.stdout)["asked"] == 166
+    assert json.loads(done.stdout.splitlines()[-1])["asked"] == 166
     store = RunStore.read(out)
     findings = store.current()
     assert Counter(f.metric for f in findings) == {"instruction_following": 83, "visual_consistency": 83}
