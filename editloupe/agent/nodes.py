@@ -6,6 +6,7 @@ its successor under "next".
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +33,13 @@ from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
+
+
+_LOG: Final = logging.getLogger(__name__)
+_QUOTED = 80
+"""Characters of an unusable reply that its finding quotes."""
+_NOTHING = "it held neither a tool call nor a {noun} between the answer tags"
+"""What is wrong with a reply of prose alone."""
 
 
 def think(state: LoopState, context: Context) -> dict[str, Any]:
@@ -185,7 +193,7 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
         context.recorder.note(f"after {reminders} reminders, a last turn held to the {noun}s: {state['problem']}")
         text, update = _last_turn(context), {"last": True}
     else:
-        return _over("unparsed", "reminders", f"no call and no {noun} after {reminders} reminders: {state['problem']}")
+        return _over("unparsed", "reminders", _unheard(state, context))
     head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return update | {"history": [*state["history"], head], "next": "think"}
 
@@ -291,15 +299,14 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
         raise
     except Exception as error:  # noqa: BLE001 - tools may be plug-ins; their faults are recorded and must not end the run
         text = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
+        traced = error if _LOG.isEnabledFor(logging.DEBUG) else None
+        _LOG.warning("the tool %s crashed: %s: %s", call.name, type(error).__name__, error, exc_info=traced)
         return ToolOutcome(observation=Observation(text=text, error=True), crashed=f"{type(error).__name__}: {error}")
     return ToolOutcome(observation=observation, aliases=tool_context.names(observation), cached=cached)
 
 
 def _ask(context: Context, request: Request) -> Reply:
-    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError.
-
-    Raises ConfigError for what is no reply: the next question would have none either.
-    """
+    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError, and so does what is no reply."""
     try:
         reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
     except EditLoupeError:
@@ -342,6 +349,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
 
 
 def _problem(parsed: Parsed, finish: str, noun: str) -> str:
+    # The model reads this in a reminder. Traces hold it: with other words no recorded conversation could be replayed.
     if parsed.malformed:
         return "; ".join(m.error for m in parsed.malformed)
     if parsed.unused:
@@ -350,7 +358,21 @@ def _problem(parsed: Parsed, finish: str, noun: str) -> str:
         return "there are no tools to call here"
     if finish == "length":
         return f"it was cut off before a tool call or a {noun}"
-    return f"it held neither a tool call nor a {noun} between the answer tags"
+    return _NOTHING.format(noun=noun)
+
+
+def _unheard(state: LoopState, context: Context) -> str:
+    """Return in words that no reply could be used, with the beginning of the last one."""
+    noun, reminders = context.task.answer.noun, state["reminders"]
+    times = f"{reminders} reminder{'' if reminders == 1 else 's'}"
+    head = f"no call and no {noun} after {times}" if context.task.tools else f"no {noun} after {times}"
+    problem = state["problem"]
+    if not context.task.tools and problem == _NOTHING.format(noun=noun):
+        problem = "nothing stood in <Start Final Answer>…</Start Final Answer>"
+    reply = " ".join(context.recorder.messages(state["history"])[-1].text.split())
+    if not reply:
+        return f"{head}: the last reply was empty"
+    return f"{head}: {problem}; the last reply begins “{reply[:_QUOTED].rstrip()}{'…' if len(reply) > _QUOTED else ''}”"
 
 
 def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.errors import ConfigError, Rejected, UnknownPlugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +106,12 @@ def checked_lmm(value: object) -> LMM:
 
 
 def checked_reply(value: object, uri: str) -> Reply:
-    """Return what a backend answered. Raises ConfigError if it is no Reply with a text: its `complete` must be mended."""
+    """Return what a backend answered. Raises Rejected, for all requests, if it is no Reply with a text."""
     if isinstance(value, Reply) and isinstance(value.text, str):
         return value
     found = f"a Reply whose text is a {type(value.text).__name__}" if isinstance(value, Reply) else type(value).__name__
-    raise ConfigError(
-        f'backend {uri}: complete(request, images) returned {found}; expected editloupe.chat.Reply, such as Reply(text="…")'
-    )
+    expected = 'expected editloupe.chat.Reply, such as Reply(text="…")'
+    raise Rejected(f"backend {uri}: complete(request, images) returned {found}; {expected}", for_all=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 from editloupe.backends.base import LMM, Traits, checked_reply
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, Rejected
 from editloupe.values import Json, source_digest
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
@@ -36,15 +36,19 @@ class FunctionLMM:
         return f"function/{self._name}"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """Return what the function says. What it raises becomes a BackendError in the loop."""
-        said = self._function([_message(message, images) for message in request.messages])
+        """Return what the function says. What it raises becomes a BackendError in the loop.
+
+        Raises Rejected for what is neither a text nor a `Reply`.
+        """
+        said: object = self._function([_message(message, images) for message in request.messages])
         if isinstance(said, str):
             asked = {**vars(request.sampling), "answer_schema": request.answer_schema, "choices": request.choices}
             dropped: list[Json] = [name for name, value in asked.items() if value is not None]
             return Reply(text=said, model=self._name, sent={"model": self._name, "dropped": dropped})
         if isinstance(said, Reply):
             return checked_reply(said, self.uri)
-        raise ConfigError(f"{self.uri} returned {type(said).__name__}; expected the reply's text, or editloupe.chat.Reply")
+        found = type(said).__name__
+        raise Rejected(f"{self.uri} returned {found}; expected the reply's text, or editloupe.chat.Reply", for_all=True)
 
 
 def as_lmm(backend: str | LMM | Callable[[Chat], str | Reply] | None) -> str | LMM | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import gc
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -224,6 +225,8 @@ def main() -> None:
     reader of its output goes early (`| head`), and 1 in the place of 0 if the output cannot be written.
     """
     prepare_streams()
+    # What is logged stands in traces too; a line of it would tear the panel of progress.
+    logging.getLogger("editloupe").addHandler(logging.NullHandler())
     code = _code()
     unwritten = output_failure()
     if unwritten is not None:

@@ -408,6 +408,14 @@ def _notes(setup: Setup, loaded: Loaded, schedule: Schedule, limit: ConnectionLi
         shown = [sample for sample in loaded.samples if sample.key in whole]
         if message := small_targets_message(shown, setup.backend.traits.image_policy):
             yield message
+    crashed = [finding for finding in schedule.findings if finding.counts.get("tool_crashes")]
+    if crashed:
+        total = sum(finding.counts["tool_crashes"] for finding in crashed)
+        times = "once" if total == 1 else f"{total} times"
+        yield (
+            f"Tools crashed {times}, in {len(crashed)} of {len(schedule.findings)} findings, first in sample "
+            f"{crashed[0].sample_id}; `editloupe show` with this sample says how."
+        )
     if throttled:
         times = "once" if throttled == 1 else f"{throttled} times"
         yield f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried."

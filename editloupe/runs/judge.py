@@ -143,8 +143,13 @@ class Judge:
     def judge(self, sample: Sample) -> list[Finding]:
         """Return one finding a question, in the order of the protocol.
 
-        A failure is a finding with a status. Raises ConfigError for a backend whose answer is no Reply.
+        A failure is a finding with a status, that of the backend included. Raises ConfigError for what is no Sample.
         """
+        if not isinstance(sample, Sample):
+            raise ConfigError(
+                f"expected a Sample, found {type(sample).__module__}.{type(sample).__qualname__}; make one with "
+                "Sample.from_images(source, edited, instruction)"
+            )
         store = self._store
         if store is not None:
             with self._lock:

@@ -246,11 +246,15 @@ def _difference(recorded: Finding | None, now: Finding) -> str:
 
 
 def _differing(recorded: Finding, now: Finding) -> list[str]:
-    """Return the fields in which two findings differ. Cached tool calls do not count."""
+    """Return the fields in which two findings differ. Cached tool calls do not count.
+
+    Nor does the reason of a failure: it is in the words of the version that wrote it. Its status counts.
+    """
     old, new = (
         {**f.to_json(), "counts": {k: n for k, n in f.counts.items() if k != "cached_tools"}} for f in (recorded, now)
     )
-    return [name for name in old if name not in _NOT_COMPARED and old[name] != new[name]]
+    skipped = _NOT_COMPARED if recorded.status == "ok" or now.status == "ok" else {*_NOT_COMPARED, "reason"}
+    return [name for name in old if name not in skipped and old[name] != new[name]]
 
 
 def _short(finding: Finding) -> str:

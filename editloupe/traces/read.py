@@ -298,6 +298,8 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
             reply, results = event, []
         elif isinstance(event, ToolResult):
             results.append(event)
+            if event.crashed is not None:
+                notes.append(f"{event.call.get('name')} crashed, which the model is not told: {event.crashed}")
         elif isinstance(event, Note):
             notes.append(event.text)
         elif isinstance(event, ModelFailure):

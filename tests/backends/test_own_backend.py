@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +86,17 @@ def test_who_says_nothing_gets_the_baseline() -> None:
         (Reply(text=None), "a Reply whose"),
     ],  # type: ignore[arg-type]
 )
-def test_an_answer_that_is_no_reply_ends_the_run_and_says_what_to_return(answer: Any, found: str, tmp_path: Path):
+def test_an_answer_that_is_no_reply_is_a_failure_that_says_what_to_return(answer: Any, found: str, tmp_path: Path):
     told = rf"backend mine/first: complete\(request, images\) returned {found}.*; expected .*Reply\(text="
-    with pytest.raises(ConfigError, match=told):
-        Judge(Mine(answer)).judge(a_sample(tmp_path))
+    findings = Judge(Mine(answer)).judge(a_sample(tmp_path))
+    assert {finding.status for finding in findings} == {"backend_failed"}
+    assert all(re.search(told, finding.reason) for finding in findings)
     lmm = Mine(answer)
     config = RunConfig(path=draw_edits(tmp_path / "edits", 3), judge=JudgeConfig(backend=lmm), concurrency=1)
-    with pytest.raises(ConfigError, match=told):
-        execute(open_setup(config), tmp_path / "run")
+    outcome = execute(open_setup(config), tmp_path / "run")
     # The next question would have no answer either.
-    assert lmm.asked == 1
+    assert lmm.asked == 1 and re.search(told, outcome.ledger.refused)
+    assert "ok" not in {finding.status for finding in outcome.findings}
     # And a backend that answers goes on in the same folder.
     right = Mine(Reply(text=final("Wrong Action")))
     execute(open_setup(config.with_judge(JudgeConfig(backend=right))), tmp_path / "run")
@@ -103,5 +105,6 @@ def test_an_answer_that_is_no_reply_ends_the_run_and_says_what_to_return(answer:
 
 
 def test_a_function_that_returns_nothing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"scripted/test: complete\(request, images\) returned NoneType"):
-        Judge(ScriptedLMM(lambda request: None)).judge(a_sample(tmp_path))  # type: ignore[arg-type,return-value]
+    finding, *_ = Judge(ScriptedLMM(lambda request: None)).judge(a_sample(tmp_path))  # type: ignore[arg-type,return-value]
+    assert finding.status == "backend_failed"
+    assert "scripted/test: complete(request, images) returned NoneType" in finding.reason

@@ -18,13 +18,16 @@ from editloupe import Box, Judge, Rubric, Run, Sample, tool
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply
+from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, RubricError, SampleError, ToolError
 from editloupe.rubrics import load_rubric
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.values import ImageRef
-from tests.conftest import final
+from tests.conftest import draw_edits, final
 
 BEFORE = np.full((60, 80, 3), 200, np.uint8)
 AFTER = BEFORE.copy()
@@ -194,8 +197,36 @@ def test_a_functions_name_and_source_are_its_identity() -> None:
 
 
 def test_a_function_that_returns_something_else_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"function/.* returned int; expected the reply's text"):
-        Judge(lambda messages: 7, mode="plain").judge(edit())  # type: ignore[arg-type,return-value]
+    finding, *_ = Judge(lambda messages: 7, mode="plain").judge(edit())  # type: ignore[arg-type,return-value]
+    assert finding.status == "backend_failed" and finding.value is None
+    assert "returned int; expected the reply's text" in finding.reason
+
+
+def test_a_model_that_now_and_then_returns_nothing_loses_those_samples_alone() -> None:
+    said = iter([final("Wrong Action"), None, final("Wrong Action")])
+    judge = Judge(lambda messages: next(said), mode="plain", criteria="if")  # type: ignore[arg-type,return-value]
+    assert [judge.judge(edit())[0].status for _ in range(3)] == ["ok", "backend_failed", "ok"]
+
+
+def test_prose_alone_is_said_to_be_no_label_and_its_beginning_is_quoted() -> None:
+    (finding,) = Judge(lambda messages: "I would call it a success.", mode="plain", criteria="if").judge(edit())
+    assert finding.status == "unparsed"
+    assert finding.reason == (
+        "no label after 2 reminders: nothing stood in <Start Final Answer>…</Start Final Answer>; "
+        "the last reply begins “I would call it a success.”"
+    )
+    (finding,) = Judge(lambda messages: "word " * 100, tools=["zoom_in"], criteria="if").judge(edit())
+    assert finding.reason.startswith("no call and no label after 2 reminders: it held neither a tool call nor a label")
+    assert finding.reason.endswith("word word…”")
+    (finding,) = Judge(lambda messages: "", mode="plain", criteria="if").judge(edit())
+    assert finding.reason == "no label after 2 reminders: the last reply was empty"
+
+
+def test_what_is_no_sample_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"expected a Sample, found numpy\.ndarray; make one with Sample\.from_images"):
+        Judge("baseline").judge(AFTER)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"expected a Sample, found builtins\.str"):
+        Judge("baseline").judge_all(["edited.png"])  # type: ignore[list-item]
 
 
 def test_a_function_that_raises_is_a_failure_and_no_number() -> None:
@@ -259,6 +290,32 @@ def test_a_tool_may_show_a_picture(tmp_path: Path) -> None:
     assert np.array_equal(store.array(seen.images[0]), AFTER[:, ::-1])
 
 
+def test_a_tool_that_crashes_says_why_to_people_and_not_to_the_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    def broken(image: np.ndarray) -> str:
+        """Tell a secret."""
+        raise KeyError("weights")
+
+    with Judge(calls("broken", image="Edited Image"), tools=[broken], criteria="if", out=tmp_path / "run") as judge:
+        (finding,) = judge.judge(edit())
+    assert finding.counts["tool_crashes"] == 1 and finding.status == "ok"
+    assert "the tool broken crashed: KeyError: 'weights'" in caplog.text
+    run = Run.open(tmp_path / "run")
+    (first, _) = run.trace(run.findings[0]).steps()
+    assert "KeyError: 'weights'" in first.note and "weights" not in first.observations[0].text
+    config = RunConfig.make(
+        path=draw_edits(tmp_path / "edits", 2),
+        judge={"backend": FunctionLMM(calls("broken", image="Edited Image"), name="calls")},
+        option={"criteria": ["if"]},
+        tools=["broken"],
+    )
+    outcome = execute(open_setup(config, own_tools=(broken,)), tmp_path / "judged")
+    (note,) = [note for note in outcome.notes if "crashed" in note]
+    assert re.match(r"Tools crashed 2 times, in 2 of 2 findings, first in sample .+; `editloupe show`", note)
+
+
 def test_wrong_arguments_are_answered_and_the_function_is_not_called(tmp_path: Path) -> None:
     seen = observation(tmp_path, "brightness", image="Edited Image", digits="many")
     assert seen.error and "digits" in seen.text
@@ -285,6 +342,20 @@ def test_tools_are_part_of_the_judges_identity() -> None:
 
     ids = {Judge(says("x"), tools=[tool(name="say")(f)], criteria="if").id for f in (first, second)}
     assert len(ids) == 2
+
+
+def test_a_function_whose_result_no_model_can_read_is_refused_when_it_is_made() -> None:
+    def mean(image: np.ndarray) -> float:
+        """Tell the mean."""
+        return float(image.mean())
+
+    def optional(image: np.ndarray) -> tuple[str, Image.Image] | None:
+        """Show a picture, or nothing."""
+
+    with pytest.raises(ConfigError, match=r"tool 'mean' returns float; expected str, PIL\.Image\.Image"):
+        tool(mean)
+    with pytest.raises(ConfigError, match="tool 'optional' returns NoneType"):
+        tool(optional)
 
 
 @pytest.mark.parametrize(
