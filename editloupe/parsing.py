@@ -23,6 +23,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
@@ -110,6 +111,11 @@ def fold(text: str) -> str:
     Hyphens and underscores become spaces. A minus before a number, a point between digits and a plus or minus after a
     grade ("A-") stay, and so do symbols (≠, ★, ~): they change what is said. `fold(fold(x)) == fold(x)`.
     """
+    # Labels and their parts are folded again with every reply.
+    return _fold_known(text) if len(text) <= _SHORT else _fold(text)
+
+
+def _fold(text: str) -> str:
     # Invisible characters go first, so that they cannot keep a letter and its accent apart; private-use characters go
     # with them, because some serve as place-holders below.
     text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cs") and not "\ufe00" <= c <= "\ufe0f")
@@ -122,6 +128,10 @@ def fold(text: str) -> str:
     text = _POINT.sub("\ue001", text)
     text = _GRADE.sub(lambda m: "\ue002" if m.group() == "+" else "\ue003", text)
     return " ".join("".join(map(_folded, text)).split())
+
+
+_SHORT = 100
+_fold_known = lru_cache(maxsize=4096)(_fold)
 
 
 def parse_choice(

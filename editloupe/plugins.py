@@ -79,7 +79,8 @@ def _found(group: Group) -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=f"editloupe.{group}"):
         others = found.setdefault(point.name, [])
-        if (point.value, _package(point)) not in [(other.value, _package(other)) for other in others]:
+        # A package is named only where a name comes twice: its metadata is a text that has to be parsed.
+        if not any(other.value == point.value and _package(other) == _package(point) for other in others):
             others.append(point)
     return found
 

@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -156,12 +157,16 @@ class Serialisable:
 
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+_MAKING = threading.Lock()
+"""An adapter takes milliseconds to make; without it every thread of a run that begins would make each for itself."""
 
 
 def _adapter(cls: type) -> TypeAdapter[Any]:
-    if cls not in _ADAPTERS:
-        _ADAPTERS[cls] = TypeAdapter(cls)
-    return _ADAPTERS[cls]
+    found = _ADAPTERS.get(cls)
+    if found is None:
+        with _MAKING:
+            found = _ADAPTERS.get(cls) or _ADAPTERS.setdefault(cls, TypeAdapter(cls))
+    return found
 
 
 def is_empty(value: object) -> bool:

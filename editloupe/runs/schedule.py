@@ -34,6 +34,8 @@ class ScheduledTask:
 
 @dataclass
 class _Group:
+    number: int
+    """Its place among the groups."""
     samples: Group
     tasks: dict[str, Task] = field(default_factory=dict)
     findings: dict[tuple[str, int], Finding] = field(default_factory=dict)
@@ -59,7 +61,11 @@ class Schedule:
         self.places: dict[tuple[str, int], ScheduledTask] = {}
         self.reused = 0
         self._standing = standing
-        self._groups = [_Group(samples=group) for group in groups(samples)]
+        self._groups = [_Group(number=number, samples=group) for number, group in enumerate(groups(samples))]
+        self._consulting: set[int] = set()
+        """Numbers of the groups from whose findings further tasks may follow."""
+        self._failed: dict[int, _Group] = {}
+        """By number, the groups that the protocol could not plan."""
         self._changed: dict[int, _Group] = {}
         """Groups in which findings arrived since they were planned, by identity, the first one first."""
         self._group_of: dict[str, _Group] = {}
@@ -94,7 +100,7 @@ class Schedule:
     @property
     def grows(self) -> bool:
         """Whether further tasks may follow from findings that are not there yet."""
-        return bool(self._ready or self._changed) and any(group.consults and not group.problem for group in self._groups)
+        return bool(self._ready or self._changed) and bool(self._consulting)
 
     def arrived(self, finding: Finding) -> None:
         """Take a new finding in. What rests on it is planned before anything is asked a second time."""
@@ -118,8 +124,7 @@ class Schedule:
                 ending="protocol",
                 reason=group.problem,
             )
-            for group in self._groups
-            if group.problem
+            for _, group in sorted(self._failed.items())
             for sample in group.samples
             for metric in self.protocol.metrics
         ]
@@ -151,11 +156,16 @@ class Schedule:
                     )
             except EditLoupeError as error:
                 group.problem = str(error)
-                return
+                break
             group.consults = known.consulted
             # A finding that stands arrives at once, and may make more tasks ready.
             stood = [self._add(group, task) for task in new]
             grown = any(stood) and group.consults
+        self._consulting.discard(group.number)
+        if group.problem:
+            self._failed[group.number] = group
+        elif group.consults:
+            self._consulting.add(group.number)
 
     def _add(self, group: _Group, task: Task) -> bool:
         """Add a task. Return whether a finding on it stands from before."""
