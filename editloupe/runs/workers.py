@@ -289,6 +289,9 @@ class Crew:
                 return None
             member.lost = True
             self._free = deque(seat for seat in self._free if seat.member is not member)
+        with suppress(EOFError, OSError):
+            if member.control is not None and member.control.poll():
+                return self._break(ConfigError(member.control.recv_bytes().decode()))
         self._hang_up(member)
         self._last = why = member.process.end(0.5) or why
         with self._changed:
@@ -371,11 +374,7 @@ class Crew:
                     _tell(member.control, b"stop")
                     told.add(member)
             for control in wait(list(controls), timeout=0.2) if controls else ():
-                member = controls[control]  # type: ignore[index]
-                try:
-                    self._break(ConfigError(control.recv_bytes().decode()))  # type: ignore[union-attr]
-                except (EOFError, OSError):
-                    self._lose(member, "its connection ended")
+                self._lose(controls[control], "its connection ended")  # type: ignore[index]
             if not controls:
                 time.sleep(0.2)
             for member in members:
@@ -493,7 +492,7 @@ def _opened(opening: dict[str, Any], stop: threading.Event) -> Worker:
         images=ImageStore(run / "blobs"),
         run=run,
         stop=stop,
-        cache=ToolCache(tool_cache_of(run), device=weights_of(config).device),
+        cache=ToolCache(tool_cache_of(run), device=weights_of(config).device, shared=True),
     )
 
 
