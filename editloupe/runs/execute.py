@@ -204,9 +204,12 @@ def execute(
             )
 
         def report(finding: Finding | None = None) -> None:
+            phase = "measuring" if setup.judge.kind == "measure" else "judging"
+            if crew is not None and finding is None:
+                phase = f"starting {plan.workers} workers"
             tell(
                 Progress(
-                    phase="measuring" if setup.judge.kind == "measure" else "judging",
+                    phase=phase,
                     done=done,
                     total=schedule.total + len(refused),
                     failed=len(refused) + failures.total(),
@@ -312,6 +315,10 @@ def _launcher(plan: RunConfig) -> Launcher | None:
         )
     if any(not isinstance(judge.backend, str | None) for judge in (plan.judge, *plan.role.values())):
         raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
+    if plan.executor == "ray":
+        from editloupe.runs.cluster import Cluster
+
+        return Cluster(plan.worker_gpus)
     return Local()
 
 

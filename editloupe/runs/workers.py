@@ -97,6 +97,9 @@ class Launcher(Protocol):
     def start(self, address: Address, key: bytes, number: int) -> Process:
         """Start a worker, which calls `work` with these arguments."""
 
+    def close(self) -> None:
+        """Give back what is held for starting workers; all have ended."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -229,6 +232,7 @@ class Crew:
             # One that is on its way up has not heard.
             member.process.end(max(0.0, until - time.monotonic()) if member.control else 0.0)
             self._hang_up(member)
+        self._launcher.close()
         self._mark.unlink(missing_ok=True)
 
     def _start(self) -> None:
@@ -364,6 +368,12 @@ class Crew:
 
     def _watch(self) -> None:
         """Notice workers that end or differ, and tell all of a stop."""
+        try:
+            self._watch_all()
+        except Exception as error:  # noqa: BLE001 - such as a cluster that is gone; nobody would notice what is lost
+            self._break(WorkerError(f"the workers cannot be watched any more: {first_words(error)}"))
+
+    def _watch_all(self) -> None:
         told: set[_Member] = set()
         while not (self._closed or self._broken):
             with self._changed:
@@ -603,6 +613,9 @@ class Local:
     def start(self, address: Address, key: bytes, number: int) -> LocalProcess:
         """Start one. Raises OSError."""
         return LocalProcess(json.dumps([sys.path, address, key.hex(), number]).encode())
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class LocalProcess:
