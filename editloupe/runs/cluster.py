@@ -98,3 +98,5 @@ def _connect(ray: Any) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    # Of a node that is lost Ray prints the log to standard output, where a run's JSON goes. It has no option for that.
+    ray._private.worker._worker_logs_enabled = False

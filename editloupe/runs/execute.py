@@ -161,7 +161,6 @@ def execute(
     stop = stop or threading.Event()
     ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop, at_least=plan.workers or 1)
     ledger.check(setup.backend)
-    launcher = _launcher(plan)
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
@@ -171,8 +170,9 @@ def execute(
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
+    launcher = _launcher(plan)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
-    with closing(store):
+    with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.

@@ -232,7 +232,6 @@ class Crew:
             # One that is on its way up has not heard.
             member.process.end(max(0.0, until - time.monotonic()) if member.control else 0.0)
             self._hang_up(member)
-        self._launcher.close()
         self._mark.unlink(missing_ok=True)
 
     def _start(self) -> None:
