@@ -309,10 +309,6 @@ def _launcher(plan: RunConfig) -> Launcher | None:
     """Return what starts a run's workers; None without any. Raises ConfigError for what no other process can be given."""
     if plan.workers is None:
         return None
-    if plan.judge.launch:
-        raise ConfigError(
-            "--launch with --workers: start vllm serve yourself, and name it with ?base_url=http://HOST:PORT/v1"
-        )
     if any(not isinstance(judge.backend, str | None) for judge in (plan.judge, *plan.role.values())):
         raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
     if plan.executor == "ray":

@@ -162,6 +162,7 @@ class Crew:
         self._ready = self._closed = False
         self._broken: Exception | None = None
         self._last = ""
+        self._watching = threading.Thread(target=self._watch, daemon=True, name="crew watches")
 
     def __enter__(self) -> Crew:
         self._listening = socket.create_server((self._launcher.host, 0), backlog=2 * self.width + self._count)
@@ -174,8 +175,8 @@ class Crew:
         except BaseException:
             self.close()
             raise
-        for loop in (self._listen, self._watch):
-            threading.Thread(target=loop, daemon=True, name=f"crew{loop.__name__}").start()
+        threading.Thread(target=self._listen, daemon=True, name="crew listens").start()
+        self._watching.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -225,6 +226,9 @@ class Crew:
             self._changed.notify_all()
             members = [member for member in self._members.values() if not member.lost]
         self._listening.close()
+        if self._watching.is_alive():
+            # It asks the launcher, which may be closed next.
+            self._watching.join()
         for member in members:
             _tell(member.control, b"end")
         until = time.monotonic() + (END_S if self._broken is None else 0)
