@@ -3,8 +3,8 @@
     python -m benchmarks.load.askers WHO DATA URL CONNECTIONS OUT
 
 prints one line of JSON: seconds, cpu (seconds, workers included), peak (MB above what the imports take), disk (MB written
-to OUT). Only the chosen one's packages are needed. All hold the same dialogue about each pair: three calls with the same two pictures in
-each, the replies between them, and a crop that is at hand after each reply.
+to OUT). Only the chosen one's packages are needed. All hold the same dialogue about each pair:
+three calls with the same two pictures in each, the replies between them, and a crop that is at hand after each reply.
 """
 
 from __future__ import annotations
