@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,15 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z"
     except OSError:
         return True
+
+
+def children_of(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def test_two_workers_find_what_one_process_finds(serve: Any, edits: Edits, tmp_path: Path, started: list[int]):
@@ -235,9 +245,7 @@ def test_workers_end_with_their_parent_and_ignore_ctrl_c(serve: Any, edits: Edit
     command = [sys.executable, "-m", "editloupe", *words, "--out", str(tmp_path / "run")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: len(server.seen) >= 6)
-    children = [
-        int(pid) for task in Path(f"/proc/{process.pid}/task").iterdir() for pid in (task / "children").read_text().split()
-    ]
+    children = children_of(process.pid)
     assert len(children) == 2
     for pid in children:
         os.kill(pid, signal.SIGINT)
