@@ -13,7 +13,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
 from editloupe.errors import ConfigError
@@ -250,6 +260,12 @@ class RunConfig(_Strict):
     """Tasks at once. Default: one a core in process, else what the endpoint takes."""
     max_connections: Whole | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint. Default: as many as it takes."""
+    workers: Whole | None = Field(default=None, ge=1, le=1024)
+    """Answer the tasks in so many processes. Default: in this one."""
+    executor: Literal["local", "ray"] = "local"
+    """Where workers run: local (this machine) or ray (a cluster; RAY_ADDRESS names another than this machine's)."""
+    worker_gpus: Number = Field(default=0.0, ge=0, le=64)
+    """GPUs that Ray reserves for each worker; a fraction shares one."""
 
     max_run_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of the whole run."""
@@ -264,6 +280,14 @@ class RunConfig(_Strict):
     """Tolerated share of findings that are not ok."""
     langsmith: bool = False
     """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.executor == "ray" and self.workers is None:
+            raise ValueError("--executor ray needs --workers N, the number of workers")
+        if self.worker_gpus and self.executor != "ray":
+            raise ValueError("--worker-gpus needs --executor ray, which reserves them")
+        return self
 
     @classmethod
     def each_judge(cls, data: Mapping[str, Any]) -> list[RunConfig]:

@@ -3,7 +3,8 @@
     python -m benchmarks.load                     # 64 connections, 0.5 s an answer, 192 pairs of three calls, 3 rounds
     python -m benchmarks.load --peers PYTHON      # an interpreter that has inspect-ai, langgraph and langchain-openai
     python -m benchmarks.load --only lean,editloupe_alike
-    python -m benchmarks.load --write             # and put the table into docs/backends.md
+    python -m benchmarks.load --write             # and put the tables into docs/backends.md and docs/scale.md
+    python -m benchmarks.load --only lean,editloupe,editloupe_workers --write     # docs/scale.md alone
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of a tool, then a
 label. No two pairs are alike, so that nothing is decoded, hashed or encoded for several samples at once. Beside editloupe
@@ -34,10 +35,17 @@ NAMES = {
     "lean": "a lean loop",
     "editloupe_alike": "editloupe, the same dialogue",
     "editloupe": "editloupe, localize_differences and zoom_in running",
+    "editloupe_workers": "the same, `--workers 2`",
     "threads_openai": "threads + openai",
     "langgraph": "LangGraph + langchain-openai",
     "inspect_ai": "Inspect AI",
 }
+
+PAGES = (
+    ("backends.md", "measured load", [who for who in NAMES if who != "editloupe_workers"]),
+    ("scale.md", "measured workers", ["lean", "editloupe", "editloupe_workers"]),
+)
+"""Page, block, and whose rows stand there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that runs Inspect AI and LangGraph")
     parser.add_argument("--only", default=",".join(NAMES), help="who asks, by names with commas between them")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/backends.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/backends.md and docs/scale.md")
     args = parser.parse_args()
     asking = [who for who in NAMES if who in args.only.split(",")]
     rows: dict[str, list[Row]] = {who: [] for who in asking}
@@ -82,10 +90,11 @@ def main() -> None:
                 )
                 rows[who].append(row)
                 print(f"round {number + 1}, {NAMES[who]}: {row}", file=sys.stderr)
-    text = report({who: found for who, found in rows.items() if found}, missing, args)
-    print(text)
-    if args.write:
-        put("backends.md", "measured load", text)
+    print(report({who: found for who, found in rows.items() if found}, missing, args))
+    for page, block, names in PAGES if args.write else ():
+        if {*names} <= {*asking}:
+            told = {who: why for who, why in missing.items() if who in names}
+            put(page, block, report({who: rows[who] for who in names if rows[who]}, told, args))
 
 
 def report(rows: dict[str, list[Row]], missing: dict[str, str], args: argparse.Namespace) -> str:

@@ -206,6 +206,10 @@ def _launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
 def opened(run: RunConfig) -> Setup:
     """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
     launch = _launch_of(run.judge)
+    if launch is not None and run.workers:
+        raise ConfigError(
+            "--launch with --workers: start vllm serve yourself, and name it with ?base_url=http://HOST:PORT/v1"
+        )
     return open_setup(run if launch is None else _with_backend(run, unstarted(*launch)))
 
 

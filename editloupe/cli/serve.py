@@ -30,7 +30,17 @@ EXTRA = ("fastapi", "starlette", "uvicorn", "prometheus_client", "multipart")
 @run_options(
     without=(
         *("path", *PANELS["Data"], "judges", "repeats", "aggregate_repeats", "abstain_above"),
-        *("concurrency", "max_run_tokens", "max_run_seconds", "max_cost", "prices", "fail_on_error"),
+        *(
+            "concurrency",
+            "workers",
+            "executor",
+            "worker_gpus",
+            "max_run_tokens",
+            "max_run_seconds",
+            "max_cost",
+            "prices",
+            "fail_on_error",
+        ),
     )
 )
 def serve(
@@ -39,7 +49,7 @@ def serve(
     out_dir: Annotated[Path, Option("--out", help="Run folder, where the trace of every verdict stays.")],
     host: Annotated[str, Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
-    workers: Annotated[
+    concurrency: Annotated[
         int | None, Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
     ] = None,
     max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
@@ -87,8 +97,8 @@ def serve(
     )
     listening = _listen(host, port)
     try:
-        at_once = workers or default_concurrency(setup, run.max_connections)
-        queue = JudgeQueue(setup, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
+        at_once = concurrency or default_concurrency(setup, run.max_connections)
+        queue = JudgeQueue(setup, out_dir, concurrency=at_once, max_queue=max_queue, timeout_s=timeout)
         hanging: list[int] = []
         app = make_app(queue, limits, root=None if root is None else root.resolve(), on_close=hanging.append)
         server = uvicorn.Server(
@@ -106,7 +116,7 @@ def serve(
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if limits.hosts is None and token is None:
             note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
-        note(f"{setup.backend.uri} answers at {name}, {queue.workers} tasks at once; traces in {out_dir}")
+        note(f"{setup.backend.uri} answers at {name}, {queue.concurrency} tasks at once; traces in {out_dir}")
         server.run(sockets=[listening])
     finally:
         listening.close()

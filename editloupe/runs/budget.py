@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, Rejected
+from editloupe.errors import BackendError, ConfigError, Interrupted, Rejected
 from editloupe.values import Json
 
 LOST_IN_A_ROW: Final = 5
@@ -54,6 +55,8 @@ class Ledger:
     prices: Prices
     stop: threading.Event
     clock: Callable[[], float] = time.monotonic
+    at_least: int = 1
+    """So many calls may be under way, however little is left: a limit of tokens or money holds within them."""
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     """As the endpoint reports it."""
@@ -70,7 +73,10 @@ class Ledger:
     connection failed; "" while there is no such reason."""
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._under_way = 0
+        # Of one call so far, in tokens and USD; None before the first has ended.
+        self._largest: tuple[int, float] | None = None
         # Endpoint → (how the connection failed last, how often so in a row).
         self._lost: dict[str, tuple[str, int]] = {}
         self._began = self.clock()
@@ -90,16 +96,40 @@ class Ledger:
                 "--run-tokens"
             )
 
-    def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
-        """Count one answer."""
-        lacking = backend.traits.is_lmm and lacks_usage(reply.usage)
-        guess = estimate_usage(request, reply, backend.traits) if lacking else Usage()
-        price = None if guess is None else self.prices.of(backend, reply.usage + guess)
+    @contextmanager
+    def call(self, backend: LMM) -> Iterator[None]:
+        """Grant one call. It waits while those under way, each as large as the largest so far, would leave it nothing.
+
+        Raises Rejected if the backend has refused for good, Interrupted once the run is to stop.
+        """
+        with self._lock:
+            while not (self.refused or self.stop.is_set() or self._leaves_something(backend)):
+                self._lock.wait(0.2)  # nobody notifies of a stop
+            if self.refused:
+                raise Rejected(f"not asked any more: {self.refused}", for_all=True)
+            if self.stop.is_set():
+                raise Interrupted("the run was asked to stop; this task goes on from here next time")
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._lock.notify_all()
+
+    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
+        """Count one answer.
+
+        usage: as the endpoint reports it.   guess: what it does not report; None if that cannot be estimated.
+        """
+        price = None if guess is None else self.prices.of(backend, usage + guess)
         with self._lock:
             self._lost.pop(backend.endpoint, None)
             self.calls += 1
-            self.usage += reply.usage
-            self.calls_without_usage += lacking
+            tokens, cost = self._largest or (0, 0.0)
+            self._largest = max(tokens, usage.total + (guess or Usage()).total), max(cost, price or 0.0)
+            self.usage += usage
+            self.calls_without_usage += lacking(backend, usage)
             self.estimated += guess or Usage()
             self._unknowable += guess is None
             self.cost = None if self.cost is None or price is None else self.cost + price
@@ -112,6 +142,7 @@ class Ledger:
         connection failed in the same way each time, without an answer between them.
         """
         with self._lock:
+            self._largest = self._largest or (0, 0.0)
             lost, times = self._lost.get(backend.endpoint, ("", 0))
             times = times + 1 if error.lost == lost else 1
             self._lost[backend.endpoint] = (error.lost, times)
@@ -140,6 +171,18 @@ class Ledger:
             "refused": self.refused or None,
         }
 
+    def _leaves_something(self, backend: LMM) -> bool:
+        limits = self.budget.max_tokens, self.budget.max_cost
+        if limits == (None, None) or self._under_way < self.at_least or not backend.traits.live:
+            return True
+        if self._largest is None:
+            return False
+        used = (
+            spent + self._under_way * most
+            for spent, most in zip((self.tokens, self.cost or 0.0), self._largest, strict=True)
+        )
+        return all(limit is None or one < limit for one, limit in zip(used, limits, strict=True))
+
     def _check_limits(self, backend: LMM | None = None) -> None:
         if self.reason:
             return
@@ -162,23 +205,39 @@ class Ledger:
             self.stop.set()
 
 
-class Metered:
-    """A backend whose answers a ledger counts, and that is asked no more when it has refused for good."""
+class Grants(Protocol):
+    """Who grants calls and counts answers: a Ledger, or one in another process."""
 
-    def __init__(self, backend: LMM, ledger: Ledger) -> None:
+    def call(self, backend: LMM) -> AbstractContextManager[None]: ...
+
+    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None: ...
+
+    def refuse(self, backend: LMM, error: BackendError) -> None: ...
+
+
+def lacking(backend: LMM, usage: Usage) -> bool:
+    """Return whether an endpoint should have reported tokens and has not."""
+    return backend.traits.is_lmm and lacks_usage(usage)
+
+
+class Metered:
+    """A backend whose calls are granted, and whose answers are counted."""
+
+    def __init__(self, backend: LMM, ledger: Grants) -> None:
         self._backend, self._ledger = backend, ledger
         self.uri, self.endpoint = backend.uri, backend.endpoint
         self.version, self.traits = backend.version, backend.traits
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """Return the backend's reply, counted. Raises Rejected if the backend has refused for good."""
-        if self._ledger.refused:
-            raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
-        try:
-            reply = checked_reply(self._backend.complete(request, images), self.uri)
-        except BackendError as error:
-            self._ledger.refuse(self._backend, error)
-            raise
-        if self._backend.traits.live:
-            self._ledger.spend(self._backend, request, reply)
+        """Return the backend's reply, counted. Raises what `Ledger.call` raises."""
+        backend = self._backend
+        with self._ledger.call(backend):
+            try:
+                reply = checked_reply(backend.complete(request, images), self.uri)
+            except BackendError as error:
+                self._ledger.refuse(backend, error)
+                raise
+            if backend.traits.live:
+                guess = estimate_usage(request, reply, self.traits) if lacking(backend, reply.usage) else Usage()
+                self._ledger.spend(backend, reply.usage, guess)
         return reply

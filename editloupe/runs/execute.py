@@ -8,8 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,7 +30,8 @@ from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
+from editloupe.runs.workers import Crew, Job, Launcher, Local
 from editloupe.scores import Score, protocol_faults
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
@@ -143,7 +143,6 @@ def execute(
     stop: threading.Event | None = None,
     budget: RunBudget | None = None,
     prices: Prices | None = None,
-    executor: Executor | None = None,
     entries: Sequence[Entry] = (),
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
@@ -152,18 +151,16 @@ def execute(
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
     refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
-    address takes no connection: one is tried before the first question, unless an executor asks from elsewhere.
-    executor: threads of this process by default. Any other gets `worker.run_task` with picklable jobs.
+    address takes no connection: one is tried before the first question, unless other machines ask.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
-    Raises ConfigError, RunMismatch and DataError before anything is spent.
+    Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
+    work.
     """
     began = time.monotonic()
     plan = setup.config
     stop = stop or threading.Event()
-    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
+    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop, at_least=plan.workers or 1)
     ledger.check(setup.backend)
-    if executor is not None:
-        _check_executor(setup, ledger)
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
@@ -173,8 +170,9 @@ def execute(
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
+    launcher = _launcher(plan)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
-    with closing(store):
+    with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
@@ -185,7 +183,8 @@ def execute(
             if store.latest(finding) != finding:
                 store.add_finding(finding)
         schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
-        if any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready):
+        with_tools = any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready)
+        if with_tools and launcher is None:
             # Weights that cannot be loaded are found before anything is spent.
             tell(Progress(phase="opening tools"))
             setup.toolbox.prepare()
@@ -205,9 +204,12 @@ def execute(
             )
 
         def report(finding: Finding | None = None) -> None:
+            phase = "measuring" if setup.judge.kind == "measure" else "judging"
+            if crew is not None and finding is None:
+                phase = f"starting {plan.workers} workers"
             tell(
                 Progress(
-                    phase="measuring" if setup.judge.kind == "measure" else "judging",
+                    phase=phase,
                     done=done,
                     total=schedule.total + len(refused),
                     failed=len(refused) + failures.total(),
@@ -223,43 +225,33 @@ def execute(
         samples = {sample.key: sample for sample in found.samples}
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
         worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
+        width = plan.concurrency or default_concurrency(setup, plan.max_connections)
+        crew: Crew | None = None
+        if launcher is not None and plan.workers and schedule.ready:
+            seats = math.ceil(width / plan.workers)
+            crew = Crew(launcher, setup, out, ledger, count=plan.workers, seats=seats, tools=with_tools)
 
         def answer(place: ScheduledTask) -> Finding | None:
             if stop.is_set() or ledger.refused:
                 return None
-            begin(place)
+            task, repeat, judge_id = place.task, place.repeat, setup.judge_of(place.task).id
+            before = store.findings.get((task.id, judge_id, repeat))
+            if before is not None and ends_the_same(before):
+                set_aside(trace_path(out, judge_id, task.id, repeat), below=out)
             try:
-                return worker.run_task(place.task, repeat=place.repeat)
+                if crew is None:
+                    return worker.run_task(task, repeat=repeat)
+                return crew.answer(Job(task=task, repeat=repeat, sample=samples.get(task.about.key)))
             except Interrupted:
                 return None
 
-        def begin(place: ScheduledTask) -> None:
-            judge_id = setup.judge_of(place.task).id
-            before = store.findings.get((place.task.id, judge_id, place.repeat))
-            if before is not None and ends_the_same(before):
-                set_aside(trace_path(out, judge_id, place.task.id, place.repeat), below=out)
-
-        def job() -> Job | None:
-            place = schedule.next()
-            if place is None:
-                return None
-            begin(place)
-            sample = samples.get(place.task.about.key)
-            return Job(config=plan, run=out, task=place.task, repeat=place.repeat, sample=sample)
-
-        if executor is None:
+        if plan.executor == "local":
             if setup.backend.endpoint != "in process":
                 tell(Progress(phase=f"connecting to {setup.backend.endpoint}"))
             ledger.refused = _unreachable(setup, schedule)
         report()
-        width = plan.concurrency or default_concurrency(setup, plan.max_connections)
-        with limit.fixed(plan.max_connections), _one_opencv_thread(width if executor is None else 1):
-            answers = (
-                at_once(answer, schedule.next, width=width, stop=stop)
-                if executor is None
-                else at_once(run_task, job, width=width, stop=stop, pool=executor)
-            )
-            for finding in filter(None, answers):
+        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width):
+            for finding in filter(None, at_once(answer, schedule.next, width=crew.width if crew else width, stop=stop)):
                 task = schedule.places[finding.task_id, finding.repeat].task
                 store.add_finding(finding, by=Entry(judge=setup.judge_of(task), role=task.role))
                 schedule.arrived(finding)
@@ -284,8 +276,8 @@ def execute(
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
         ledger=ledger,
-        tool_calls=cache.ran,
-        cached=cache.hits,
+        tool_calls=cache.ran + (crew.tool_calls[0] if crew else 0),
+        cached=cache.hits + (crew.tool_calls[1] if crew else 0),
         notes=notes,
     )
 
@@ -313,12 +305,17 @@ def _unreachable(setup: Setup, schedule: Schedule) -> str:
     return ""
 
 
-def _check_executor(setup: Setup, ledger: Ledger) -> None:
-    """Raise ConfigError for what no other process can be given."""
-    if any(not isinstance(judge.backend, str | None) for judge in (setup.config.judge, *setup.config.role.values())):
+def _launcher(plan: RunConfig) -> Launcher | None:
+    """Return what starts a run's workers; None without any. Raises ConfigError for what no other process can be given."""
+    if plan.workers is None:
+        return None
+    if any(not isinstance(judge.backend, str | None) for judge in (plan.judge, *plan.role.values())):
         raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
-    if ledger.budget != RunBudget():
-        raise ConfigError("a budget of the run is kept by threads only; leave the executor or the budget out")
+    if plan.executor == "ray":
+        from editloupe.runs.cluster import Cluster
+
+        return Cluster(plan.worker_gpus)
+    return Local()
 
 
 def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> Loaded:
@@ -436,6 +433,8 @@ def default_concurrency(setup: Setup, connections: int | None = None) -> int:
     half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
     connections: at once at the endpoint; None for as many as it takes.
     """
+    config = setup.config
     if setup.backend.endpoint == "in process":
-        return max(1, os.cpu_count() or 1)
+        # A worker of Ray has a core.
+        return max(1 if config.executor == "ray" else os.cpu_count() or 1, config.workers or 1)
     return math.ceil(1.5 * (connections or MOST))

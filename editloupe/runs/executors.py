@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -19,13 +18,11 @@ def at_once(
     *,
     width: int,
     stop: threading.Event | None = None,
-    pool: Executor | None = None,
 ) -> Iterator[Result]:
     """Return `work` of every item, in the order of completion. Raises ValueError for no width.
 
     take: returns the next item; None if there is nothing to begin now. It is asked again after each result.
     width: items at once.   stop: once set, nothing further is begun; what is under way is finished.
-    pool: what runs the work; None for threads of this process.
     """
     if width < 1:
         raise ValueError(f"expected at least 1 at once, found {width}")
@@ -33,7 +30,7 @@ def at_once(
     running: set[Future[Result]] = set()
     # Each says itself that it is done: asking all of them costs more with every one that runs.
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
-    with ThreadPoolExecutor(width, thread_name_prefix="judge") if pool is None else nullcontext(pool) as pool:
+    with ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
         try:
             while True:
                 while len(running) < width and not stop.is_set() and (item := take()) is not None:
@@ -50,6 +47,5 @@ def at_once(
                 running.discard(future)
                 yield future.result()
         finally:
-            # What waits in a pool of the caller's would still be asked.
             for future in running:
                 future.cancel()

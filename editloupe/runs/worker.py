@@ -1,4 +1,4 @@
-"""Answer one task: open its pictures, ask or measure, record. `run_task` does it in any process."""
+"""Answer one task: open its pictures, ask or measure, record."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import editloupe
 from editloupe.agent.judge import finding_of, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
-from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Finding
@@ -24,7 +23,7 @@ from editloupe.measures.base import measured
 from editloupe.protocols.base import described
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
-from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
+from editloupe.runs.setup import Respondent, Setup
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolResult
@@ -199,38 +198,6 @@ class Worker:
             tools=listed_tools(box, task.tools) if task.kind == "ask" else [],
             absent=dict(box.absent) if task.kind == "ask" else {},
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One task with all that another process needs to answer it. It can be pickled."""
-
-    config: RunConfig
-    """With the judge's backend as a URI."""
-    run: Path
-    """The run folder."""
-    task: Task
-    repeat: int = 0
-    sample: Sample | None = None
-    """For the remarks on how large its targets are sent."""
-
-
-def run_task(job: Job) -> Finding:
-    """Return the finding of one task, and write its trace into the run folder.
-
-    Works in any process: the judge is opened once in each. The caller appends the finding to the run. Raises what
-    `open_setup` and `Worker.run_task` raise.
-    """
-    worker = _opened(job.config.model_dump_json(), job.run)
-    samples = {} if job.sample is None else {job.sample.key: job.sample}
-    return replace(worker, samples=samples).run_task(job.task, repeat=job.repeat)
-
-
-@cache
-def _opened(config: str, run: Path) -> Worker:
-    setup = open_setup(RunConfig.model_validate_json(config))
-    cache = ToolCache(tool_cache_of(run), device=weights_of(setup.config).device)
-    return Worker(setup=setup, images=ImageStore(run / "blobs"), run=run, cache=cache)
 
 
 def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:

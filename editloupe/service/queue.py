@@ -97,15 +97,15 @@ class InFlight:
 class JudgeQueue:
     """Judges samples within bounds, and writes each finding into the run."""
 
-    def __init__(self, setup: Setup, out: Path, *, workers: int, max_queue: int, timeout_s: float) -> None:
+    def __init__(self, setup: Setup, out: Path, *, concurrency: int, max_queue: int, timeout_s: float) -> None:
         """Open the run folder `out`.
 
-        workers: tasks at once.   max_queue: edits that may wait beside them.   timeout_s: of a request, waiting included.
+        concurrency: tasks at once.   max_queue: edits that may wait beside them.   timeout_s: of a request, with its wait.
         Raises ConfigError, RunMismatch and StorageError as `RunStore.begin` does.
         """
-        self.setup, self.workers, self.timeout_s = setup, workers, timeout_s
+        self.setup, self.concurrency, self.timeout_s = setup, concurrency, timeout_s
         self.store = _open_store(setup, out)
-        self.capacity = workers + max_queue
+        self.capacity = concurrency + max_queue
         """Edits that may be judged or wait at once."""
 
         self.taken = 0
@@ -120,7 +120,7 @@ class JudgeQueue:
         self.on_finding: Callable[[Finding], None] = lambda _: None
         """Called with each new finding."""
 
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="judge")
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="judge")
         self._mean_seconds = 1.0
         self._over = False
         self._deadlines: set[asyncio.Timeout] = set()
@@ -144,7 +144,7 @@ class JudgeQueue:
         if self.closing:
             raise ShuttingDown
         if self.taken + size - slot.size > self.capacity:
-            wait = math.ceil(self._mean_seconds * self.taken / self.workers)
+            wait = math.ceil(self._mean_seconds * self.taken / self.concurrency)
             raise QueueFull(self.capacity, min(60, max(1, wait)))
         self.taken += size - slot.size
         slot.size = size

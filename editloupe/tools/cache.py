@@ -12,10 +12,11 @@ Only answers of tools with `repeatable = True` are kept: they depend on nothing 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -36,12 +37,12 @@ _BLANK = re.compile("\ue000(\\d+)\ue001")
 class ToolCache:
     """Answers of tools in a folder, for all threads of a process. Several processes may share the folder.
 
-    device: as the tools' settings name it.
+    device: as the tools' settings name it.   shared: whether an equal call of another process is waited for, too.
     `ran` and `hits` count the calls that were run, and those that were answered from the folder.
     """
 
-    def __init__(self, folder: Path, *, device: str = "auto") -> None:
-        self._folder, self._device = folder, device
+    def __init__(self, folder: Path, *, device: str = "auto", shared: bool = False) -> None:
+        self._folder, self._device, self._shared = folder, device, shared
         self._lock = threading.Lock()
         self._busy: dict[str, threading.Lock] = {}
         self.ran = self.hits = 0
@@ -62,7 +63,7 @@ class ToolCache:
         with self._lock:
             busy = self._busy.setdefault(key, threading.Lock())
         # A second caller of the same waits for the first, instead of doing the same work beside it.
-        with busy:
+        with busy, self._alone(key):
             try:
                 kept = self._kept(key, context.images)
                 self._count(hit=kept is not None)
@@ -73,6 +74,19 @@ class ToolCache:
                 with self._lock:
                     self._busy.pop(key, None)
         return _named(made, context), kept is not None
+
+    @contextlib.contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """Hold off other processes that make a call of that key; not where the file system has no locks."""
+        if not self._shared:
+            yield
+            return
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                lock = self._folder / "locks" / key[:3]
+                file = stack.enter_context(files.append(lock, below=self._folder.parent.parent, lock=True))
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
         models.prepare(tool)  # only what is loaded says where it computes

@@ -277,6 +277,7 @@ def test_a_server_whose_run_is_killed_outright_ends_too(vllm: StandIn, edits: Ed
         (("--backend", "vllm/m", "--launch-args", "--api-key=sk-canary"), "set VLLM_API_KEY"),
         (("--backend", "vllm/m", "--launch-args", '--x "'), "cannot be split"),
         (("--backend", "vllm/m", "--rubric", "nonsense"), "nonsense"),
+        (("--backend", "vllm/m", "--workers", "2"), "--launch with --workers: start vllm serve yourself"),
     ],
 )
 def test_what_cannot_be_launched_is_said_before_anything_is_started(

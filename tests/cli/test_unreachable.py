@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 from editloupe import Judge
 from editloupe.backends import google, langchain, openai, vllm
 from editloupe.backends.endpoint import connect_to
+from editloupe.backends.prices import Prices
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.errors import BackendError, Unavailable
@@ -162,7 +164,7 @@ def test_a_backend_without_an_address_is_not_looked_at_and_five_calls_are_enough
 
 
 def test_each_endpoint_is_counted_by_itself():
-    ledger = Ledger(budget=RunBudget(), prices=None, stop=None)  # type: ignore[arg-type]
+    ledger = Ledger(budget=RunBudget(), prices=Prices(), stop=threading.Event())
     first, second = Lost(), Lost()
     second.endpoint = "http://127.0.0.1:2"
     for backend in (first, second) * (LOST_IN_A_ROW - 1):

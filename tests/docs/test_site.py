@@ -125,7 +125,7 @@ def test_exit_codes_are_those_of_the_program():
 def variables() -> set[str]:
     """Names in the code that are variables of the environment, but for those of options."""
     found = set()
-    shape = re.compile(r"EDITLOUPE(_[A-Z]+)+|[A-Z]+(_[A-Z]+)*_(API_KEY|BASE_URL)|GITHUB(_[A-Z]+)+")
+    shape = re.compile(r"EDITLOUPE(_[A-Z]+)+|[A-Z]+(_[A-Z]+)*_(API_KEY|BASE_URL)|GITHUB(_[A-Z]+)+|RAY_ADDRESS")
     for path in (ROOT / "editloupe").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and shape.fullmatch(node.value):

@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -339,9 +337,8 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(
 
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     data, out = draw(tmp_path / "data", "turns"), tmp_path / "run"
-    config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), concurrency=2)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        outcome = execute(open_setup(config), out, executor=pool)
+    config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), workers=2)
+    outcome = execute(open_setup(config), out)
     assert (outcome.failed, outcome.asked) == (0, CALLS["turns"])
     assert len(calls()) == CALLS["turns"]
     assert {f.key for f in RunStore.read(out).findings.values()} == {f.key for f in outcome.findings}

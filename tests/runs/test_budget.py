@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,8 +16,8 @@ from editloupe.backends.prices import ModelPrice, Prices, read_prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
 from editloupe.cli.judge_report import spent_message
-from editloupe.errors import ConfigError
-from editloupe.runs.budget import RunBudget
+from editloupe.errors import ConfigError, Interrupted
+from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.execute import Outcome
 from editloupe.tasks import Budget
 from tests.conftest import final
@@ -102,6 +105,31 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     told = spent_message(ledger, outcome.setup.backend)
     assert told.startswith(f"Spent: 12 calls, about {read:,} input and {written:,} output tokens, about ")
     assert told.endswith(f"\n12 calls told no usage: {read + written:,} of these tokens are estimated.")
+
+
+@pytest.mark.parametrize(("at_least", "budget"), [(1, {"max_tokens": 5500}), (2, {"max_cost": 0.015})])
+def test_calls_under_way_count_against_a_budget_as_much_as_the_largest_so_far(at_least: int, budget: dict[str, float]):
+    # Room for 5 answers of 1 100 tokens and 0.003 $.
+    backend = Priced("openai/m")
+    ledger = Ledger(budget=RunBudget(**budget), prices=CHEAP, stop=threading.Event(), at_least=at_least)  # type: ignore[arg-type]
+    most: list[int] = []
+
+    def call() -> None:
+        try:
+            with ledger.call(backend):
+                most.append(ledger._under_way)
+                time.sleep(0.02)
+                ledger.spend(backend, Usage(input_tokens=1000, output_tokens=100), Usage())
+        except Interrupted:
+            pass
+
+    with ThreadPoolExecutor(16) as pool:
+        for _ in range(16):
+            pool.submit(call)
+    assert ledger.stop.is_set() and ledger.reason
+    assert 5 <= ledger.calls < 5 + at_least
+    # None is known to be small before the first has ended; then all that fit go at once.
+    assert most[0] == 1 and max(most) >= 3
 
 
 @pytest.mark.parametrize("budget", [{"max_tokens": 1}, {"max_cost": 1e-6}])

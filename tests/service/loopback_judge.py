@@ -106,7 +106,7 @@ def serving(
     out: Path,
     script: Callable[[Request], Line] | None = by_number,
     *,
-    workers: int = 4,
+    concurrency: int = 4,
     max_queue: int = 32,
     timeout_s: float = 30.0,
     max_body: int = 2_000_000,
@@ -139,7 +139,7 @@ def serving(
     judge = {} if script is None else {"backend": lmm}
     role = {name: {"backend": one} for name, one in (roles or {}).items()}
     setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
-    queue = JudgeQueue(setup, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
+    queue = JudgeQueue(setup, out, concurrency=concurrency, max_queue=max_queue, timeout_s=timeout_s)
     hosts = frozenset({"127.0.0.1", "localhost"})
     limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts, body_s=body_s)
     app = make_app(queue, limits, root=root, on_close=lambda _: None)

@@ -223,7 +223,7 @@ def test_strange_bytes_do_not_break_it(tmp_path: Path):
 
 
 def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
-    with serving(tmp_path / "run", max_queue=6, workers=4) as service:
+    with serving(tmp_path / "run", max_queue=6, concurrency=4) as service:
         edits = [edit(0), edit(1, source=inline(b"broken")), edit(3)]
         status, _, said = service.ask("/v1/judge/batch", {"edits": edits})
         assert status == 200
@@ -236,7 +236,7 @@ def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
 
 
 def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path):
-    with serving(tmp_path / "run", slow(0.6), workers=2, max_queue=2, criteria=("if",)) as service:
+    with serving(tmp_path / "run", slow(0.6), concurrency=2, max_queue=2, criteria=("if",)) as service:
         with ThreadPoolExecutor(12) as clients:
             answers = list(clients.map(lambda n: service.ask("/v1/judge", edit(n)), range(12)))
         busy = [headers for status, headers, _ in answers if status == 503]
@@ -274,7 +274,7 @@ def test_requests_that_wait_do_not_keep_their_bodies_in_memory(tmp_path: Path):
         finally:
             connection.close()
 
-    bounds = {"workers": 1, "max_body": 4_000_000, "criteria": ("if",)}
+    bounds = {"concurrency": 1, "max_body": 4_000_000, "criteria": ("if",)}
     with serving(tmp_path / "run", held, **bounds) as service, ThreadPoolExecutor(16) as clients:
         tracemalloc.start()
         try:
@@ -392,7 +392,7 @@ def trickle(port: int) -> socket.socket:
 
 
 def test_a_body_that_trickles_in_gives_its_place_back_long_before_the_requests_time_is_up(tmp_path: Path):
-    bounds = {"body_s": 0.3, "timeout_s": 60, "workers": 1, "max_queue": 0, "criteria": ("if",)}
+    bounds = {"body_s": 0.3, "timeout_s": 60, "concurrency": 1, "max_queue": 0, "criteria": ("if",)}
     with serving(tmp_path / "run", **bounds) as service, trickle(service.port):
         assert service.ask("/v1/judge", edit(1))[0] == 200
 
@@ -434,7 +434,7 @@ def test_work_in_flight_is_finished_at_shutdown_or_given_back_as_an_error(tmp_pa
             gate.wait(20)
         return slow(0.5)(request)
 
-    with ThreadPoolExecutor(8) as clients, serving(tmp_path / "run", held, workers=4, criteria=("if",)) as service:
+    with ThreadPoolExecutor(8) as clients, serving(tmp_path / "run", held, concurrency=4, criteria=("if",)) as service:
         quick = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in range(2)]
         stuck = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in (10, 11)]
         deadline = time.monotonic() + 10

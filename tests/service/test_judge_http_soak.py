@@ -106,7 +106,7 @@ def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path
     run = tmp_path / "run"
     words = ["--out", str(run), "--backend", "scripted/x", "--mode", "plain", "--criteria", "if", "--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *words, "--workers", "24", "--max-queue", "30", "--grace", "20"],
+        [sys.executable, "-c", SERVER, *words, "--concurrency", "24", "--max-queue", "30", "--grace", "20"],
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,

@@ -1,0 +1,22 @@
+"""The arithmetic of docs/scale.md prints what the page shows, and stands on the figures of its own table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+def test_the_arithmetic_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]):
+    code, shown = (re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[0] for kind in ("python", "text"))
+    exec(compile(code, "docs/scale.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_the_arithmetic_takes_the_measured_figures():
+    row = next(line.split("|") for line in PAGE.splitlines() if "`--workers 2`" in line and line.startswith("|"))
+    cpu_ms, disk_mb = row[4].strip(), row[7].strip()
+    assert f"TASK_BYTES = {float(cpu_ms) / 1000:.2f}, 0.0026, {disk_mb}e6 / 192" in PAGE
