@@ -224,7 +224,7 @@ class Crew:
                 return
             self._closed = True
             self._changed.notify_all()
-            members = [member for member in self._members.values() if not member.lost]
+            members = list(self._members.values())
         self._listening.close()
         if self._watching.is_alive():
             # It asks the launcher, which may be closed next.
