@@ -24,8 +24,7 @@ from editloupe.files import read_text
 from editloupe.values import digest
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import Environment, Template
 
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
@@ -70,24 +69,32 @@ def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
     template: a built-in name ("agent/format"), or the path of a .md file, or one that was read.
     Raises PromptError with file, line and variable, and for a template of others that takes too long or too much memory.
     """
+    ours = None if isinstance(template, OwnTemplate) else _ours(template)
+    if ours is not None:
+        return rendered(*ours, variables, trusted=True)
     shown, text = _read(template)
-    if not isinstance(template, OwnTemplate) and (template in builtin_prompts() or _PACKAGE in Path(template).parents):
-        return rendered(shown, text, variables)
     from editloupe.prompts.bounded import render_bounded
 
     return render_bounded(shown, text, variables)
 
 
-def rendered(shown: str, text: str, variables: dict[str, object]) -> str:
+@lru_cache(maxsize=256)
+def _ours(template: str | Path) -> tuple[str, str] | None:
+    """Read a template that comes with editloupe once; None for any other."""
+    return _read(template) if template in builtin_prompts() or _PACKAGE in Path(template).parents else None
+
+
+def rendered(shown: str, text: str, variables: dict[str, object], *, trusted: bool = False) -> str:
     """Return a template's text with its variables filled in, in this process.
 
-    shown: the template's name in messages.   text: the template.   Raises PromptError with line and variable.
+    shown: the template's name in messages.   text: the template.   trusted: whether it comes with editloupe, and needs no
+    sandbox.   Raises PromptError with line and variable.
     """
     from jinja2 import TemplateError, TemplateNotFound
 
     try:
         parts, size = [], 0
-        for part in _compiled(shown, text).generate(**variables):
+        for part in _compiled(shown, text, trusted).generate(**variables):
             size += len(part)
             if size > MOST_CHARACTERS:
                 raise PromptError(f"prompt {shown!r}: is longer than {MOST_CHARACTERS:,} characters when it is rendered")
@@ -112,7 +119,7 @@ def prompt_digest(names: Iterable[str]) -> str:
 
 @cache
 def _builtin_text(name: str) -> str:
-    """Read a built-in template once; each sample renders about six."""
+    """Return the text of a built-in template, read once."""
     return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")
 
 
@@ -131,12 +138,13 @@ def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
 
 
 @cache
-def _environment() -> ImmutableSandboxedEnvironment:
+def _environment(trusted: bool) -> Environment:
     # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
-    from jinja2 import DictLoader, StrictUndefined
+    from jinja2 import DictLoader, Environment, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(
+    # The sandbox looks at every attribute that a template reads, which is most of the time of a prompt.
+    return (Environment if trusted else ImmutableSandboxedEnvironment)(
         undefined=StrictUndefined,
         autoescape=False,
         keep_trailing_newline=False,
@@ -147,11 +155,11 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 @lru_cache(maxsize=64)
-def _compiled(shown: str, text: str) -> Template:
+def _compiled(shown: str, text: str, trusted: bool) -> Template:
     """Compile a template once for each text, so that an edited file takes effect at once."""
     from jinja2 import Template, TemplateSyntaxError
 
-    environment = _environment()
+    environment = _environment(trusted)
     try:
         # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
         return Template.from_code(environment, environment.compile(text, shown, shown), {})
