@@ -73,7 +73,10 @@ class ScriptedLMM:
         else:
             turn, lines = sum(message.role == "assistant" for message in request.messages), len(self._script)
             if turn >= lines:
-                raise Rejected(f"the script {self._name!r} has {lines} lines and was asked for line {turn + 1}")
+                raise Rejected(
+                    f"the script {self._name!r} ends with line {lines}, and this question needs line {turn + 1}: what was "
+                    "said before is no answer to it"
+                )
             line = self._script[turn]
         if isinstance(line, Exception):
             raise line

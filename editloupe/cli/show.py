@@ -29,6 +29,9 @@ from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import Json, Sample, canonical_json
 
+_RULE = 120
+"""Columns of a heading's line; a pipe has no width."""
+
 
 def show(
     run: RunFolder,
@@ -54,7 +57,7 @@ def show(
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
-            out().print(Rule(plain(_title(finding)), align="left"))
+            out().print(Rule(plain(_title(finding)), align="left"), width=min(out().width, _RULE))
             if other is None:
                 _explain(store, finding, listed, fork)
             else:

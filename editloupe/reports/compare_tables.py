@@ -53,7 +53,9 @@ def answers(found: Comparison) -> Iterator[str]:
         else:
             (most, like), (least, unlike) = alike[0], alike[-1]
             yield (
-                f"{short}: most alike are {like.first} and {like.second} ({most:.2f}), least {unlike.first} and "
+                f"{short}: all pairs of judges agree to {most:.2f}, by the {_PLOTTED[name]}."
+                if f"{most:.2f}" == f"{least:.2f}"
+                else f"{short}: most alike are {like.first} and {like.second} ({most:.2f}), least {unlike.first} and "
                 f"{unlike.second} ({least:.2f}), by the {_PLOTTED[name]}."
             )
         means = [(s.common.value, s.judge) for s in found.summaries if s.criterion == metric and s.common.value is not None]
