@@ -115,6 +115,9 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             codes[title] = 1
             continue
         codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
+        if codes[title] == 3 and not as_json:
+            share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
+            say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
         if outcome.interrupted:
             break
         budget = budget.after(outcome.ledger, outcome.seconds)

@@ -56,10 +56,11 @@ class State:
         return self.progress.done / self.progress.total if self.progress.total else 0.0
 
     def counted(self) -> str:
-        """Return "412 of 1,889 (22 %)", and that the number may grow."""
+        """Return "412 of 1,889 (22 %)", how many of them are from before, and that the number may grow."""
         more = ", more may follow" if self.progress.grows else ""
         percent = f" ({self.share:.0%})" if self.progress.total else ""
-        return f"{self.progress.done:,} of {self.progress.total:,}{percent}{more}"
+        before = f", {self.progress.reused:,} from before" if self.progress.reused else ""
+        return f"{self.progress.done:,} of {self.progress.total:,}{percent}{before}{more}"
 
     def costs(self) -> list[str]:
         """Return what is under way and was spent, without what is nothing."""

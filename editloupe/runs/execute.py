@@ -70,6 +70,8 @@ class Progress:
     """Status → how many of these, without rows that could not be read."""
     rejected: int = 0
     """Rows of the data that could not be read."""
+    reused: int = 0
+    """Of those `done`, findings of earlier visits."""
     grows: bool = False
     """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
@@ -215,6 +217,7 @@ def execute(
                     failed=len(refused) + failures.total(),
                     failures=dict(failures),
                     rejected=len(found.rejected),
+                    reused=schedule.reused,
                     grows=schedule.grows,
                     finding=finding,
                     spent=spent,
