@@ -80,6 +80,15 @@ class Loaded:
     rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()
     """What a reader should know about how it was read."""
+    order: tuple[bool, ...] = ()
+    """For each row of the data in turn whether it became a sample; () where the samples stand before what was rejected."""
+
+    def in_order(self) -> list[Sample | RejectedRow]:
+        """Return samples and rejected rows in the order of the data."""
+        if (len(self.samples), len(self.rejected)) != (self.order.count(True), self.order.count(False)):
+            return [*self.samples, *self.rejected]
+        samples, rejected = iter(self.samples), iter(self.rejected)
+        return [next(samples) if usable else next(rejected) for usable in self.order]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,14 +202,18 @@ def assemble(
     """
     samples: list[Sample] = []
     refused: list[RejectedRow] = []
+    order: list[bool] = []
     for row in rows:
         try:
             if isinstance(row, DataRow):
                 samples.append(_sample(row, dataset))
+                order.append(True)
             else:
                 refused.append(row)
+                order.append(False)
         except RowError as error:
             refused.append(rejected(row, error))
+            order.append(False)
     if metadata is not None:
         refused = [
             replace(
@@ -210,7 +223,7 @@ def assemble(
             )
             for row in refused
         ]
-    return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes))
+    return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes), order=tuple(order))
 
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:

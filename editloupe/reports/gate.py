@@ -58,6 +58,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("accuracy", "f1"), (1, 3)),
 }
 """Least and most arguments of each metric."""
+_SHARES: Final = ("unjudged", "status", "share")
 
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -159,6 +160,8 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
         raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
     if not math.isfinite(bound):
         raise ConfigError(f"--require {text!r}: the bound is not finite")
+    if metric in _SHARES and not 0 <= bound <= 1:
+        raise ConfigError(f"--require {text!r}: {metric} is a share, 0 to 1, so that this says nothing; 2 % is 0.02")
     found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
     _check_arguments(found, rubric)
     return found

@@ -335,21 +335,20 @@ def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> 
     loaded = load(
         config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=needed
     )
-    samples, rejected = list(loaded.samples), list(loaded.rejected)
+    # A row that cannot be judged counts like any other: --limit must not put a later sample in its place.
+    rows = loaded.in_order()
     if config.null_edit:
-        samples = [null_edit(sample) for sample in samples]
+        rows = [null_edit(row) if isinstance(row, Sample) else row for row in rows]
     if config.sample:
         wanted = set(config.sample)
-        samples = [s for s in samples if s.id in wanted or s.key in wanted]
-        rejected = [r for r in rejected if r.id in wanted or r.key in wanted]
-        missing = wanted - {s.id for s in samples} - {s.key for s in samples} - {r.id for r in rejected}
-        if missing - {r.key for r in rejected}:
+        rows = [row for row in rows if row.id in wanted or row.key in wanted]
+        if missing := wanted - {row.id for row in rows} - {row.key for row in rows}:
             known = ", ".join(s.id for s in loaded.samples[:5])
             raise DataError(f"{config.path}: no sample {', '.join(sorted(missing))}; the first ones are {known}, …")
-    if config.limit is not None:
-        samples = samples[: config.limit]
-        rejected = rejected[: max(0, config.limit - len(samples))]
-    return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
+    rows = rows[: config.limit]
+    samples = tuple(row for row in rows if isinstance(row, Sample))
+    rejected = tuple(row for row in rows if isinstance(row, RejectedRow))
+    return Loaded(format=loaded.format, samples=samples, rejected=rejected, notes=loaded.notes)
 
 
 def null_edit(sample: Sample) -> Sample:

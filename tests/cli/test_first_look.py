@@ -1,4 +1,4 @@
-"""What a first look at a run says: nothing wider than a page, and no judges that are most and least alike at once."""
+"""What a first user met: limits and gates that hid a failure, headings wider than a page, a tie that was most and least."""
 
 from __future__ import annotations
 
@@ -53,3 +53,21 @@ def test_a_script_that_ends_too_early_says_that_its_last_reply_was_no_answer(edi
     assert "ends with line 1, and this question needs line 2: what was said before is no answer" in " ".join(
         (out + err).split()
     )
+
+
+def test_a_limit_counts_rows_that_cannot_be_judged(editloupe: Editloupe, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 6)
+    rows = [json.loads(line) for line in (edits / "metadata.jsonl").read_text().splitlines()]
+    for row in rows[1:3]:
+        (edits / row["edited_file_name"]).unlink()
+    code, out, err = editloupe("judge", edits, "--criteria", "if", "--limit", "4", "--out", "run")
+    assert code == 3 and "2 of 4 findings judged" in out
+    assert "Exit code 3: 2 of 4 findings are not judged, and --fail-on-error allows 0%." in out + err
+    assert editloupe("gate", "run", "--require", "unjudged<=0.02")[0] == 100
+    code, out, err = editloupe("judge", edits, "--criteria", "if", "--limit", "1", "--out", "one")
+    assert code == 0 and "1 of 1 findings judged" in out
+
+
+def test_a_gate_refuses_a_bound_that_nothing_can_break(editloupe: Editloupe, run: Path) -> None:
+    code, _, err = editloupe("gate", run, "--require", "unjudged<=2")
+    assert code == 2 and "unjudged is a share, 0 to 1, so that this says nothing; 2 % is 0.02" in " ".join(err.split())
