@@ -67,11 +67,12 @@ def main() -> None:
     findings = 12 * args.samples
     text = "\n".join(
         [
-            f"{findings:,} findings, {os.cpu_count()} cores; each command once, in a process of its own.",
+            f"{findings:,} findings, {os.cpu_count()} shared cores, on which other work ran as well; each command once, in a "
+            "process of its own. CPU seconds are those of the process.",
             "",
-            "| command | seconds | peak MB |",
-            "|---|---:|---:|",
-            *(f"| {name} | {seconds:.1f} | {peak:.0f} |" for name, seconds, peak in rows),
+            "| command | seconds | CPU seconds | peak MB |",
+            "|---|---:|---:|---:|",
+            *(f"| {name} | {seconds:.1f} | {cpu:.1f} | {peak:.0f} |" for name, seconds, cpu, peak in rows),
         ]
     )
     print(text)
@@ -85,14 +86,15 @@ signal.signal(signal.SIGTERM, lambda *_: None)
 began = time.perf_counter()
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, used = os.wait4(child, 0)
-print(time.perf_counter() - began, used.ru_maxrss, os.waitstatus_to_exitcode(status), file=sys.stderr)
+cpu = used.ru_utime + used.ru_stime
+print(time.perf_counter() - began, cpu, used.ru_maxrss, os.waitstatus_to_exitcode(status), file=sys.stderr)
 """
-"""Runs a command and tells seconds, peak memory and exit code. A child's peak is never below that of the process that
+"""Runs a command and tells seconds, CPU seconds, peak memory and exit code. A child's peak is never below that of the process that
 started it, so this one is small."""
 
 
-def _timed(*words: object) -> tuple[float, float]:
-    """Seconds and peak MB of a command."""
+def _timed(*words: object) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak MB of a command."""
     command = [sys.executable, "-m", "editloupe", *map(str, words)]
     done = subprocess.run(
         [sys.executable, "-S", "-c", _LAUNCH, *command],
@@ -101,18 +103,18 @@ def _timed(*words: object) -> tuple[float, float]:
         text=True,
         check=True,
     )
-    seconds, peak, code = done.stderr.splitlines()[-1].split()
+    seconds, cpu, peak, code = done.stderr.splitlines()[-1].split()
     if code != "0":
         raise SystemExit(f"editloupe {words[0]} ended with {code}: {done.stderr[-300:]}")
-    print(f"{words[0]}: {float(seconds):.1f} s", file=sys.stderr)
-    return float(seconds), _mb(int(peak))
+    print(f"{words[0]}: {float(seconds):.1f} s, {float(cpu):.1f} s CPU, {_mb(int(peak)):.0f} MB", file=sys.stderr)
+    return float(seconds), float(cpu), _mb(int(peak))
 
 
 def _mb(peak: int) -> float:
     return peak * (1024 if sys.platform != "darwin" else 1) / 1e6
 
 
-def _viewed(run: Path) -> list[tuple[str, float, float]]:
+def _viewed(run: Path) -> list[tuple[str, float, float, float]]:
     """How long the first page and the rows of the matrix take from the start of `editloupe view`."""
     began = time.perf_counter()
     command = [sys.executable, "-S", "-c", _LAUNCH, sys.executable, "-m", "editloupe", "view", str(run), "--port", "0"]
