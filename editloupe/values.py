@@ -154,6 +154,12 @@ class Serialisable:
         value: Self = _adapter(cls).validate_python(data)
         return value
 
+    @classmethod
+    def from_json_text(cls, text: bytes) -> Self:
+        """Return the value of a JSON text that `to_json` made, faster than by `from_json`. Raises ValueError as it does."""
+        value: Self = _adapter(cls).validate_json(text)
+        return value
+
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 

@@ -157,9 +157,7 @@ def _rates(provider: str, model: str, minute: int) -> _Rates | None:
     except LookupError:
         return None
     starts = [tier.start for rate in vars(price).values() for tier in getattr(rate, "tiers", ())]
-    return _Rates(
-        call=call, input=read - call, cached=again - call, output=written - call, up_to=min(starts, default=None)
-    )
+    return _Rates(call=call, input=read - call, cached=again - call, output=written - call, up_to=min(starts, default=None))
 
 
 def _calculated(provider: str, model: str, read: int, written: int, cached: int) -> tuple[Decimal, object]:
