@@ -246,11 +246,17 @@ class RunReader:
         )
 
     def refresh(self, *, now: bool = False) -> None:
-        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now."""
-        with self._lock:
-            if self.live and (now or time.monotonic() - self._looked >= _LOOK_S):
-                self._index.refresh()
-                self._look()
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now.
+
+        A page does not wait for a large run that is being read for another one.
+        """
+        if self.live and self._lock.acquire(blocking=now):
+            try:
+                if now or time.monotonic() - self._looked >= _LOOK_S:
+                    self._index.refresh()
+                    self._look()
+            finally:
+                self._lock.release()
 
     def _look(self) -> None:
         """Take in what has changed: run.json, the index, traces under way."""
