@@ -12,7 +12,7 @@ from pydantic import Field
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
-from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html
+from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html, sample_key
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
@@ -198,6 +198,11 @@ class Finding(Serialisable):
     def key(self) -> tuple[str, str, int]:
         """(task id, judge id, repeat): the unit of work, of resume and of distribution."""
         return self.task_id, self.judge_id, self.repeat
+
+    @property
+    def sample_key(self) -> str:
+        """Key of the sample that the question was about."""
+        return sample_key(self.editor, self.sample_id)
 
     @property
     def about(self) -> About:

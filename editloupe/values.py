@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -475,7 +476,13 @@ def in_one(instructions: Sequence[str]) -> str:
 
 def sample_key(editor: str, id: str) -> str:
     """Return `id`, or `EDITOR/id` with an editor. A "/" in the editor's name becomes %2F, so that keys differ."""
-    return f"{editor.replace('%', '%25').replace('/', '%2F')}/{id}" if editor else id
+    return f"{_in_key(editor)}/{id}" if editor else id
+
+
+@lru_cache(maxsize=1024)
+def _in_key(editor: str) -> str:
+    """Return an editor's name as keys have it. A large run asks for a few names very often."""
+    return editor.replace("%", "%25").replace("/", "%2F")
 
 
 def box_from_json(value: Json) -> Box:

@@ -59,7 +59,7 @@ class Prices:
         """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
         if not text:
             return None
-        uri = _parsed(text)
+        uri = parsed(text)
         if uri.provider in NOT_LMMS:
             return 0.0
         for name in (f"{uri.provider}/{uri.model}", uri.model):
@@ -115,8 +115,8 @@ def _price(where: str, table: object) -> ModelPrice:
 
 
 @cache
-def _parsed(text: str) -> BackendURI:
-    """Parse a URI once: a report asks for the price of each finding."""
+def parsed(text: str) -> BackendURI:
+    """Parse a URI once: reports and pages ask for the price of each finding."""
     return parse_uri(text)
 
 

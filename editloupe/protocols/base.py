@@ -362,7 +362,7 @@ def scored(
     """
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
-        by_sample.setdefault(finding.about.key, []).append(finding)
+        by_sample.setdefault(finding.sample_key, []).append(finding)
     scores: dict[str, list[Score]] = {sample.key: [] for sample in samples}
     faults: dict[str, str] = {}
     metrics = {metric.id: metric for metric in protocol.metrics}
@@ -419,7 +419,7 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
             value = None if score.value is None else _on_scale(score.value, metrics[score.metric])
         except (ValueError, OverflowError) as error:
             raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
-        found[score.metric, about] = replace(score, value=value)
+        found[score.metric, about] = score if value is score.value else replace(score, value=value)
     return list(found.values())
 
 

@@ -121,7 +121,7 @@ class Outcome:
         """
         lost = self.unscored
         said = ({"ok"}, {"ok", "not_defined"})
-        return self.asked - sum(f.status in said[f.role == "measure"] and f.about.key not in lost for f in self.findings)
+        return self.asked - sum(f.status in said[f.role == "measure"] and f.sample_key not in lost for f in self.findings)
 
     @property
     def failed(self) -> int:

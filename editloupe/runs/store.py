@@ -330,7 +330,7 @@ class RunStore:
         metrics = {id_: number for number, id_ in enumerate(self.metrics())}
 
         def place(f: Finding) -> tuple[int, str, int, int, tuple[tuple[int, str], ...], int]:
-            key = f.about.key
+            key = f.sample_key
             # Questions that are no metric come first: later ones rest on them.
             return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
 
@@ -525,9 +525,9 @@ class RunStore:
         self.invalid = checks.problems(wrong.values())
         self.problems += self.invalid
         said = people.read(self.folder, metrics, self.problems)
-        self.people = {place: given for place, given in said.items() if given.finding.about.key in self.samples}
+        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
         ratings = [given for given in self.people.values() if given.finding.metric in metrics]
-        for key in {given.finding.about.key for given in ratings}:
+        for key in {given.finding.sample_key for given in ratings}:
             self.samples[key] = people.rated(self.samples[key], ratings)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
