@@ -24,8 +24,7 @@ from editloupe.files import read_text
 from editloupe.values import digest
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import Environment, Template
 
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
@@ -70,24 +69,25 @@ def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
     template: a built-in name ("agent/format"), or the path of a .md file, or one that was read.
     Raises PromptError with file, line and variable, and for a template of others that takes too long or too much memory.
     """
+    if not isinstance(template, OwnTemplate) and _is_ours(template):
+        return rendered(*_our_text(template), variables, ours=True)
     shown, text = _read(template)
-    if not isinstance(template, OwnTemplate) and (template in builtin_prompts() or _PACKAGE in Path(template).parents):
-        return rendered(shown, text, variables)
     from editloupe.prompts.bounded import render_bounded
 
     return render_bounded(shown, text, variables)
 
 
-def rendered(shown: str, text: str, variables: dict[str, object]) -> str:
+def rendered(shown: str, text: str, variables: dict[str, object], *, ours: bool = False) -> str:
     """Return a template's text with its variables filled in, in this process.
 
-    shown: the template's name in messages.   text: the template.   Raises PromptError with line and variable.
+    shown: the template's name in messages.   text: the template.   ours: it comes with editloupe, and needs no sandbox.
+    Raises PromptError with line and variable.
     """
     from jinja2 import TemplateError, TemplateNotFound
 
     try:
         parts, size = [], 0
-        for part in _compiled(shown, text).generate(**variables):
+        for part in _compiled(shown, text, ours).generate(**variables):
             size += len(part)
             if size > MOST_CHARACTERS:
                 raise PromptError(f"prompt {shown!r}: is longer than {MOST_CHARACTERS:,} characters when it is rendered")
@@ -116,6 +116,17 @@ def _builtin_text(name: str) -> str:
     return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")
 
 
+@cache
+def _is_ours(template: str | Path) -> bool:
+    return template in builtin_prompts() or _PACKAGE in Path(template).parents
+
+
+@cache
+def _our_text(template: str | Path) -> tuple[str, str]:
+    """Return what `_read` does of a template that comes with editloupe, and read it once."""
+    return _read(template)
+
+
 def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
     """Return (name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
     if isinstance(template, OwnTemplate):
@@ -131,12 +142,13 @@ def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
 
 
 @cache
-def _environment() -> ImmutableSandboxedEnvironment:
+def _environment(ours: bool) -> Environment:
     # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
-    from jinja2 import DictLoader, StrictUndefined
+    from jinja2 import DictLoader, Environment, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(
+    # The sandbox looks at every attribute, which is most of the time of a prompt.
+    return (Environment if ours else ImmutableSandboxedEnvironment)(
         undefined=StrictUndefined,
         autoescape=False,
         keep_trailing_newline=False,
@@ -147,11 +159,11 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 @lru_cache(maxsize=64)
-def _compiled(shown: str, text: str) -> Template:
+def _compiled(shown: str, text: str, ours: bool) -> Template:
     """Compile a template once for each text, so that an edited file takes effect at once."""
     from jinja2 import Template, TemplateSyntaxError
 
-    environment = _environment()
+    environment = _environment(ours)
     try:
         # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
         return Template.from_code(environment, environment.compile(text, shown, shown), {})
