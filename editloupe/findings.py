@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -71,7 +72,7 @@ class JudgeSpec(Serialisable):
     tools: Mapping[str, str] = field(default_factory=dict)
     """Name → version."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The judge id: 16 hex digits of the digest."""
         return digest(self.to_json())[:16]

@@ -175,7 +175,7 @@ class RunStore:
         """Raise RunMismatch if a sample is no longer what this run judged."""
         for sample in samples:
             known = self.samples.get(sample.key)
-            if known is None or not any(turn.edited for turn in known.turns):
+            if known is None or known == sample or not any(turn.edited for turn in known.turns):
                 continue  # without an output nothing was judged
             # An output that was missing and is there now was never judged: it may join.
             if known.content != _without_new(known, sample).content:
@@ -189,7 +189,8 @@ class RunStore:
         samples = []
         for sample in loaded.samples:
             known = self.samples.get(sample.key)
-            if known is None or known.content != sample.content or sample.key in self.rejected:
+            same = known is not None and (known == sample or known.content == sample.content)
+            if not same or sample.key in self.rejected:
                 samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
         for sample in samples:
@@ -502,7 +503,7 @@ class RunStore:
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """Read the run. part: file → those of its lines that are wanted; None reads the files."""
-        with _no_collection():
+        with no_collection():
             self._load_all(part)
 
     def _load_all(self, part: Mapping[str, bytes] | None) -> None:
@@ -667,8 +668,8 @@ def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector still: it walks through all that is read again and again, and finds nothing to free."""
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing."""
     running = gc.isenabled()
     gc.disable()
     try:
