@@ -40,6 +40,8 @@ Parsed = TypeVar("Parsed")
 
 RUN_SCHEMA = 2
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
 
@@ -622,7 +624,7 @@ class RunStore:
 
 def _line(data: Mapping[str, Json]) -> bytes:
     # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
