@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -448,7 +448,7 @@ class Sample(Serialisable):
         """`sample_key(editor, id)`: unique in a run."""
         return sample_key(self.editor, self.id)
 
-    @property
+    @cached_property
     def content(self) -> str:
         """Digest of what a judge sees: images, instructions, targets. Ratings, notes and extra columns do not count."""
         return digest(
