@@ -62,16 +62,18 @@ def main() -> None:
             ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
             ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
             ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
-            *_viewed(run),
+            ("`view`, to its first page", *_viewed(run, "index.html")),
+            ("`view`, to all rows", *_viewed(run, "index.html", "rows.json")),
         ]
     findings = 12 * args.samples
     text = "\n".join(
         [
-            f"{findings:,} findings, {os.cpu_count()} cores; each command once, in a process of its own.",
+            f"{findings:,} findings, {os.cpu_count()} shared cores, on which other work ran as well; each command once, in "
+            "a process of its own.",
             "",
-            "| command | seconds | peak MB |",
-            "|---|---:|---:|",
-            *(f"| {name} | {seconds:.1f} | {peak:.0f} |" for name, seconds, peak in rows),
+            "| command | seconds | CPU seconds | peak MB |",
+            "|---|---:|---:|---:|",
+            *(f"| {name} | {seconds:.1f} | {cpu:.1f} | {peak:.0f} |" for name, seconds, cpu, peak in rows),
         ]
     )
     print(text)
@@ -85,14 +87,15 @@ signal.signal(signal.SIGTERM, lambda *_: None)
 began = time.perf_counter()
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, used = os.wait4(child, 0)
-print(time.perf_counter() - began, used.ru_maxrss, os.waitstatus_to_exitcode(status), file=sys.stderr)
+cpu = used.ru_utime + used.ru_stime
+print(time.perf_counter() - began, cpu, used.ru_maxrss, os.waitstatus_to_exitcode(status), file=sys.stderr)
 """
-"""Runs a command and tells seconds, peak memory and exit code. A child's peak is never below that of the process that
-started it, so this one is small."""
+"""Runs a command and tells seconds, CPU seconds, peak memory and exit code. A child's peak is never below that of the
+process that started it, so this one is small."""
 
 
-def _timed(*words: object) -> tuple[float, float]:
-    """Seconds and peak MB of a command."""
+def _timed(*words: object) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak MB of a command."""
     command = [sys.executable, "-m", "editloupe", *map(str, words)]
     done = subprocess.run(
         [sys.executable, "-S", "-c", _LAUNCH, *command],
@@ -101,19 +104,19 @@ def _timed(*words: object) -> tuple[float, float]:
         text=True,
         check=True,
     )
-    seconds, peak, code = done.stderr.splitlines()[-1].split()
+    seconds, cpu, peak, code = done.stderr.splitlines()[-1].split()
     if code != "0":
         raise SystemExit(f"editloupe {words[0]} ended with {code}: {done.stderr[-300:]}")
-    print(f"{words[0]}: {float(seconds):.1f} s", file=sys.stderr)
-    return float(seconds), _mb(int(peak))
+    print(f"{words[0]}: {float(seconds):.1f} s, {float(cpu):.1f} s CPU, {_mb(int(peak)):.0f} MB", file=sys.stderr)
+    return float(seconds), float(cpu), _mb(int(peak))
 
 
 def _mb(peak: int) -> float:
     return peak * (1024 if sys.platform != "darwin" else 1) / 1e6
 
 
-def _viewed(run: Path) -> list[tuple[str, float, float]]:
-    """How long the first page and the rows of the matrix take from the start of `editloupe view`."""
+def _viewed(run: Path, *pages: str) -> tuple[float, float, float]:
+    """Seconds from the start of `editloupe view` until these pages are there, CPU seconds and peak MB of the server."""
     began = time.perf_counter()
     command = [sys.executable, "-S", "-c", _LAUNCH, sys.executable, "-m", "editloupe", "view", str(run), "--port", "0"]
     with subprocess.Popen(
@@ -121,15 +124,15 @@ def _viewed(run: Path) -> list[tuple[str, float, float]]:
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         url = process.stdout.readline().split(" at ")[1].split()[0]
-        seconds = []
-        for page in ("index.html", "rows.json"):
+        for page in pages:
             with urllib.request.urlopen(f"{url}{page}", timeout=600) as answer:
                 answer.read()
-            seconds.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
         # The server ends by it; the launcher, which does not listen, tells.
         os.killpg(process.pid, signal.SIGTERM)
-        peak = _mb(int(process.stderr.read().splitlines()[-1].split()[1]))
-    return [("`view`, to its first page", seconds[0], peak), ("`view`, to all rows", seconds[1], peak)]
+        _, cpu, peak, _ = process.stderr.read().splitlines()[-1].split()
+    print(f"view, {' and '.join(pages)}: {seconds:.1f} s, {cpu} s CPU", file=sys.stderr)
+    return seconds, float(cpu), _mb(int(peak))
 
 
 def _half(run: Path, shard: Path, editor: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -12,7 +13,7 @@ from pydantic import Field
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
-from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html
+from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html, sample_key
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
@@ -71,7 +72,7 @@ class JudgeSpec(Serialisable):
     tools: Mapping[str, str] = field(default_factory=dict)
     """Name → version."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The judge id: 16 hex digits of the digest."""
         return digest(self.to_json())[:16]
@@ -198,6 +199,11 @@ class Finding(Serialisable):
     def key(self) -> tuple[str, str, int]:
         """(task id, judge id, repeat): the unit of work, of resume and of distribution."""
         return self.task_id, self.judge_id, self.repeat
+
+    @property
+    def sample_key(self) -> str:
+        """Key of the sample that the question was about."""
+        return sample_key(self.editor, self.sample_id)
 
     @property
     def about(self) -> About:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from decimal import Decimal
+from functools import cache, lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,7 +59,7 @@ class Prices:
         """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
         if not text:
             return None
-        uri = _parsed(text)
+        uri = parsed(text)
         if uri.provider in NOT_LMMS:
             return 0.0
         for name in (f"{uri.provider}/{uri.model}", uri.model):
@@ -113,22 +115,55 @@ def _price(where: str, table: object) -> ModelPrice:
 
 
 @cache
-def _parsed(text: str) -> BackendURI:
-    """Parse a URI once: a report asks for the price of each finding."""
+def parsed(text: str) -> BackendURI:
+    """Parse a URI once: reports and pages ask for the price of each finding."""
     return parse_uri(text)
 
 
 def _listed(provider: str, model: str, usage: Usage) -> float | None:
     if find_spec("genai_prices") is None:
         return None
-    import genai_prices
+    read, written = usage.input_tokens or 0, usage.output_tokens or 0
+    cached = min(usage.cached_tokens or 0, read)
+    # Some prices depend on the time of day.
+    rates = _rates(provider, model, int(time.time() // 60))
+    if rates is None:
+        return None
+    if rates.up_to is not None and read > rates.up_to:
+        return float(_calculated(provider, model, read, written, cached)[0])
+    return float(rates.call + (read - cached) * rates.input + cached * rates.cached + written * rates.output)
 
-    tokens = genai_prices.Usage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens or 0),
-    )
+
+@dataclass(frozen=True, kw_only=True)
+class _Rates:
+    """List prices of a model in USD, by which a large run's findings are counted fast."""
+
+    call: Decimal
+    input: Decimal
+    cached: Decimal
+    output: Decimal
+    """Of one token."""
+    up_to: int | None
+    """Input tokens of a call beyond which other prices hold; None if these always do."""
+
+
+@lru_cache(maxsize=64)
+def _rates(provider: str, model: str, minute: int) -> _Rates | None:
+    """Return a model's list prices; None where it is not listed.   minute: for which they are looked up."""
     try:
-        return float(genai_prices.calc_price(tokens, model_ref=model, provider_id=provider).total_price)
+        (call, price), (read, _), (again, _), (written, _) = (
+            _calculated(provider, model, *tokens) for tokens in ((0, 0, 0), (1, 0, 0), (1, 0, 1), (0, 1, 0))
+        )
     except LookupError:
         return None
+    starts = [tier.start for rate in vars(price).values() for tier in getattr(rate, "tiers", ())]
+    return _Rates(call=call, input=read - call, cached=again - call, output=written - call, up_to=min(starts, default=None))
+
+
+def _calculated(provider: str, model: str, read: int, written: int, cached: int) -> tuple[Decimal, object]:
+    """Return USD for a call as the list has it, and the prices it was counted by. Raises LookupError where it has none."""
+    import genai_prices
+
+    tokens = genai_prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+    found = genai_prices.calc_price(tokens, model_ref=model, provider_id=provider)
+    return found.total_price, found.model_price

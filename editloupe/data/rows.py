@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
@@ -133,17 +133,16 @@ def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: s
     values = dict(line.values)
     if "editor" not in values and "model" in values:
         values["editor"] = values.pop("model")
-    files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-    known = RejectedRow(
-        line=line.number, message="", stems={role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
-    )
+    said: dict[str, Any] = {}
     try:
-        known = replace(known, id=_identifier(values.get("id")))
-        known = replace(known, editor=_text(values, "editor") or "")
-        known = replace(known, edit_type=_text(values, "edit_type"))
-        return _read(values, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
+        said["id"] = _identifier(values.get("id"))
+        said["editor"] = _text(values, "editor") or ""
+        said["edit_type"] = _text(values, "edit_type")
+        return _read(values, said, line=line.number, folder=folder, text_only=text_only, bbox_format=bbox_format)
     except RowError as error:
-        return replace(known, kind=error.kind, message=str(error), file=error.path)
+        files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
+        stems = {role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
+        return RejectedRow(**said, line=line.number, stems=stems, kind=error.kind, message=str(error), file=error.path)
 
 
 def rejected(row: Row, error: RowError) -> RejectedRow:
@@ -237,8 +236,9 @@ def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
 
 def _read(
     values: Mapping[str, Json],
-    known: RejectedRow,
+    said: Mapping[str, Any],
     *,
+    line: int | None,
     folder: Folder,
     text_only: bool,
     bbox_format: str | None,
@@ -270,22 +270,20 @@ def _read(
         # Without a box there is no target to bear it.
         extra["target_name"] = target_name
     return DataRow(
-        line=known.line,
-        id=known.id,
-        editor=known.editor,
+        **said,
+        line=line,
         source=source,
         edited=edited,
         reference=reference,
         masks={} if mask is None else {"edit": mask},
         instructions=instructions,
-        edit_type=known.edit_type,
         quads=quads,
         role_quads=role_quads,
         bbox_format=stated or bbox_format,
         target_name=target_name,
         human=human,
         extra=extra,
-        hints=(edited[0].stem,) if len(edited) == 1 and edited[0] is not None else (),
+        hints=(edited[0].stem,) if not said["id"] and len(edited) == 1 and edited[0] is not None else (),
     )
 
 

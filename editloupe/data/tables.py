@@ -80,8 +80,9 @@ def _json_line(number: int, raw: bytes) -> TableLine:
         values = parse_json(
             raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=distinct_keys
         )
-        # A lone surrogate ("\ud800") is read but could never be written again.
-        json.dumps(values, ensure_ascii=False).encode("utf-8")
+        if b"\\u" in raw:
+            # A lone surrogate ("\ud800") is read but could never be written again.
+            json.dumps(values, ensure_ascii=False).encode("utf-8")
         check_extent(values)
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"

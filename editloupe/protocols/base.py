@@ -362,7 +362,7 @@ def scored(
     """
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
-        by_sample.setdefault(finding.about.key, []).append(finding)
+        by_sample.setdefault(finding.sample_key, []).append(finding)
     scores: dict[str, list[Score]] = {sample.key: [] for sample in samples}
     faults: dict[str, str] = {}
     metrics = {metric.id: metric for metric in protocol.metrics}
@@ -404,7 +404,7 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
     except Exception as error:
         raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
     metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
-    found: dict[tuple[str, About], Score] = {}
+    found: dict[tuple[str, str, str, int, str], Score] = {}
     for score in scores:
         if not isinstance(score, Score):
             raise ProtocolError(f"{where} gave {score!r} for a score; expected a Score")
@@ -412,15 +412,19 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
             raise ProtocolError(f"{where} gave a score of the metric {score.metric!r}, which is not declared")
         if score.key not in keys:
             raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
-        about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
-        if (score.metric, about) in found:
-            raise ProtocolError(f"{where} gave the score of {score.metric!r} for {about} twice")
+        place = score.metric, score.sample_id, score.editor, score.turn, score.part
+        if place in found:
+            raise ProtocolError(f"{where} gave the score of {score.metric!r} for {_about(score)} twice")
         try:
             value = None if score.value is None else _on_scale(score.value, metrics[score.metric])
         except (ValueError, OverflowError) as error:
-            raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
-        found[score.metric, about] = replace(score, value=value)
+            raise ProtocolError(f"{where}: the score of {score.metric!r} for {_about(score)} {error}") from error
+        found[place] = score if value is score.value else replace(score, value=value)
     return list(found.values())
+
+
+def _about(score: Score) -> About:
+    return About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
 
 
 def _on_scale(value: object, metric: Metric) -> float:

@@ -43,7 +43,7 @@ class Answered:
         """Yield each sample with its findings, in the order of the samples."""
         found: dict[str, list[Finding]] = {}
         for finding in self.findings:
-            found.setdefault(finding.about.key, []).append(finding)
+            found.setdefault(finding.sample_key, []).append(finding)
         for sample in self.samples:
             yield sample, known_of(found.get(sample.key, ()))
 

@@ -70,13 +70,15 @@ def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people:
     for row in rows:
         row.update({name: kind(row[name]) for name, kind in dims.items() if row.get(name) is not None})
     schema: dict[str, Any] = {**COLUMNS, **dims, **SPENT}
-    cells = [{name: _cell(row.get(name)) for name in schema} for row in rows]
-    return polars.DataFrame(cells, schema=schema, orient="row")
+    columns = {name: [_cell(row.get(name)) for row in rows] for name in schema}
+    return polars.DataFrame(columns, schema=schema)
 
 
 def _cell(value: Any) -> Any:
     """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
     """
     by = {spec.rows, spec.columns}
     scores = [s for s in scores if (s.turn or "turn" not in by) and (s.part or "part" not in by)]
-    if by & {"turn", "part"}:
+    if by & {"turn", "part"} or not any(s.turn or s.part for s in scores):
         return scores
     whole = {(s.key, s.metric) for s in scores if not s.turn and not s.part}
     return [s for s in scores if (s.key, s.metric) not in whole or (not s.turn and not s.part)]
@@ -77,15 +77,18 @@ def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
 
 def column_of(score: Score, name: str) -> str:
     """Return a score's value in a column of the frame, or a dimension of the protocol, as text; "(none)" if it has none."""
-    own: dict[str, Any] = {
-        "sample": score.sample_id,
-        "editor": score.editor or "(not named)",
-        "turn": score.turn or None,
-        "part": score.part,
-        "metric": score.metric,
-        "label": score.label,
-    }
-    value = own[name] if name in own else score.dims.get(name)
+    value: Any
+    match name:
+        case "sample":
+            value = score.sample_id
+        case "editor":
+            value = score.editor or "(not named)"
+        case "turn":
+            value = score.turn or None
+        case "part" | "metric" | "label":
+            value = getattr(score, name)
+        case _:
+            value = score.dims.get(name)
     return "(none)" if value is None or value == "" else str(value)
 
 
@@ -169,7 +172,9 @@ def figure(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score]) 
     cells = []
     for metric in metrics:
         own = [score for score in scores if score.metric == metric.id]
-        values = [value for score in own if (value := value_of(spec, metric, score)) is not None]
+        # Asked once: a large run has many scores in many cells.
+        hundred = on_hundred(spec, metric)
+        values = [value for s in own if (value := s.normalised if hundred else s.value) is not None]
         cells.append(Mean(mean=aggregate(values, spec.cell), judged=len(values), asked=len(own)))
     return cells[0] if len(cells) == 1 else _mean_of(cells, whole=True)
 

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -168,6 +169,10 @@ class Criterion(_Model):
 
     def answer(self) -> Labels | Scale:
         """Return what counts as an answer: one of the labels, or a number of the scale with its reason."""
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> Labels | Scale:
         if self.scale is None:
             return Labels(labels=self.labels)
         return Scale(low=self.scale.low, high=self.scale.high, whole=self.scale.whole, reason=True)

@@ -7,6 +7,7 @@ signature: who makes a whole run anew can make its digests too.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,12 @@ class Seal:
     """True for a line of version 0.1.0, which wrote no digests."""
 
 
+_SEALED: Final = re.compile(rb', "digest": "([0-9a-f]{64})"\}\n?\Z')
+"""The end of a line as `to_line` makes it."""
+_NO_TRACE: Final = Seal(found="", recorded="", version_1=False)
+"""Of a sound line about which no trace is asked."""
+
+
 def to_line(finding: Finding) -> dict[str, Json]:
     """Return a finding as it is written into findings.jsonl: with its digest, which ends its trace too."""
     data = finding.to_json()
@@ -76,6 +83,21 @@ def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     said = ("answer", "evidence", "usage", "turns", "counts", "seconds", "ending")
     rest = {name: value for name, value in data.items() if name not in said}
     return invalid(Finding.from_json({**rest, "status": "invalid"}), "it holds a number that is not finite"), seal
+
+
+def quick_finding(line: bytes) -> tuple[Finding, Seal]:
+    """Return what `parse_finding` makes of a line that is known to be sound, without the check of its digest.
+
+    Raises ValueError for a line of version 1, and for others that only `parse_finding` reads.
+    """
+    seal = _SEALED.search(line)
+    if seal is None or b'"criterion"' in line:
+        raise ValueError("not a line that is written today")
+    finding = Finding.from_json_text(line)
+    if finding.trace is None:
+        return finding, _NO_TRACE
+    digest = seal[1].decode()
+    return finding, Seal(found=digest, recorded=digest, version_1=False)
 
 
 def invalid(finding: Finding, why: str) -> Finding:

@@ -29,7 +29,7 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
-from editloupe.runs.store import RunStore
+from editloupe.runs.store import RunStore, no_collection
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.runs.workers import Crew, Job, Launcher, Local
 from editloupe.scores import Score, protocol_faults
@@ -123,7 +123,7 @@ class Outcome:
         """
         lost = self.unscored
         said = ({"ok"}, {"ok", "not_defined"})
-        return self.asked - sum(f.status in said[f.role == "measure"] and f.about.key not in lost for f in self.findings)
+        return self.asked - sum(f.status in said[f.role == "measure"] and f.sample_key not in lost for f in self.findings)
 
     @property
     def failed(self) -> int:
@@ -170,7 +170,11 @@ def execute(
     tell = listener or (lambda progress: None)
     tell(Progress(phase="reading the data"))
     narrowed = loaded is not None or plan.narrowed
-    found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
+    if loaded is None:
+        with no_collection():
+            found = selected(plan, images, outputs=looks_at_outputs(setup.protocol))
+    else:
+        found = loaded
     setup.protocol.check(found.samples)
     launcher = _launcher(plan)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
@@ -184,7 +188,8 @@ def execute(
         for finding in refused:
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
+        with no_collection():
+            schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
         with_tools = any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready)
         if with_tools and launcher is None:
             # Weights that cannot be loaded are found before anything is spent.
@@ -265,7 +270,8 @@ def execute(
             notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
     findings = [f for f in (*schedule.findings, *schedule.problems(), *refused) if f.task_id not in keys]
-    scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
+    with no_collection():
+        scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
     asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(

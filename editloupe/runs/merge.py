@@ -25,7 +25,7 @@ from editloupe.values import Json, parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
-_AT_ONCE: Final = 1000
+_AT_ONCE: Final = 10_000
 """Findings that are written together."""
 
 

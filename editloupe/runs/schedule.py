@@ -8,6 +8,7 @@ planned. Resume is the same path: a finding that stands from an earlier visit ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, count
@@ -169,18 +170,19 @@ class Schedule:
 
     def _add(self, group: _Group, task: Task) -> bool:
         """Add a task. Return whether a finding on it stands from before."""
+        standing = [self._standing(task, repeat) for repeat in range(self._count(task))]
+        if None not in standing:
+            task = _answered(task)
         group.tasks[task.id] = task
         self._group_of[task.id] = group
-        stood = False
-        for repeat in range(self._count(task)):
+        for repeat, finding in enumerate(standing):
             self.places[task.id, repeat] = place = ScheduledTask(task=task, repeat=repeat)
-            if (finding := self._standing(task, repeat)) is None:
+            if finding is None:
                 heappush(self._ready, (repeat, next(self._numbers), place))
             else:
                 group.findings[task.id, repeat] = finding
                 self.reused += 1
-                stood = True
-        return stood
+        return any(standing)
 
     def _count(self, task: Task) -> int:
         return self.repeats.count if repeatable(task) else 1
@@ -192,6 +194,17 @@ class Schedule:
 
     def _complete(self, group: _Group, task: Task) -> bool:
         return len(self._answers(group, task)) == self._count(task)
+
+
+def _answered(task: Task) -> Task:
+    """Return a task without its prompt, which nobody asks any more: prompts are most of what a large run would hold."""
+    if task.kind != "ask":
+        return task
+    known = task.id
+    slim = copy(task)
+    object.__setattr__(slim, "prompt", "")
+    assert slim.id == known, "the id is that of the whole task"
+    return slim
 
 
 def repeatable(task: Task) -> bool:

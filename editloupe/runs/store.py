@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
 import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -26,16 +28,19 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
 from editloupe.runs.folders import check_contents, is_written
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import LARGE, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
+from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
-from editloupe.traces.read import complete_lines, last_finding, read_trace
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")
 
 RUN_SCHEMA = 2
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
@@ -59,6 +64,8 @@ class RunStore:
         self._findings_file: BinaryIO | None = None
         self._torn: dict[str, int] = {}
         """File → where its last complete line ends, if something follows."""
+        self._sound: dict[str, Sound] = {"samples.jsonl": Sound(), "findings.jsonl": Sound()}
+        """File → what is known of all its lines; none with a problem is among them."""
 
     @property
     def blobs(self) -> Path:
@@ -69,6 +76,7 @@ class RunStore:
         """Return a run as it stands. Raises ConfigError if `folder` is no run."""
         store = cls(folder)
         store._load()
+        store._remember()
         return store
 
     @classmethod
@@ -169,7 +177,7 @@ class RunStore:
         """Raise RunMismatch if a sample is no longer what this run judged."""
         for sample in samples:
             known = self.samples.get(sample.key)
-            if known is None or not any(turn.edited for turn in known.turns):
+            if known is None or known == sample or not any(turn.edited for turn in known.turns):
                 continue  # without an output nothing was judged
             # An output that was missing and is there now was never judged: it may join.
             if known.content != _without_new(known, sample).content:
@@ -183,7 +191,8 @@ class RunStore:
         samples = []
         for sample in loaded.samples:
             known = self.samples.get(sample.key)
-            if known is None or known.content != sample.content or sample.key in self.rejected:
+            same = known is not None and (known == sample or known.content == sample.content)
+            if not same or sample.key in self.rejected:
                 samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
         for sample in samples:
@@ -192,8 +201,8 @@ class RunStore:
         for row in rows:
             self.rejected[row.key] = row.to_json()
         with _storage(self.folder), self._appended("samples.jsonl") as file:
-            file.writelines(_line(sample.to_json()) for sample in samples)
-            file.writelines(_line({"rejected": row.to_json()}) for row in rows)
+            self._append("samples.jsonl", file, (_line(sample.to_json()) for sample in samples))
+            self._append("samples.jsonl", file, (_line({"rejected": row.to_json()}) for row in rows))
 
     def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
         """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
@@ -205,7 +214,8 @@ class RunStore:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
         with _storage(self.folder):
-            self._findings_file.writelines(_line(checks.to_line(finding)) for finding in findings)
+            lines = (_line(checks.to_line(finding)) for finding in findings)
+            self._append("findings.jsonl", self._findings_file, lines)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         for finding in findings:
@@ -323,7 +333,7 @@ class RunStore:
         metrics = {id_: number for number, id_ in enumerate(self.metrics())}
 
         def place(f: Finding) -> tuple[int, str, int, int, tuple[tuple[int, str], ...], int]:
-            key = f.about.key
+            key = f.sample_key
             # Questions that are no metric come first: later ones rest on them.
             return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
 
@@ -372,6 +382,7 @@ class RunStore:
         if self._findings_file is not None:
             self._findings_file.close()
             self._findings_file = None
+            self._remember()
         if self._lock is not None:
             # A child process may hold the file open too.
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -395,6 +406,17 @@ class RunStore:
 
     def _appended(self, name: str) -> BinaryIO:
         return files.append(self.folder / name, below=self.folder)
+
+    def _append(self, name: str, file: BinaryIO, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            file.write(line)
+            if name in self._sound:
+                self._sound[name].add(line)
+
+    def _remember(self) -> None:
+        """Let those who read a large run after this know what is sound."""
+        if sum(sound.size for sound in self._sound.values()) >= LARGE:
+            remember(self.folder, self._sound)
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
@@ -483,7 +505,7 @@ class RunStore:
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """Read the run. part: file → those of its lines that are wanted; None reads the files."""
-        with _no_collection():
+        with no_collection():
             self._load_all(part)
 
     def _load_all(self, part: Mapping[str, bytes] | None) -> None:
@@ -492,9 +514,11 @@ class RunStore:
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
         seals: dict[checks.Key, checks.Seal] = {}
-        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, part):
+        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, checks.quick_finding, part):
             self._keep(finding)
             seals[finding.key] = seal
+            if seal.found is None or seal.found != seal.recorded:
+                self._sound.pop("findings.jsonl", None)
         try:
             metrics = self.metrics()
         except ConfigError:
@@ -504,9 +528,9 @@ class RunStore:
         self.invalid = checks.problems(wrong.values())
         self.problems += self.invalid
         said = people.read(self.folder, metrics, self.problems)
-        self.people = {place: given for place, given in said.items() if given.finding.about.key in self.samples}
+        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
         ratings = [given for given in self.people.values() if given.finding.metric in metrics]
-        for key in {given.finding.about.key for given in ratings}:
+        for key in {given.finding.sample_key for given in ratings}:
             self.samples[key] = people.rated(self.samples[key], ratings)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
@@ -514,7 +538,7 @@ class RunStore:
             known = human.names_of(self.metrics().values())
         except ConfigError:
             known = human.names_of(())  # those who need the metrics say what is wrong with them
-        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
+        for sample in self._parsed("samples.jsonl", _sample_or_row, _quick_sample, part):
             if isinstance(sample, Sample):
                 own = human.named(sample.human, known) if sample.human else sample.human
                 self.samples[sample.key] = sample if own == sample.human else replace(sample, human=own)
@@ -523,21 +547,48 @@ class RunStore:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
 
     def _parsed(
-        self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
+        self,
+        name: str,
+        parse: Callable[[Mapping[str, Json]], Parsed],
+        quick: Callable[[bytes], Parsed],
+        part: Mapping[str, bytes] | None,
     ) -> Iterator[Parsed]:
-        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`."""
+        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`.
+
+        quick: reads a line that is known to be sound. Raises ValueError for one that it leaves to `parse`.
+        """
         path = self.folder / name
         if not path.exists():
             return
         content = files.read_bytes(path) if part is None else part.get(name, b"")
-        lines, end = complete_lines(content)
+        end = content.rfind(b"\n") + 1
+        sound = Sound.of(self.folder, name, content) if part is None else Sound()
+        known, rest = sound.size, content[sound.size : end]
+        lines = rest.splitlines()
+        # What is read fast need not be there twice.
+        quickly = io.BytesIO(content[:known])
+        first = content.count(b"\n", 0, known) + 1
         if end < len(content):
             self._torn[name] = end
             # One that writes just now may be in the middle of a line.
             if not is_written(self.folder):
                 cut = f"the last line is cut off ({len(content) - end} bytes), left out"
-                self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
-        for number, line in enumerate(lines, start=1):
+                self.problems.append(f"{name}, line {first + len(lines)}: {cut}")
+        sound.add(rest)
+        # Others take a carriage return for the end of a line, too.
+        if part is None and b"\r" not in rest:
+            self._sound[name] = sound
+        else:
+            self._sound.pop(name, None)
+        for number, line in enumerate(chain(quickly, lines), start=1):
+            if number < first:
+                try:
+                    value = quick(line)
+                except ValueError:
+                    pass
+                else:
+                    yield value
+                    continue
             problem = ""
             try:
                 data = parse_json(line)
@@ -550,6 +601,7 @@ class RunStore:
             except (KeyError, TypeError, ValueError, AssertionError) as error:
                 problem = f"not of the expected shape ({error!r})"
             if problem:
+                self._sound.pop(name, None)
                 self.problems.append(f"{name}, line {number}: {problem}, left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
@@ -572,7 +624,7 @@ class RunStore:
 
 def _line(data: Mapping[str, Json]) -> bytes:
     # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
@@ -610,9 +662,16 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
     return Sample.from_json(data)
 
 
+def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
+    """Return what `_sample_or_row` makes of a line that is known to be sound. Raises ValueError for some."""
+    if b'"rejected"' in line:
+        raise ValueError("it may be a row that was rejected")
+    return Sample.from_json_text(line)
+
+
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector still: it walks through all that is read again and again, and finds nothing to free."""
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing."""
     running = gc.isenabled()
     gc.disable()
     try:

@@ -150,7 +150,7 @@ class RunReader:
             if self._all is None:
                 by_key: dict[str, list[Finding]] = {}
                 for finding in store.current():
-                    by_key.setdefault(finding.about.key, []).append(finding)
+                    by_key.setdefault(finding.sample_key, []).append(finding)
                 found = (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys.values())
                 self._all = {sample.slug: sample for sample in found}
             return tuple(self._all.values())
@@ -163,7 +163,7 @@ class RunReader:
             return known.get(slug) if known else None
         key, id_ = place
         store = RunStore.read_sample(self.folder, key, self._index)
-        return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])
+        return self._sample(store, key, id_, [f for f in store.current() if f.sample_key == key])
 
     def named(self, id_: str) -> list[str]:
         """Return the names in addresses of the samples with this id, one an editor."""
@@ -242,15 +242,21 @@ class RunReader:
             rejected=row,
             findings=tuple(findings),
             open=tuple(path for path, about in self._open.items() if about == key),
-            people=tuple(given for given in store.people.values() if given.finding.about.key == key),
+            people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
         )
 
     def refresh(self, *, now: bool = False) -> None:
-        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now."""
-        with self._lock:
-            if self.live and (now or time.monotonic() - self._looked >= _LOOK_S):
-                self._index.refresh()
-                self._look()
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now.
+
+        A page does not wait for a large run that is being read for another one.
+        """
+        if self.live and self._lock.acquire(blocking=now):
+            try:
+                if now or time.monotonic() - self._looked >= _LOOK_S:
+                    self._index.refresh()
+                    self._look()
+            finally:
+                self._lock.release()
 
     def _look(self) -> None:
         """Take in what has changed: run.json, the index, traces under way."""
@@ -270,7 +276,7 @@ class RunReader:
         keys = dict(self._index.keys())
         if not (self.folder / "findings.jsonl").exists():
             # Rebuilt from the traces, which the index does not read.
-            keys |= {f.about.key: f.sample_id for f in self.store.findings.values() if f.about.key not in keys}
+            keys |= {f.sample_key: f.sample_id for f in self.store.findings.values() if f.sample_key not in keys}
         for key in filter(None, opened.values()):
             keys.setdefault(key, key)
         self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}

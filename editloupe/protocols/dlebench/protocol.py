@@ -61,6 +61,11 @@ from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from
 
 PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
 
+_HERE: Final = "\ue000editloupe\ue000"
+"""Stands for an instruction."""
+_LONG: Final = 10_000
+"""An instruction with more characters is rendered by itself: prompts have a longest length."""
+
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 
 _NUMBER = r"(\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
@@ -119,6 +124,8 @@ class DLEBench(RubricProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         self.mode: Mode = self.options.mode
+        self._prompts: dict[tuple[str, ...], list[str]] = {}
+        """Criterion and names of images → the question around its instruction."""
         self.metrics = [
             Metric(
                 id=criterion.id,
@@ -222,13 +229,8 @@ class DLEBench(RubricProtocol):
             case _:
                 views = [Recipe(alias=_NAMES[role], origin=image) for role, image in images.items()]
         names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
-        prompt = render(
-            self.options.prompt or PROMPT,
-            criterion=criterion,
-            instruction=one_line(sample.instruction),
-            images=list(names),
-            focus=None if shown == "whole" else _focus(views[0], sample, targets, together=not number),
-        )
+        focus = None if shown == "whole" else _focus(views[0], sample, targets, together=not number)
+        prompt = self._prompt(criterion, one_line(sample.instruction), list(names), focus)
         return Ask(
             protocol=self.name,
             metric=criterion.id,
@@ -241,6 +243,16 @@ class DLEBench(RubricProtocol):
             budget=self.budget,
             blocked=blocked,
         )
+
+    def _prompt(self, criterion: Criterion, instruction: str, images: list[str], focus: Mapping[str, Json] | None) -> str:
+        """Return the text of a question. Our own template shows the instruction as it is, and all else once a criterion."""
+        own, key = self.options.prompt, (criterion.id, *images)
+        if own is not None or focus is not None or len(instruction) > _LONG:
+            return render(own or PROMPT, criterion=criterion, instruction=instruction, images=images, focus=focus)
+        if key not in self._prompts:
+            text = render(PROMPT, criterion=criterion, instruction=_HERE, images=images, focus=None)
+            self._prompts[key] = text.split(_HERE)
+        return instruction.join(self._prompts[key])
 
     def _try_prompt(self) -> None:
         """Raise PromptError for a prompt that cannot be rendered, before anything is asked."""
