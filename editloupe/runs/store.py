@@ -28,7 +28,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
 from editloupe.runs.folders import check_contents, is_written
-from editloupe.runs.index import LARGE, RunIndex
+from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
@@ -415,7 +415,7 @@ class RunStore:
 
     def _remember(self) -> None:
         """Let those who read a large run after this know what is sound."""
-        if sum(sound.size for sound in self._sound.values()) >= LARGE:
+        if RunIndex.worth(self.folder):
             remember(self.folder, self._sound)
 
     def _write(self, name: str, text: str) -> Path:
