@@ -21,11 +21,11 @@ from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
-from editloupe.files import read_bytes
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, held, read_trace
-from editloupe.values import Json, digest, parse_json
+from editloupe.traces.run_file import read_run_file
+from editloupe.values import Json, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,13 +178,7 @@ def _images(message: Message) -> tuple[str, ...]:
 
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
     """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
-    try:
-        info = parse_json(read_bytes(folder / "run.json"))
-    except FileNotFoundError:
-        raise ConfigError(f"{folder} is no run folder: it has no run.json; expected an --out") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder / 'run.json'} cannot be read as JSON: {error}") from error
-    judges = info.get("judges") if isinstance(info, dict) else None
+    judges = read_run_file(folder).get("judges")
     listed = judges if isinstance(judges, dict) else {}
     found: dict[str, Mapping[str, Json]] = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)}
     if not found:

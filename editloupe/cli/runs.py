@@ -34,12 +34,14 @@ def runs(
     for one in found:
         if one.problem:
             rows.append((str(one.folder), plain("cannot be read", "red"), "–", "–", "–"))
-            warn([f"{one.folder}: {one.problem}"])
+            named = one.problem.startswith(str(one.folder))
+            warn([one.problem if named else f"{one.folder}: {one.problem}"])
             continue
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
-        rows.append((str(one.folder), "\n".join(one.judges), str(one.samples), judged, when))
-    table("Run", "Judges", "Samples", "Judged", "Last written", rows=rows)
+        asked = f"{one.asked} of {one.samples}"
+        rows.append((str(one.folder), "\n".join(one.judges), asked, judged, when))
+    table("Run", "Judges", "Samples asked", "Findings judged", "Last written", rows=rows)
 
 
 def merge(

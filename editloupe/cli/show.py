@@ -15,15 +15,17 @@ from typer import Argument, Option
 from editloupe.answers import Record
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
-from editloupe.cli.output import note, out, plain, say, table, warn
+from editloupe.cli.output import many, note, out, plain, say, table, warn
 from editloupe.cli.recorded import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
+from editloupe.reports.judged import judged_in
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.runs.trace_diff import first_divergence
+from editloupe.scores import NOT_JUDGED
 from editloupe.tasks import task_from_json
 from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.read import Trace
@@ -68,7 +70,7 @@ def show(
 def _overview(store: RunStore) -> None:
     if not store.findings and not store.probes():
         raise ConfigError(f"{store.folder} holds no finding yet; judge something first: editloupe judge PATH --out …")
-    names = store.judge_names()
+    names, unasked = store.judge_names(), _unasked(store) if store.findings else {}
     for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
         if not findings and len(names) > 1:
@@ -97,10 +99,28 @@ def _overview(store: RunStore) -> None:
         ]
         table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
-        say(f"{judged} of {len(findings)} findings judged.\n")
+        say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
     for probed in store.probes():
         _probed(probed)
     say(f"One sample: editloupe show {store.folder} SAMPLE")
+
+
+def _unasked(store: RunStore) -> dict[str, str]:
+    """Return, for each judge that is not done, how many samples it was not asked about yet."""
+    try:
+        found = judged_in(store)
+    except ConfigError as error:
+        note(f"warning: what was not asked yet cannot be counted: {error}")
+        return {}
+    words = {}
+    for judged in found:
+        begun = {f.sample_key for f in judged.findings}
+        waiting = {score.key for score in judged.scores if score.missing == NOT_JUDGED}
+        new, part = len(waiting - begun), len(waiting & begun)
+        if waiting:
+            of = many(len(judged.samples), "sample")
+            words[judged.judge_id] = f"; of {of}, {new} not asked yet" + f", {part} asked in part" * (part > 0)
+    return words
 
 
 def _answers(repeats: list[Finding]) -> Text:

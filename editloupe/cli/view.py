@@ -19,6 +19,7 @@ from editloupe.cli.options import PricesFile
 from editloupe.cli.output import note, say
 from editloupe.errors import ConfigError
 from editloupe.runs.folders import runs_below
+from editloupe.traces.run_file import no_run
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating
@@ -121,6 +122,8 @@ def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bo
         if is_run:
             found.append(path)
             continue
+        if not path.is_dir():
+            raise ConfigError(no_run(path))
         if not below:
             raise ConfigError(
                 f"{path} is no run folder, and no run is below it; judge something first: editloupe judge PATH"

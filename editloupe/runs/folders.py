@@ -14,6 +14,7 @@ from typing import Any
 from editloupe import files
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
+from editloupe.traces.run_file import read_run_file
 from editloupe.values import Json, parse_json
 
 _FILES = frozenset((".json", ".jsonl", ".yaml"))
@@ -29,6 +30,8 @@ class Listed:
     judges: tuple[str, ...] = ()
     """Backend URIs."""
     samples: int = 0
+    asked: int = 0
+    """Samples about which every judge was asked."""
     statuses: Mapping[str, int]
     """Status → current findings."""
     written: float = 0.0
@@ -42,6 +45,7 @@ class Listed:
             "run": str(self.folder),
             "judges": list(self.judges),
             "samples": self.samples,
+            "asked": self.asked,
             "statuses": dict(self.statuses),
             "written": self.written,
             "problem": self.problem,
@@ -89,14 +93,25 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 def _listed(folder: Path) -> Listed:
     try:
         check_contents(folder)
-        info: Any = parse_json(files.read_bytes(folder / "run.json"))
-        judges = tuple(str(judge["backend"]) for judge in info["judges"].values())
+        listed: Any = read_run_file(folder).get("judges")
+        judges = {id_: judge for id_, judge in (listed or {}).items() if isinstance(judge, Mapping)}
+        asked = [id_ for id_, judge in judges.items() if judge.get("role", "judge") == "judge"]
         with RunIndex(folder) as index:
             findings = folder / "findings.jsonl"
             written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
-            return Listed(folder=folder, judges=judges, samples=index.samples(), statuses=index.statuses(), written=written)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EditLoupeError) as error:
-        return Listed(folder=folder, statuses={}, problem=f"run.json cannot be read as a run: {error!r}")
+            return Listed(
+                folder=folder,
+                judges=tuple(str(judge.get("backend")) for judge in judges.values()),
+                samples=index.samples(),
+                asked=index.asked(asked),
+                statuses=index.statuses(),
+                written=written,
+            )
+    except EditLoupeError as error:
+        problem = str(error)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = f"run.json cannot be read as a run: {error!r}"
+    return Listed(folder=folder, statuses={}, problem=problem)
 
 
 def is_written(folder: Path) -> bool:

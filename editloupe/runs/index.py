@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -116,6 +116,15 @@ class RunIndex:
     def samples(self) -> int:
         """Return how many samples the run has, those that could not be loaded included."""
         return int(self._rows("SELECT COUNT(DISTINCT key) FROM lines WHERE file = 'samples.jsonl'")[0][0])
+
+    def asked(self, judges: Collection[str]) -> int:
+        """Return how many samples each of these judges was asked about. What others found counts for every judge."""
+        listed = ", ".join("?" * len(judges))
+        query = (
+            "SELECT COUNT(*) FROM (SELECT key FROM lines WHERE file = 'findings.jsonl' GROUP BY key "
+            f"HAVING SUM(judge_id NOT IN ({listed})) OR COUNT(DISTINCT judge_id) = {len(judges)})"
+        )
+        return int(self._rows(query, *judges)[0][0])
 
     def statuses(self) -> dict[str, int]:
         """Return status → current findings: the latest of each judge, question and repeat."""

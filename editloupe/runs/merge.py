@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from editloupe import files
-from editloupe.backends.request_diff import short
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
+from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
@@ -65,9 +65,9 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
                 raise ConfigError(f"{store.folder} cannot be merged: {'; '.join(bad)}")
         spec = stores[0].spec
         for store in stores[1:]:
-            for name, ours, theirs in spec.differs_from(store.spec):
-                difference = f"{name} is {short(theirs)}, and {short(ours)} in {stores[0].folder}"
-                raise RunMismatch(f"{store.folder} is no shard of the same run: {difference}")
+            if found := differences(spec, store.spec):
+                listed = "; ".join(f"{name}: {theirs} there, {ours} in {stores[0].folder}" for name, ours, theirs in found)
+                raise RunMismatch(f"{store.folder} is no shard of the same run. {listed}")
         # Only shards with repeats know how repeats are joined.
         if rules := [store.spec.record["repeats"] for store in stores if "repeats" in store.spec.record]:
             spec = replace(spec, record={**spec.record, "repeats": rules[0]})

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from editloupe import files
-from editloupe.backends.request_diff import short
 from editloupe.config import RunSpec
 from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
+from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
@@ -34,11 +34,10 @@ from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.run_file import RUN_SCHEMA, read_run_file
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")
-
-RUN_SCHEMA = 2
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -429,11 +428,11 @@ class RunStore:
         self._refuse_strangers()
         if (self.folder / "run.json").exists():
             self._load()
-            found = [f"{name}: the run has {short(a)}, now {short(b)}" for name, a, b in self.spec.differs_from(spec)]
-            if found:
-                listed = "; ".join(found)
+            if found := differences(self.spec, spec):
+                listed = "; ".join(f"{setting}: was {before}, is {now}" for setting, before, now in found)
                 raise RunMismatch(
-                    f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings"
+                    f"{self.folder} belongs to another run, with other settings. {listed}. Give that run's settings to "
+                    "continue it, or choose another --out"
                 )
         self._refuse_changed(loaded.samples)
         return joined(self.info.get("judges"), judges, self.folder)
@@ -485,20 +484,10 @@ class RunStore:
                 self._write(path.name, new)
 
     def _load_info(self) -> None:
-        path = self.folder / "run.json"
-        if os.path.lexists(path):
+        if os.path.lexists(self.folder / "run.json"):
             check_contents(self.folder)
-        try:
-            info = parse_json(files.read_bytes(path))
-        except FileNotFoundError:
-            raise ConfigError(f"{self.folder} is no run folder: it has no run.json") from None
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read as JSON: {error}") from error
-        if not isinstance(info, dict) or not isinstance(info.get("identity"), dict):
-            raise ConfigError(f"{path} holds no run; expected an object with the key 'identity'")
+        info = read_run_file(self.folder)
         schema = info.get("schema")
-        if isinstance(schema, int) and schema > RUN_SCHEMA:
-            raise ConfigError(f"{path}: run schema {schema} is newer than {RUN_SCHEMA}; update editloupe")
         if not isinstance(schema, int) or schema < RUN_SCHEMA:
             info["record"] = _record_of_1(info["identity"], _object(info.get("record")))
         self.info = info

@@ -106,7 +106,7 @@ def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     code, _, err = editloupe("retry", "run")
     assert code == 2 and "run has no config.yaml, so that its judges cannot be asked again: it was imported" in words(err)
     code, _, err = editloupe("judge", "unic", "--edited", "bagel=results/bagel", "--protocol", "unicbench", "--out", "run")
-    assert code == 2 and "run belongs to another run" in words(err) and 'imported: the run has "unicbench"' in words(err)
+    assert code == 2 and "run belongs to another run" in words(err) and "importer: was unicbench, is not set" in words(err)
     assert editloupe("replay", "run")[0] == 2
     assert sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*")) == before
 

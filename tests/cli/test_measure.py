@@ -162,7 +162,7 @@ def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
     assert own["square", "ssim"].value != apply["square", "ssim"].value
     assert apply["shifted", "mse"].status == "not_defined" and "no mask" in apply["shifted", "mse"].reason
     code, _, told = editloupe(*line, "--mask", "none", "--out", "apply")
-    assert code == 2 and "apply belongs to another run: options" in told
+    assert code == 2 and "apply belongs to another run, with other settings. --option " in told
 
 
 @pytest.mark.parametrize(

@@ -187,12 +187,12 @@ def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
     folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
     ids = {run(talker(), folder, out).setup.judge.id}
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
-    refused(folder, out, "options.prompt", ids, prompt=prompt)
+    refused(folder, out, "--prompt: was not set, is mine.md", ids, prompt=prompt)
     mine = tmp_path / "elsewhere"
     ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
     lmm = talker()
-    with pytest.raises(RunMismatch, match=r"options\.prompt"):
+    with pytest.raises(RunMismatch, match=r"--prompt\.text: was .*, is .* Look"):
         run(lmm, folder, mine, prompt=prompt)
     assert lmm.requests == []
     assert open_with(backend=lmm, prompt=prompt).judge.id not in ids
@@ -214,7 +214,7 @@ def test_another_tool_version_reuses_nothing(edits: Edits, tmp_path: Path, monke
     folder, out = edits(1), tmp_path / "run"
     ids = {run(talker(), folder, out).setup.judge.id}
     monkeypatch.setattr(LocalizeDifferences, "revision", "99")
-    refused(folder, out, r"tools\.localize_differences", ids)
+    refused(folder, out, r"version of the tool localize_differences: was .*, is 99", ids)
 
 
 # A prompt of one's own.

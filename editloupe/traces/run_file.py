@@ -1,0 +1,65 @@
+"""run.json, the file that makes a folder a run: read, or refused with what is wrong with the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from editloupe import files
+from editloupe.errors import ConfigError
+from editloupe.values import parse_json
+
+RUN_SCHEMA: Final = 2
+NAME: Final = "run.json"
+
+_SHOWN: Final = 5
+
+
+def read_run_file(folder: Path) -> dict[str, Any]:
+    """Return the object in a run's run.json, with the key `identity`.
+
+    Raises ConfigError, in words of its own for each: no such folder, a file, a folder without a run, a run.json that may
+    not be read, is no JSON, is another program's, or is of a newer version.
+    """
+    path = folder / NAME
+    try:
+        info = parse_json(files.read_bytes(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ConfigError(no_run(folder)) from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text; expected JSON, as editloupe judge writes it. {_RESTORE}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}. {_RESTORE}") from error
+    schema = info.get("schema") if isinstance(info, dict) else None
+    if isinstance(schema, int) and schema > RUN_SCHEMA:
+        raise ConfigError(
+            f"{path} was written by a newer editloupe: run schema {schema}, and this version reads up to {RUN_SCHEMA}; "
+            "update editloupe"
+        )
+    if not isinstance(info, dict) or not isinstance(info.get("identity"), dict):
+        raise ConfigError(
+            f"{path} is of no run of editloupe: expected an object with the key 'identity', as editloupe judge writes it; "
+            "name another folder"
+        )
+    return info
+
+
+_RESTORE: Final = "Put a copy back if you have one; the findings of the run stand in its other files"
+
+
+def no_run(folder: Path) -> str:
+    """Say why a folder, or what was taken for one, has no run.json."""
+    if folder.is_file():
+        return f"{folder} is no run folder: it is a file"
+    if not folder.is_dir():
+        return f"{folder} is no run folder: there is no such folder. editloupe runs FOLDER lists the runs below a folder"
+    try:
+        below = sorted(one.parent.name for one in folder.glob(f"*/{NAME}"))
+    except OSError:
+        below = []
+    if not below:
+        return f"{folder} is no run folder: it has no {NAME}; expected the folder that editloupe judge names with --out"
+    more = f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
+    return f"{folder} is no run folder: it has no {NAME}. Runs in it: {', '.join(below[:_SHOWN])}{more}; name one of them"

@@ -1,0 +1,152 @@
+"""What commands say of a run folder: one that was stopped in the middle, one of other settings, and one that is no run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from editloupe import files
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def stop_after(run: Path, findings: int) -> None:
+    """Leave what a run has on disk that was killed behind so many findings."""
+    file = run / "findings.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:findings]))
+
+
+def judged(editloupe: Run, folder: Path, *more: str) -> None:
+    assert editloupe("judge", folder, "--mode", "plain", "--concurrency", "1", "--out", "runs/one", *more)[0] == 0
+
+
+def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edits: Edits):
+    judged(editloupe, edits(4))
+    assert "8 of 8 findings judged.\n" in editloupe("show", "runs/one")[1]
+    stop_after(Path("runs/one"), 3)
+    # Two criteria a sample: both of the first, one of the second.
+    assert "3 of 3 findings judged; of 4 samples, 2 not asked yet, 1 asked in part." in editloupe("show", "runs/one")[1]
+    assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
+    assert "runs/one baseline 2 of 4 3 of 3" in words(editloupe("runs")[1])
+    listed = json.loads(editloupe("runs", "--json")[1])
+    assert (listed["samples"], listed["asked"], listed["statuses"]) == (4, 2, {"ok": 3})
+
+
+def test_a_second_judge_that_was_not_asked_yet_leaves_the_run_open(editloupe: Run, edits: Edits):
+    folder = edits(3)
+    judged(editloupe, folder)
+    Path("r.jsonl").write_text('"<Start Final Answer>Wrong Action</Start Final Answer>"\n')
+    judged(editloupe, folder, "--backend", "second=scripted/r.jsonl", "--criteria", "if")
+    assert json.loads(editloupe("runs", "--json")[1])["asked"] == 3
+    # Six of the first judge; of the second, one.
+    stop_after(Path("runs/one"), 7)
+    assert json.loads(editloupe("runs", "--json")[1])["asked"] == 1
+    said = editloupe("show", "runs/one")[1]
+    assert "6 of 6 findings judged.\n" in said
+    assert "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
+
+
+def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run, edits: Edits):
+    folder = edits(1)
+    judged(editloupe, folder)
+    command = ("judge", folder, "--mode", "plain", "--out", "runs/one", "--criteria", "if")
+    code, _, told = editloupe(*command, "--max-turns", "3", "--task-tokens", "900")
+    assert code == 2
+    assert "runs/one belongs to another run, with other settings. " in words(told)
+    assert "--task-tokens: was not set, is 900; --max-turns: was 6, is 3. Give that run's settings" in words(told)
+    Path("mine.toml").write_text(_RUBRIC)
+    told = words(editloupe(*command, "--rubric", "mine.toml")[2])
+    assert "--rubric: was dlebench, is mine. " in told
+    Path("mine.toml").write_text(_RUBRIC.replace('id = "mine"', 'id = "dlebench"'))
+    assert "--rubric: was dlebench, is dlebench with another criteria" in words(
+        editloupe(*command, "--rubric", "mine.toml")[2]
+    )
+    told = words(editloupe(*command[:-2], "--mode", "tool")[2])
+    assert "--mode: was plain, is tool;" in told
+    assert "tools: was none, is enhancer, localize_differences, zoom_in. " in told
+    assert not set("[]{}\"'") & set(told.partition("other settings. ")[2].replace("run's", ""))
+
+
+_RUBRIC = """
+id = "mine"
+title = "Mine"
+
+[criteria.instruction_following]
+name = "Instruction Following"
+short = "IF"
+question = "Was it done?"
+
+[[criteria.instruction_following.levels]]
+name = "No"
+value = 1
+description = "It was not."
+
+[[criteria.instruction_following.levels]]
+name = "Yes"
+value = 2
+description = "It was."
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "FOLDER is no run folder: it has no run.json; expected the folder that editloupe judge names"),
+        (bytes(range(128, 200)), "FOLDER/run.json is no text; expected JSON"),
+        (b"hello", "FOLDER/run.json is not JSON: "),
+        (b"[1]", "FOLDER/run.json is of no run of editloupe: expected an object with the key 'identity'"),
+        (b'{"name": "app"}', "FOLDER/run.json is of no run of editloupe: expected an object with the key 'identity'"),
+        (
+            b'{"schema": 9}',
+            "FOLDER/run.json was written by a newer editloupe: run schema 9, and this version reads up to 2",
+        ),
+    ],
+    ids=["none", "binary", "text", "list", "other program", "newer"],
+)
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, command: str, content: bytes | None, told: str):
+    folder = tmp_path / "f"
+    folder.mkdir()
+    if content is not None:
+        (folder / "run.json").write_bytes(content)
+    code, said, err = editloupe(command, folder)
+    assert (code, said) == (2, "")
+    assert words(err).startswith(f"error: {told.replace('FOLDER', str(folder))}")
+
+
+def test_what_is_no_folder_of_a_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edits):
+    folder = edits(1)
+    assert "nowhere is no run folder: there is no such folder" in words(editloupe("show", "nowhere")[2])
+    assert "nowhere is no run folder: there is no such folder" in words(editloupe("view", "nowhere")[2])
+    assert "metadata.jsonl is no run folder: it is a file" in words(editloupe("show", folder / "metadata.jsonl")[2])
+    judged(editloupe, folder)
+    assert "it has no run.json. Runs in it: one; name one of them" in words(editloupe("show", "runs")[2])
+    (tmp_path / "runs" / "two" / "run.json").mkdir(parents=True)
+    assert "run.json is a folder; expected a file of the run" in words(editloupe("show", "runs/two")[2])
+
+
+def test_a_run_that_may_not_be_read_is_not_called_bad_json(editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch):
+    judged(editloupe, edits(1))
+    opened = files.open_plain
+
+    def refused(path: Path) -> BinaryIO:
+        # Who may read everything, as in a container, is refused nothing by the file's mode.
+        if path.name == "run.json":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path)
+
+    monkeypatch.setattr(files, "open_plain", refused)
+    for command in ("show", "runs"):
+        said = editloupe(command, "runs/one" if command == "show" else "runs")
+        assert "runs/one/run.json cannot be read: Permission denied" in words(said[2])
