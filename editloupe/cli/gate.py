@@ -64,7 +64,9 @@ def gate(
         raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
     warn(store.problems)
     checked = []
-    for judged in chosen(store, judge):
+    judges = chosen(store, judge)
+    warn(dict.fromkeys(remark for judged in judges for remark in gates.remarks(judged, requirements)))
+    for judged in judges:
         which = judged if editor is None else gates.of_editor(judged, editor)
         people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))

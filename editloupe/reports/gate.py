@@ -16,7 +16,7 @@ from editloupe.parsing import fold
 from editloupe.reports.align import AlignOptions, align
 from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import OVERALL, specs, summary
+from editloupe.reports.summary import OVERALL, on_hundred, specs, summary
 from editloupe.scores import Metric, MetricSet
 from editloupe.tables import Table, simple
 from editloupe.values import Json
@@ -59,6 +59,16 @@ _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Least and most arguments of each metric."""
 _SHARES: Final = ("unjudged", "status", "share")
+_COUNTS: Final = ("asked", "judged")
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    **dict.fromkeys(_SHARES, (0, 1)),
+    **dict.fromkeys(_COUNTS, (0, math.inf)),
+    **dict.fromkeys(("exact", "accuracy", "f1"), (0, 1)),
+    **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (-1, 1)),
+    **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (-math.inf, 1)),
+    "mae": (0, math.inf),
+}
+"""Least and greatest value of each metric that has the same in every run."""
 
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -66,6 +76,9 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _FORM = re.compile(
     r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
 )
+_ANY: Final = (-math.inf, math.inf)
+_WIDE: Final = 10
+"""On a scale up to here or more, a bound of 1 looks like "all of it"."""
 _DECIMALS: Final = 9
 """A figure that is equal to the bound to so many decimals is equal to it: 0.1 + 0.2 is 0.3."""
 
@@ -160,8 +173,6 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
         raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
     if not math.isfinite(bound):
         raise ConfigError(f"--require {text!r}: the bound is not finite")
-    if metric in _SHARES and not 0 <= bound <= 1:
-        raise ConfigError(f"--require {text!r}: {metric} is a share, 0 to 1, so that this says nothing; 2 % is 0.02")
     found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
     _check_arguments(found, rubric)
     return found
@@ -193,6 +204,56 @@ def _label(criterion: Metric, wanted: str, text: str) -> str:
             return level.name
     names = ", ".join(level.name for level in criterion.levels)
     raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
+
+
+def remarks(judged: Judged, requirements: Iterable[Requirement]) -> list[str]:
+    """Return what is odd about the bounds of requirements: one at the end of the scale, or one that looks like a share.
+
+    Raises ConfigError for a bound outside the scale of its metric in this run.
+    """
+    found = []
+    for one in requirements:
+        low, high = _range(judged, one)
+        bound, holds = one.bound, _OPERATORS[one.operator]
+        named = f"--require {one.text!r}: {one.text.partition(one.operator)[0].strip()}"
+        scale = f"is {_KINDS.get(one.metric, 'a number of')} {_span(low, high)}"
+        ends = holds(low, bound), holds(high, bound)
+        says = "nothing can break it" if all(ends) else "nothing can meet it"
+        if not low <= bound <= high:
+            hint = "; 2 % is 0.02" if one.metric in _SHARES else ""
+            raise ConfigError(f"{named} {scale}, so that {says}{hint}")
+        if ends[0] == ends[1]:
+            found.append(f"{named} {scale}, so that {says}")
+        elif one.metric in _COUNTS and 0 < bound < 1:
+            found.append(f"{named} {scale}, and {bound:g} looks like a share; require unjudged, which is one")
+        elif one.metric in ("mean", "macro") and one.operator[0] == ">" and _looks_like_a_share(bound, high):
+            meant = low + bound * (high - low)
+            found.append(f"{named} {scale}, and {bound:g} looks like a share; that share of the scale is {meant:g}")
+    return found
+
+
+_KINDS: Final = {**dict.fromkeys(_SHARES, "a share,"), **dict.fromkeys(_COUNTS, "a count,")}
+
+
+def _looks_like_a_share(bound: float, high: float) -> bool:
+    """Return whether a least mean was meant as a share of a scale for ratings, which ends at 100 or before."""
+    return 1 < high <= 100 and (0 < bound < 1 or (bound == 1 and high >= _WIDE))
+
+
+def _span(low: float, high: float) -> str:
+    if low == -math.inf:
+        return f"{high:g} or less"
+    return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+
+
+def _range(judged: Judged, requirement: Requirement) -> tuple[float, float]:
+    """Return the least and the greatest value that a figure can have; infinite where there is none."""
+    if requirement.metric not in ("mean", "macro"):
+        return _RANGES.get(requirement.metric, _ANY)
+    name, spec = requirement.arguments[0], specs(judged.protocol)[0]
+    metrics = judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
+    ranges = {(0.0, 100.0) if on_hundred(spec, one) else one.domain.bounds or _ANY for one in metrics}
+    return ranges.pop() if len(ranges) == 1 else _ANY
 
 
 def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:

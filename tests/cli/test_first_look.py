@@ -70,4 +70,4 @@ def test_a_limit_counts_rows_that_cannot_be_judged(editloupe: Editloupe, tmp_pat
 
 def test_a_gate_refuses_a_bound_that_nothing_can_break(editloupe: Editloupe, run: Path) -> None:
     code, _, err = editloupe("gate", run, "--require", "unjudged<=2")
-    assert code == 2 and "unjudged is a share, 0 to 1, so that this says nothing; 2 % is 0.02" in " ".join(err.split())
+    assert code == 2 and "unjudged is a share, 0 to 1, so that nothing can break it; 2 % is 0.02" in " ".join(err.split())

@@ -207,3 +207,55 @@ def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callabl
         assert found[editor]["judge"].endswith(f", {editor}")
     # The sources themselves, handed in as edits, changed nothing.
     assert found["b"]["value"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("require", "told"),
+    [
+        # IF is shown on 0 to 100.
+        ("mean(if)>=0.5", "mean(if) is a number of 0 to 100, and 0.5 looks like a share; that share of the scale is 50"),
+        ("macro(if)>=1", "macro(if) is a number of 0 to 100, and 1 looks like a share; that share of the scale is 100"),
+        ("mean(overall) > .8", "mean(overall) is a number of 0 to 100, and 0.8 looks like a share"),
+        ("mean(if)>=0", "mean(if) is a number of 0 to 100, so that nothing can break it"),
+        ("mean(if)>100", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
+        ("unjudged<=1", "unjudged is a share, 0 to 1, so that nothing can break it"),
+        ("judged>=0.95", "judged is a count, 0 or more, and 0.95 looks like a share; require unjudged, which is one"),
+        ("mean(if)>=1.5", ""),
+        ("mean(if)<=0.5", ""),
+        ("mean(if)>=60", ""),
+        ("unjudged<=0.02", ""),
+        ("unjudged<=0", ""),
+        ("judged>=1", ""),
+    ],
+)
+def test_a_bound_that_looks_wrong_is_remarked(run: Path, editloupe: Run, require: str, told: str) -> None:
+    code, _, err = editloupe("gate", run, "--require", require)
+    remarks = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert code in (0, 100)
+    assert remarks == ([] if not told else remarks[:1]) and told in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("require", "told"),
+    [
+        ("mean(if)>=101", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
+        ("mean(if)<=101", "mean(if) is a number of 0 to 100, so that nothing can break it"),
+        ("mean(overall)>=-1", "mean(overall) is a number of 0 to 100, so that nothing can break it"),
+        ("kappa(human)>=60", "kappa(human) is a number of -1 to 1, so that nothing can meet it"),
+        ("asked>=-1", "asked is a count, 0 or more, so that nothing can break it"),
+    ],
+)
+def test_a_bound_outside_the_scale_is_refused(run: Path, editloupe: Run, require: str, told: str) -> None:
+    code, said, err = editloupe("gate", run, "--require", "unjudged<=0.5", "--require", require)
+    assert (code, said) == (2, "")
+    assert told in " ".join(err.split())
+
+
+def test_the_scale_of_a_bound_is_that_of_the_run(editloupe: Run, tmp_path: Path) -> None:
+    assert editloupe("measure", draw_edits(tmp_path / "edits", 2), "--measures", "mse,ssim", "--out", "m")[0] in (0, 3)
+    # SSIM is -1 to 1; MSE is 0 to 255², which is no scale of ratings.
+    for require in ("mean(ssim)>=0.5", "mean(mse)>=0.5"):
+        assert "warning: --require" not in editloupe("gate", "m", "--require", require)[2]
+    assert "mean(ssim) is a number of -1 to 1, so that nothing can meet it" in editloupe(
+        "gate", "m", "--require", "mean(ssim)>=70"
+    )[2].replace("\n", " ")
