@@ -27,6 +27,7 @@ from pydantic import (
 
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
 from editloupe.errors import ConfigError
+from editloupe.nearest import did_you_mean
 from editloupe.tasks import Budget
 from editloupe.values import Json
 
@@ -377,8 +378,9 @@ def _options_of(name: Any, given: Any) -> dict[str, Any]:
         raise ConfigError(f"judge {name!r}: expected a backend, or options with one; found {given!r}")
     if unknown := next((key for key in own if key not in OF_A_JUDGE), None):
         raise ConfigError(
-            f"judge {name!r}: {unknown!r} is no option of a judge; expected some of {', '.join(OF_A_JUDGE)}. All other "
-            "options (mode, rubric, tools, budgets) are the same for all judges of a run: give them on the command line"
+            f"judge {name!r}: {unknown!r} is no option of a judge; {did_you_mean(str(unknown), OF_A_JUDGE)}expected "
+            f"some of {', '.join(OF_A_JUDGE)}. All other options (mode, rubric, tools, budgets) are the "
+            "same for all judges of a run: give them on the command line"
         )
     return dict(own)
 
@@ -405,10 +407,30 @@ def _judge(name: str, options: Mapping[str, Any]) -> JudgeConfig:
 def _explained(problem: Any) -> str:
     where = ".".join(map(str, problem["loc"])) or "config"
     if problem["type"] == "extra_forbidden":
-        return f"unknown option {where!r}"
+        hint = did_you_mean(str(problem["loc"][-1]), _option_names())
+        return (
+            f"unknown option {where!r}; {hint}editloupe judge --help lists the options; those of the protocol stand below "
+            "'option:'"
+        )
     found = repr(problem.get("input"))
     found = found if len(found) <= 200 else f"{found[:199]}…"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}; found {found}"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}; found {found}{meant_one(problem)}"
+
+
+def meant_one(problem: Any) -> str:
+    """Return "; did you mean 'tool'?" for pydantic's complaint about a word that is not one of several; else ""."""
+    if problem["type"] != "literal_error":
+        return ""
+    # They are told in words: "'tool', 'oracle' or 'plain'".
+    hint = did_you_mean(str(problem.get("input")), re.findall(r"'([^']+)'", problem["ctx"]["expected"])).rstrip()
+    return f"; {hint}" if hint else ""
+
+
+def _option_names() -> list[str]:
+    """Return the options of a run as users name them in files."""
+    named = {field: name for name, field in ALIASES.items()}
+    own = [name for name in (*RunConfig.model_fields, *JudgeConfig.model_fields) if name not in ("judge", "name")]
+    return [*(named.get(name, name) for name in own), "judges", *SHORTHANDS]
 
 
 @dataclass(frozen=True, kw_only=True)

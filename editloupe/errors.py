@@ -36,8 +36,9 @@ once, where they are met, with `from`.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
+
+from editloupe.nearest import nearest
 
 
 class EditLoupeError(Exception):
@@ -55,7 +56,7 @@ class UnknownPlugin(ConfigError):
         """meant: what the user may have meant; "" looks for a known name that is spelled alike."""
         self.group, self.name, self.known = group, name, known
         listed = ", ".join(known) or "none at all (is editloupe installed?)"
-        near = meant or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+        near = meant or nearest(name, known)
         hint = f"did you mean {near}? " if near else ""
         super().__init__(f"unknown {group} {name!r}; {hint}known here: {listed}")
 

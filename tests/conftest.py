@@ -88,7 +88,9 @@ def editloupe(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs the program as a user does, in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    # The last three are read by tests alone, and the program would warn of them.
+    of_tests = ("EDITLOUPE_GOLDEN", "EDITLOUPE_VLLM", "EDITLOUPE_DOCKER")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", *of_tests):
         monkeypatch.delenv(name, raising=False)
 
     def run(*words: str | Path) -> tuple[int, str, str]:

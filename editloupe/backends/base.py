@@ -5,7 +5,6 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from editloupe.chat import Reply, Request
 from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, Rejected, UnknownPlugin
+from editloupe.nearest import did_you_mean, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,9 @@ def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
     if unknown:
         where = uri.provider if uri.provider in _OF_FILES else f"{uri.provider}/{uri.model}"
         named = ", ".join(map(repr, unknown))
-        raise ConfigError(f"backend {where}: unknown parameter {named}; known: {', '.join(known)}")
+        raise ConfigError(
+            f"backend {where}: unknown parameter {named}; {did_you_mean(unknown[0], known)}known: {', '.join(known)}"
+        )
 
 
 def settled(uri: str) -> str:
@@ -227,8 +229,8 @@ def _meant(uri: BackendURI) -> str:
         return form.format(model=uri.model or "MODEL")
     if (begins := next((head for pattern, head in _MODELS if pattern.match(whole)), None)) is not None:
         return f"{begins}{whole}"
-    near = difflib.get_close_matches(uri.provider, plugins.names("backends"), n=1)
-    return f"{near[0]}/{uri.model}" if near and uri.model else near[0] if near else ""
+    near = nearest(uri.provider, plugins.names("backends"))
+    return f"{near}/{uri.model}" if near and uri.model else near
 
 
 def open_backend(uri: str) -> LMM:

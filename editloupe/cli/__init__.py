@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -19,8 +19,9 @@ from typer import Option
 from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, write
+from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, warn, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
+from editloupe.nearest import nearest
 
 COMMANDS: Final[Mapping[str, str]] = {
     "init": "Write a commented editloupe.yaml, which `editloupe judge` reads.",
@@ -51,9 +52,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
-    "backends": "List the backends that --backend takes, or ask one what it can do.",
+    "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
-    "tools": "List the tools and which are absent here, or call one, load them, serve them.",
+    "tools": "List the tools and which are absent here, or show one, call one, load them, serve them.",
 }
 """Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
 
@@ -67,16 +68,17 @@ PANELS: Final[Mapping[str, tuple[str, ...]]] = {
 """The panels of `--help`, each with its commands in their order."""
 
 _GROUPS: Final = {
-    "backends": ("probe",),
+    "backends": ("show", "probe"),
     "build": ("unicedit",),
     "protocols": ("show",),
-    "tools": ("warm", "call", "serve-mcp"),
+    "rubrics": ("show",),
+    "tools": ("show", "warm", "call", "serve-mcp"),
 }
 """Commands with commands of their own. The function named like the group lists, or prints their help.
 
 A module's function `plugged` returns further ones, by name."""
 
-_MODULES: Final = {"merge": "runs", "gc": "runs", "schema": "listings", "rubrics": "listings"}
+_MODULES: Final = {"merge": "runs", "gc": "runs"}
 """Modules of the commands that share one; any other has that of its name."""
 
 _READ_ONCE: Final = frozenset(
@@ -92,7 +94,9 @@ class _Lazy(TyperGroup):
         if args[0] in _READ_ONCE:
             gc.disable()
         if args[0] in COMMANDS:
-            return args[0], _imported(args[0]), args[1:]
+            found = _imported(args[0])
+            warn(_unread(found))
+            return args[0], found, args[1:]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -109,12 +113,23 @@ class _Lazy(TyperGroup):
         raise typer.Exit(code or 0)
 
 
+class _Listing(TyperGroup):
+    """Commands about what is listed, of which `show` may be left out: `rubrics NAME` is `rubrics show NAME`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        file = "." in args[0]
+        if args[0] not in self.commands and (file or not nearest(args[0], self.commands)):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
 @functools.cache
 def _imported(name: str) -> Any:
     # A word of Python cannot be a module's name, nor a function's.
     plain = f"{name}_" if iskeyword(name) else name
     module = import_module(f"editloupe.cli.{_MODULES.get(name, plain)}")
-    made = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    cls = _Listing if "show" in _GROUPS.get(name, ()) else TyperGroup
+    made = typer.Typer(cls=cls, rich_markup_mode="rich", add_completion=False)
     if name in _GROUPS:
         made.callback(invoke_without_command=True)(getattr(module, name))
         for command in _GROUPS[name]:
@@ -193,7 +208,30 @@ OF_TOOLS: Final = frozenset(
 
 def variable(flag: str) -> str:
     """Return the environment variable of an option: EDITLOUPE_TASK_TOKENS for --task-tokens."""
-    return f"EDITLOUPE_{flag.lstrip('-').replace('-', '_').upper()}"
+    return f"{_OURS}{flag.lstrip('-').replace('-', '_').upper()}"
+
+
+_OURS: Final = "EDITLOUPE_"
+_READ_ELSEWHERE: Final = frozenset({f"{_OURS}SERVE_TOKEN", *(f"{_OURS}{name.upper()}" for name in OF_TOOLS)})
+"""Variables of ours that are no option's, or not of those alone."""
+
+
+def _unread(command: Any) -> Iterator[str]:
+    """Yield a message for each EDITLOUPE_ variable of the environment that no command reads."""
+    given = {name for name in os.environ if name.startswith(_OURS)} - _READ_ELSEWHERE
+    if given and not given <= _variables(command):
+        # Another command's, perhaps; all of them are looked through in this case alone, since it takes a while.
+        known = _READ_ELSEWHERE.union(*(_variables(_imported(name)) for name in COMMANDS))
+        for name in sorted(given - known):
+            meant = nearest(name.removeprefix(_OURS), [one.removeprefix(_OURS) for one in known])
+            hint = f"; did you mean {_OURS}{meant}?" if meant else ""
+            yield f"{name} is set and has no effect: no option of editloupe has this variable{hint}"
+
+
+def _variables(command: Any) -> set[str]:
+    """Return the environment variables of a command's options, and of its own commands'."""
+    own = {parameter.envvar for parameter in command.params if isinstance(parameter.envvar, str)}
+    return own.union(*(_variables(inner) for inner in getattr(command, "commands", {}).values()))
 
 
 app = typer.Typer(

@@ -14,6 +14,7 @@ from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe as run
 from editloupe.cli.options import AsJson
 from editloupe.cli.output import note, plain, print_json, say, table
+from editloupe.errors import UnknownPlugin
 from editloupe.runs.store import RunStore
 
 _WHAT = {
@@ -34,12 +35,25 @@ _STYLES = {"yes": "green", "no": "yellow", "failed": "red"}
 
 
 def backends(context: typer.Context) -> None:
-    """List the backends that --backend takes, or ask one what it can do."""
+    """List the backends that --backend takes, show one, or ask one what it can do."""
     if context.invoked_subcommand:
         return
     names = plugins.names("backends")
     rows = [(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names]
     table("Backend", "What it is", "From", rows=rows)
+
+
+def show(name: Annotated[str, Argument(metavar="NAME", help="What stands before the slash of a URI.")]) -> None:
+    """Show what a backend is and how --backend names it."""
+    known = plugins.names("backends")
+    if name not in known:
+        raise UnknownPlugin("backend", name, known)
+    form, what = _WHAT.get(name, (f"{name}/…", ""))
+    say(f"{name} ({plugins.origin('backends', name)})", "bold")
+    if what:
+        say(what)
+    say(f"--backend {form}")
+    say(f"What it can do: editloupe backends probe {form.partition('[')[0]}")
 
 
 def probe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ Weights = Mapping[str, Any]
 
 @_with_weights
 def tools(context: typer.Context, weights: Weights) -> int:
-    """List the tools and which are absent here, or call one, load them, serve them.
+    """List the tools and which are absent here, or show one, call one, load them, serve them.
 
     DLEBench names four tools: Grounding, Zoom-In, Difference and Enhancer. The list says which of the five is which.
     """
@@ -57,6 +58,32 @@ def tools(context: typer.Context, weights: Weights) -> int:
     _table(box, names, ("Tool", "Arguments", "What it does"), row)
     say(describe_reader(settings))
     say(_CREDITS)
+    return 0
+
+
+@_with_weights
+def show(
+    context: typer.Context,
+    weights: Weights,
+    name: Annotated[str, Argument(metavar="NAME", help="One of `editloupe tools`.")],
+) -> int:
+    """Show what a tool does and the arguments that it takes. Exit code 2 if it is absent here."""
+    box = open_toolbox([name], _settings(context, weights))
+    if name in box.absent:
+        raise ConfigError(f"the tool {name} is absent here: {box.absent[name]}")
+    tool = box.tools[name]
+    offered = spec(tool)
+    say(f"{name} ({plugins.origin('tools', name)}), version {tool.version}", "bold")
+    say(offered.description)
+    properties = cast(dict[str, dict[str, Json]], offered.parameters.get("properties", {}))
+    required = cast(list[str], offered.parameters.get("required", []))
+    rows = []
+    for argument, schema in properties.items():
+        default = "required" if argument in required else json.dumps(schema.get("default"))
+        rows.append((argument, str(schema.get("type", "any")), default, str(schema.get("description", ""))))
+    table("Argument", "Type", "Default", "What it is", rows=rows)
+    for line in _works_with(tool):
+        say(line)
     return 0
 
 

@@ -15,6 +15,7 @@ from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.nearest import did_you_mean
 from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json
 
 __all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample", "sample_of_row"]
@@ -45,7 +46,8 @@ def load(
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
     if format not in formats():
-        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(formats())}")
+        hint = did_you_mean(format, formats())
+        raise ConfigError(f"unknown format {format!r}; {hint}expected one of {', '.join(formats())}")
     root, metadata = path, None
     if path.is_file():
         allowed = endings(format)

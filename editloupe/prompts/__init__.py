@@ -7,7 +7,6 @@ covers its whole text.
 
 from __future__ import annotations
 
-import difflib
 import re
 import traceback
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ from pydantic import BeforeValidator
 
 from editloupe.errors import PromptError
 from editloupe.files import read_text
+from editloupe.nearest import did_you_mean
 from editloupe.values import digest
 
 if TYPE_CHECKING:
@@ -178,6 +178,4 @@ def _hint(message: str, variables: dict[str, object]) -> str:
     undefined = re.match(r"'(\w+)' is undefined", message)
     if undefined is None:
         return ""
-    near = difflib.get_close_matches(undefined.group(1), variables, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"{meant} variables here: {', '.join(sorted(variables)) or 'none'}"
+    return f"; {did_you_mean(undefined.group(1), variables)}variables here: {', '.join(sorted(variables)) or 'none'}"

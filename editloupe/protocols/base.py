@@ -20,10 +20,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from editloupe import plugins
 from editloupe.answers import Answer
-from editloupe.config import Words
+from editloupe.config import Words, meant_one
 from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
+from editloupe.nearest import did_you_mean
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.rubrics import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
@@ -464,13 +465,13 @@ def _raised(error: BaseException) -> str:
 
 
 def _explained(error: ValidationError, model: type[BaseModel]) -> str:
-    known = ", ".join(field.alias or name for name, field in model.model_fields.items()) or "none"
+    known = [field.alias or name for name, field in model.model_fields.items()]
     problems = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "options"
         if problem["type"] == "extra_forbidden":
-            problems.append(f"unknown option {name!r}; it has: {known}")
+            problems.append(f"unknown option {name!r}; {did_you_mean(name, known)}it has: {', '.join(known) or 'none'}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            problems.append(f"option {name}: {message}; found {problem.get('input')!r}")
+            problems.append(f"option {name}: {message}; found {problem.get('input')!r}{meant_one(problem)}")
     return "; ".join(problems)

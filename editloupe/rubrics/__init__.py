@@ -6,7 +6,6 @@ mistake would judge a whole folder by something that its author did not mean.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -33,6 +32,7 @@ from editloupe import plugins
 from editloupe.answers import LabelRule, Labels, Scale
 from editloupe.errors import RubricError
 from editloupe.files import read_toml
+from editloupe.nearest import did_you_mean
 from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.tags import TAGS
 from editloupe.values import Json, digest, is_empty
@@ -259,8 +259,9 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
         if built_in is not None:
             return _read(built_in, name_or_path)
         if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
+            known = builtin_rubrics()
             raise RubricError(
-                f"unknown rubric {name_or_path!r}; built in: {', '.join(builtin_rubrics())}; "
+                f"unknown rubric {name_or_path!r}; {did_you_mean(name_or_path, known)}built in: {', '.join(known)}; "
                 "a rubric of your own is given by the path of its .toml file"
             )
     return _read(Path(name_or_path), str(name_or_path))
@@ -318,9 +319,7 @@ def _explain(problem: ErrorDetails, loc: Sequence[int | str]) -> str:
         tables: dict[int, type[BaseModel]] = {1: Rubric, 2: Citation, 3: Criterion, 4: NumberScale}
         table = tables.get(len(loc), Penalty if "penalties" in loc else Level)
         known = [key for key in table.model_fields if (table, key) != (Criterion, "id")]
-        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
+        return f"{where}: unknown key; {did_you_mean(str(loc[-1]), known)}known here: {', '.join(known)}"
     if kind == "missing":
         return f"{where}: is missing"
     if kind == "string_too_short" or (kind == "value_error" and not str(found).strip()):

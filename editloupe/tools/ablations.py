@@ -19,6 +19,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
+from editloupe.nearest import did_you_mean
 from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences, canvas_of
 from editloupe.values import ImageRef, Json, View
@@ -136,7 +137,9 @@ def checked(names: Iterable[str]) -> tuple[str, ...]:
     """Return the named ablations, each once, in one order. Raises ConfigError for an unknown name."""
     wanted = set(names)
     for name in sorted(wanted - set(ABLATIONS)):
-        raise ConfigError(f"there is no ablation {name!r}; the ablations are: {', '.join(ABLATIONS)}")
+        raise ConfigError(
+            f"there is no ablation {name!r}; {did_you_mean(name, ABLATIONS)}the ablations are: {', '.join(ABLATIONS)}"
+        )
     return tuple(name for name in ABLATIONS if name in wanted)
 
 

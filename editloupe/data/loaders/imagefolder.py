@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, assemble, named, rating_notes, read_row
 from editloupe.data.tables import ENDINGS, MetadataTable, read_table
 from editloupe.errors import DataError, SampleError
+from editloupe.nearest import matched
 
 LAYOUT: Final = "metadata.jsonl, metadata.csv or metadata.parquet with source_file_name, edited_file_name and instruction"
 
@@ -69,8 +69,8 @@ def _check_columns(table: MetadataTable, *, with_edited: bool) -> None:
     missing = [names[0] for names in columns if not any(name in table.columns for name in names)]
     if not missing or not table.columns:
         return  # without columns every line is broken, and each will say how
-    close = {name: difflib.get_close_matches(name, table.columns, 1) for name in missing}
-    hints = [f"{near[0]!r} meant as {name!r}" for name, near in close.items() if near]
+    others = [name for name in table.columns if not any(name in names for names in columns)]
+    hints = [f"{near!r} meant as {name!r}" for name, near in matched(missing, others).items()]
     raise SampleError(
         f"missing column {', '.join(missing)}; expected {', '.join(needed)}; found {', '.join(table.columns)}"
         + (f" (is {', '.join(hints)}?)" if hints else "; rename or add the column"),

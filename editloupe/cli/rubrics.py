@@ -1,27 +1,28 @@
-"""`editloupe rubrics` and `schema`: what is here."""
+"""`editloupe rubrics`: which are built in, and what one asks for."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import typer
 from typer import Argument
 
-from editloupe.cli.output import print_json, say, table
-from editloupe.exports.schema import File
-from editloupe.exports.schema import schema as json_schema
+from editloupe.cli.output import say, table
 from editloupe.rubrics import builtin_rubrics, load_rubric
 
 
-def rubrics(
-    rubric: Annotated[str | None, Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
-) -> None:
+def rubrics(context: typer.Context) -> None:
     """List the built-in rubrics, or show one with its labels and values, or its scales and penalties."""
-    if rubric is None:
-        known = {name: load_rubric(name) for name in builtin_rubrics()}
-        rows = [(name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()]
-        table("Rubric", "Criteria", "Title", rows=rows)
+    if context.invoked_subcommand:
         return
-    loaded = load_rubric(rubric)
+    known = {name: load_rubric(name) for name in builtin_rubrics()}
+    rows = [(name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()]
+    table("Rubric", "Criteria", "Title", rows=rows)
+
+
+def show(name: Annotated[str, Argument(metavar="NAME|FILE", help="A built-in rubric, or a .toml file.")]) -> None:
+    """Show the labels and values of a rubric, or its scales and penalties."""
+    loaded = load_rubric(name)
     say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
     for criterion in loaded.criteria:
         if criterion.scale is not None:
@@ -35,13 +36,6 @@ def rubrics(
             continue
         rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
         table("Value", "Label", "Means", rows=rows, title=f"{criterion.name} ({criterion.short})")
-
-
-def schema(
-    what: Annotated[File, Argument(help="A line of a trace, of findings.jsonl or of samples.jsonl, or run.json.")],
-) -> None:
-    """Print the JSON Schema of what a run folder holds."""
-    print_json(json_schema(what), indent=2)
 
 
 def _span(low: float, high: float) -> str:
