@@ -12,7 +12,7 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import note, out, print_json, say, slug, stoppable, tell_traces
+from editloupe.cli.output import many, note, out, print_json, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
@@ -34,6 +34,8 @@ PAIRWISE = "pairwise"
 
 SHOWN = 5
 """Tables in the terminal; all of them are in the run's report."""
+_NAMED = 5
+"""Edits that a message names."""
 
 
 @run_options(without=("path", "null_edit", "judges", "criteria", "repeats", "aggregate_repeats", "abstain_above"))
@@ -72,7 +74,8 @@ def rank(
     run = only(runs, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})
     chosen, setup = _setup(run, words(by), pairwise=pairwise)
     loaded = selected(run, ImageStore(cache_bytes=0)) if source is None else _edits(source, instruction or "", paths)
-    _check_several(loaded.samples)
+    unread = [unreadable(row.editor, row.id, row.message) for row in loaded.rejected]
+    _check_several(loaded.samples, unread)
     tell_traces(run.langsmith)
     # Another instruction for the same image is another run.
     asked = None if source is None else digest([str(source.resolve()), instruction])[:6]
@@ -104,7 +107,7 @@ def rank(
         notes=heading.notes,
         by=chosen,
         metrics=setup.protocol.metrics,
-        unread=[unreadable(row.editor, row.id, row.message) for row in outcome.loaded.rejected],
+        unread=unread,
         as_json=as_json,
     )
     if outcome.interrupted:
@@ -162,13 +165,21 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
     return Loaded(format="files", samples=tuple(samples), rejected=tuple(rejected))
 
 
-def _check_several(samples: Sequence[Sample]) -> None:
-    """Raises DataError where there is nothing to rank: before anything is asked."""
-    if all(len(group) < 2 for group in groups(samples)):
+def _check_several(samples: Sequence[Sample], unread: Sequence[RankedEdit]) -> None:
+    """Raise DataError, which names what could not be read, where there is nothing to rank: before anything is asked."""
+    if any(len(group) > 1 for group in groups(samples)):
+        return
+    if not unread:
         raise DataError(
             "no two edits share source image and instruction, so that there is nothing to rank; give several editors' "
             "outputs with --edited NAME=DIR, or edits of one image with --source and --instruction"
         )
+    named = "; ".join(f"{one.edit}: {one.missing.removeprefix('input_error: ')}" for one in unread[:_NAMED])
+    more = f"; and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    raise DataError(
+        f"{len(unread)} of {len(samples) + len(unread)} edits cannot be read, and no two others share source image and "
+        f"instruction, so that there is nothing to rank. {named}{more}"
+    )
 
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
@@ -180,7 +191,8 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
         if criterion not in (*judged.criteria, OVERALL):
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
-    _check_several(samples)
+    unread = [unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()]
+    _check_several(samples, unread)
     if store.protocol == PAIRWISE and OVERALL in chosen:
         raise ConfigError(f"--by overall is a mean of scores, and {folder} compares pairs of edits; name criteria")
     _show(
@@ -191,7 +203,7 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
         notes=judged.notes,
         by=chosen,
         metrics=judged.metrics.metrics,
-        unread=[unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()],
+        unread=unread,
         as_json=as_json,
     )
     return 0
@@ -237,6 +249,10 @@ def _show(
         say(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
         out().print(render.terminal(summary))
+    places = [place for ranking in report.rankings for place in ranking.places]
+    ranked = sum(place.rank is not None for place in places)
+    if ranked < len(places) + len(report.unread):
+        say(f"\n{ranked} of {many(len(places) + len(report.unread), 'edit')} ranked.", "yellow")
     for place in report.unread:
         say(f"not ranked: {place.edit}: {place.missing}")
     say(f"\n{report.caption}", "dim")

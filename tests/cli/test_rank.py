@@ -121,6 +121,20 @@ def test_what_could_not_be_judged_stands_below_with_its_status(editloupe: Run, p
     assert code == 0 and places(out) == [(1, True, "p"), (1, True, "q"), (1, True, "r")]
 
 
+def test_an_edit_that_is_not_there_is_named_and_counted(editloupe: Run, pictures, answering, tmp_path: Path):
+    lmm = answering(lambda c, e: "Wrong Action" if c == "if" else "Perfect Consistency")
+    words = ("rank", "--source", pictures["source"], *WORDS)
+    code, out, err = editloupe(*words, pictures["p"], tmp_path / "gone.png", tmp_path / "away.png")
+    told = " ".join(err.split())
+    assert (code, out, lmm.requests) == (2, "", [])
+    assert "2 of 3 edits cannot be read, and no two others share source image and instruction" in told
+    assert f"gone: {tmp_path}/gone.png: no such file" in told and f"away: {tmp_path}/away.png: no such file" in told
+    code, out, _ = editloupe(*words, pictures["p"], pictures["q"], tmp_path / "gone.png")
+    assert code == 3
+    assert "2 of 3 edits ranked." in out and "not ranked: gone: " in out
+    assert " edits ranked." not in editloupe(*words, pictures["p"], pictures["q"], "--out", "both")[1]
+
+
 PAIRS = {
     ("p", "q"): "p", ("p", "r"): "p", ("q", "r"): "tie", ("p", "s"): "first shown", ("q", "s"): "q", ("r", "s"): "refused",
 }  # fmt: skip

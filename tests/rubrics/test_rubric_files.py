@@ -508,7 +508,10 @@ def test_a_path_through_a_file_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_built_in_rubrics() -> None:
-    with pytest.raises(ConfigError, match=r"unknown rubric 'dlebnch'; did you mean 'dlebench'\? built in: .*dlebench.*path of its .toml file"):
+    with pytest.raises(
+        ConfigError,
+        match=r"unknown rubric 'dlebnch'; did you mean 'dlebench'\? built in: .*dlebench.*path of its .toml file",
+    ):
         load_rubric("dlebnch")
 
 
