@@ -308,7 +308,9 @@ class RunConfig(_Strict):
             given["role"] = {role: {**sampling, **own} if isinstance(own, Mapping) else own for role, own in roles.items()}
         run = cls.make(**given)
         if not isinstance(listed, Mapping):
-            raise ConfigError(f"judges: expected names with options, found {listed!r}")
+            raise ConfigError(
+                f"judges: expected names, each with its backend, such as 'small: openai/MODEL'; found {listed!r}"
+            )
         if not isinstance(backends, list | tuple):
             backends = [backends]
         judges = [_named(one) for one in backends]

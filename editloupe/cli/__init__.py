@@ -182,6 +182,8 @@ def _formatted(
 
 def _with_variables(command: Any) -> None:
     """Let every option of a command, and of its own commands, be set by EDITLOUPE_NAME too."""
+    # Its kind would stand beside it: <bool>.
+    command.get_help_option(typer.Context(command)).metavar = " "
     for parameter in command.params:
         flag = next((word for word in parameter.opts if word.startswith("--")), None)
         named = parameter.name in OF_TOOLS or flag in (None, "--help", "--version")

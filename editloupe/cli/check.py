@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
+from rich.text import Text
 from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, FieldsFile, editors
-from editloupe.cli.output import plain, print_json, say, table
+from editloupe.cli.output import in_brief, plain, print_json, say, table
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
 from editloupe.data.images import ImageStore
+
+FEW: Final = 5
+"""Problems of one kind in a terminal."""
 
 
 def check(
@@ -22,6 +28,9 @@ def check(
         Option("--layout", metavar="NAME", help="auto, imagefolder, pairs, or that of a benchmark, such as edival."),
     ] = "auto",
     fields: FieldsFile = None,
+    full: Annotated[
+        bool, Option("--full", help="List every problem in a terminal too. A pipe and a file always get all.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors."""
@@ -29,17 +38,20 @@ def check(
     if as_json:
         print_json(report.to_json(), indent=2)
     else:
-        _show(path, report)
+        _show(path, report, brief=in_brief(full))
     return 1 if report.errors else 0
 
 
-def _show(path: Path, report: DataReport) -> None:
-    if report.problems:
-        styles = {"error": "red", "warning": "yellow"}
-        rows = [
-            (plain(one.severity, styles[one.severity]), one.kind.replace("_", " "), one.sample, one.message)
-            for one in report.problems
-        ]
+def _show(path: Path, report: DataReport, *, brief: bool) -> None:
+    rows: list[Sequence[str | Text]] = []
+    for (severity, kind), alike in groupby(report.problems, key=lambda one: (one.severity, one.kind)):
+        problems = list(alike)
+        first = problems[:FEW] if brief and len(problems) > FEW + 1 else problems
+        head = plain(severity, {"error": "red", "warning": "yellow"}[severity]), kind.replace("_", " ")
+        rows += [(*head, one.sample, one.message) for one in first]
+        if left := len(problems) - len(first):
+            rows.append((*head, f"… {left} more", "of the same kind; --full lists them"))
+    if rows:
         table("", "Kind", "Sample", "What", rows=rows)
     missing = report.counts.get("missing_output", 0)
     usable = report.usable - missing

@@ -29,7 +29,7 @@ from editloupe.viewer.reader import RunReader
 
 
 def export(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; several only for --html and --to dpo.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders; several only for --html and --to dpo.")],
     html: Annotated[Path | None, Option(metavar="DIR", help="Pages that open without a server.")] = None,
     otel: Annotated[
         Path | None, Option(metavar="FILE", help="OpenTelemetry spans: OTLP as JSON, one line a trace.")

@@ -24,6 +24,7 @@ from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, sett
 from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces, write
 from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
+from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
 from editloupe.runs.budget import Ledger, RunBudget
@@ -73,6 +74,8 @@ def judge(
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
         write(f"{HELLO}\n")
         return 0
+    # Before anything is said of what is begun.
+    check_exists(first.path, what="a folder of edits")
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:

@@ -46,7 +46,7 @@ def runs(
 
 def merge(
     out_dir: Annotated[Path, Argument(metavar="OUT", help="A new folder, or a run to be added to.")],
-    shards: Annotated[list[Path], Argument(metavar="SHARD...", help="Run folders of the same settings.")],
+    shards: Annotated[list[Path], Argument(metavar="SHARD", help="Run folders of the same settings.")],
 ) -> None:
     """Join shards of one run; they stay as they are."""
     done = join(out_dir, shards)

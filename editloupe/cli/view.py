@@ -35,7 +35,7 @@ _PORTS: Final = 20
 def view(
     runs: Annotated[
         list[Path] | None,
-        Argument(metavar="[RUN|FOLDER...]", help="Run folders, or folders with runs below them. Default: runs"),
+        Argument(metavar="RUN|FOLDER", help="Run folders, or folders with runs below them. Default: runs"),
     ] = None,
     host: Annotated[str, Option(help="Where to listen. Anything but loopback shows the runs to others.")] = "127.0.0.1",
     port: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -135,10 +136,32 @@ def plain_stem(name: str) -> str:
     return unicodedata.normalize("NFC", PurePosixPath(name.replace("\\", "/")).stem)
 
 
+_HUB: Final = re.compile(r"(?:.*/)?hf:/+(?:datasets/)?([\w.-]+/[\w.-]+).*|([\w.-]+/[\w.-]+)", re.ASCII)
+
+
+def _of_hub(path: Path) -> str:
+    """Return how to get a data set of the Hugging Face hub, if a path that is not there may be the id of one."""
+    here = Path.cwd()
+    named = path.relative_to(here) if path.is_relative_to(here) else path
+    found = _HUB.fullmatch(named.as_posix())
+    if found is None or (here / named).parent.exists():
+        return ""
+    id_ = found[1] or found[2]
+    return (
+        ". Data of the Hugging Face hub are not read from there; download them: "
+        f"hf download --repo-type dataset {id_} --local-dir FOLDER"
+    )
+
+
+def check_exists(path: Path, *, what: str) -> None:
+    """Raise DataError where nothing lies at `path`."""
+    if not path.exists():
+        raise DataError(f"{path}: no such folder; expected {what}{_of_hub(path)}")
+
+
 def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:
     """Open `path` as a Folder. Raises DataError where it is no folder."""
-    if not path.exists():
-        raise DataError(f"{path}: no such folder; expected {what}")
+    check_exists(path, what=what)
     if not path.is_dir():
         raise DataError(f"{path}: is a file; expected a folder: {what}")
     if not os.access(path, os.R_OK | os.X_OK):

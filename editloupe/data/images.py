@@ -209,7 +209,9 @@ class ImageStore:
         if again is not None and hashlib.sha256(found := again()).hexdigest() == ref.sha256:
             return found
         places = ", ".join(str(p) for p in candidates if p is not None) or "memory"
-        raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places})")
+        # Of an image that lies in no file, another store has the bytes.
+        hint = "" if places != "memory" else "; make the sample with Sample.from_images, which keeps them"
+        raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places}){hint}")
 
     def array(self, ref: ImageRef) -> RGB:
         """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""

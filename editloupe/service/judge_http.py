@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
@@ -267,16 +267,23 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    return problem_response(error.status_code, str(error.detail), error.headers)
+    # Of a path that there is not, the framework says no more than that.
+    missing = "nothing is at this path; GET /openapi.json says what there is"
+    detail = missing if error.status_code == 404 else str(error.detail)
+    return problem_response(error.status_code, detail, error.headers)
 
 
 def _message(errors: Any) -> str:
     """Return where and what, a line each; never what was sent, which may be megabytes."""
     lines = []
     for one in list(errors)[:10]:
-        where = ".".join(str(part) for part in one["loc"] if part != "body")
+        where = ".".join(str(part) for part in one["loc"] if part not in _NOT_SENT)
         lines.append(f"{where}: {one['msg']}" if where else str(one["msg"]))
-    return "\n".join(lines)
+    return "\n".join(dict.fromkeys(lines))
+
+
+_NOT_SENT: Final = frozenset({"body", *(form.__name__ for form in get_args(wire.Picture))})
+"""Parts of a place that stand for a part of the request, or for a form that it may have, and not for what was sent."""
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

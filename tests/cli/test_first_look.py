@@ -71,3 +71,47 @@ def test_a_limit_counts_rows_that_cannot_be_judged(editloupe: Editloupe, tmp_pat
 def test_a_gate_refuses_a_bound_that_nothing_can_break(editloupe: Editloupe, run: Path) -> None:
     code, _, err = editloupe("gate", run, "--require", "unjudged<=2")
     assert code == 2 and "unjudged is a share, 0 to 1, so that nothing can break it; 2 % is 0.02" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("id_", ["hf://datasets/owner/Name-1", "owner/Name-1"])
+def test_data_of_the_hub_are_told_how_to_be_had(editloupe: Editloupe, id_: str) -> None:
+    for command in ("check", "judge"):
+        code, said, err = editloupe(command, id_)
+        # Nothing is said of what would have begun.
+        assert (code, said, len(err.splitlines())) == (2, "", 1)
+        assert err.endswith("download them: hf download --repo-type dataset owner/Name-1 --local-dir FOLDER\n")
+
+
+def test_a_folder_that_is_not_there_is_no_data_of_the_hub(editloupe: Editloupe, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for path in ("nowhere", "mine/nowhere", "a/b/c", tmp_path / "nowhere"):
+        code, _, err = editloupe("check", path)
+        assert code == 2 and err.endswith("nowhere: no such folder; expected a folder of edits\n".partition("nowhere")[2])
+
+
+def test_check_lists_a_few_of_each_kind_in_a_terminal(
+    editloupe: Editloupe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = draw_edits(tmp_path / "edits", 9)
+    for number in range(7):
+        # Those of a number without changed places are their source already.
+        name = f"s{number:02}.png"
+        (folder / "edited" / name).write_bytes((folder / "source" / name).read_bytes())
+    (folder / "edited" / "s07.png").write_bytes(b"no image")
+    rows = [f"s{number:02}" for number in range(9)]
+
+    def listed(*more: str) -> list[str]:
+        said = editloupe("check", folder, *more)[1]
+        return [row for row in rows if f" {row} " in said]
+
+    # s00 to s06 and s08 are unchanged: eight of a kind, and one that cannot be read.
+    assert listed() == rows
+    monkeypatch.setattr("editloupe.cli.check.in_brief", lambda full: not full)
+    assert listed() == ["s00", "s01", "s02", "s03", "s04", "s07"]
+    assert "… 3 more" in editloupe("check", folder)[1]
+    assert listed("--full") == rows
+
+
+@pytest.mark.parametrize("command", ["judge", "rubrics", "show"])
+def test_the_help_of_a_flag_names_no_type(editloupe: Editloupe, command: str) -> None:
+    assert "<bool>" not in editloupe(command, "--help")[1]

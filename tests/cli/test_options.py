@@ -90,7 +90,7 @@ def test_what_a_judge_does_not_set_is_taken_from_the_run():
             "mask_pad=0.2: 'mask_pad' is given twice, first as '0.1'; give it once",
         ),
         ({"role": ["parser=baseline", "parser=openai/m"]}, "parser=openai/m: 'parser' is given twice"),
-        ({"judges": ["a"]}, "judges: expected names with options"),
+        ({"judges": ["a"]}, "judges: expected names, each with its backend, such as 'small: openai/MODEL'; found ['a']"),
         ({"role": {"decompose": {"backend": "a/b", "heat": 1}}}, "unknown option 'role.decompose.heat'"),
     ],
 )

@@ -182,7 +182,8 @@ def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path
         ({"instruction": None}, "instruction: Input should be a valid string"),
         ({"source": inline(b"no image")}, "source: not an image"),
         ({"source": {"base64": "%%%"}}, "source: not base64"),
-        ({"source": {"url": "http://x"}}, "source"),
+        ({"source": {"url": "http://x"}}, "source.base64: Field required\n"),
+        ({"source": 3}, "source: Input should be an object"),
         ({"source": inline(png(width=1200, height=1000))}, "more than the limit of 1,000,000 px"),
         ({"source": inline(png(width=4, height=4))}, "too small to compare"),
         ({"boxes": [[0, 0, 500, 10]]}, "boxes, number 1"),
@@ -324,7 +325,7 @@ def test_metrics_and_health_tell_how_it_goes(tmp_path: Path):
         service.ask("/v1/judge", edit(1))
         service.ask("/v1/judge", edit(1))
         service.ask("/v1/judge", {})
-        service.ask("/nothing/here")
+        assert "GET /openapi.json says what there is" in service.ask("/nothing/here")[2]["detail"]
         ready = service.ask("/readyz")[2]
         assert ready["backend"] == "scripted/test" and (ready["places"], ready["taken"]) == (9, 0)
         _, headers, text = service.ask("/metrics")
