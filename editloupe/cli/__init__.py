@@ -192,6 +192,8 @@ def _with_variables(command: Any) -> None:
             parameter.envvar, parameter.show_envvar = variable(str(flag)), False
         if getattr(parameter, "is_flag", False):
             parameter.metavar = " "
+        elif parameter.metavar is None and parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper()
         elif parameter.metavar is None and flag is not None:
             kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
             words: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "PATH"}

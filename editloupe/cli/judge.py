@@ -126,6 +126,8 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         budget = budget.after(outcome.ledger, outcome.seconds)
     if several or not as_json:
         judge_report.together(outcome, folder, codes if as_json else None)
+    if outcome is not None and not as_json:
+        judge_report.next_steps(outcome, folder)
     return code_of_all(list(codes.values()))
 
 

@@ -124,10 +124,13 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         say(stopped)
     elif outcome.failed:
         _tell_failures(outcome, folder)
+
+
+def next_steps(outcome: Outcome, folder: Path) -> None:
+    """Print the commands that show what a run found."""
     if outcome.findings:
-        first = outcome.findings[0]
         say(f"All tables: {command('report', folder)}")
-        say(f"Look at one: {command('show', folder, first.about.key)}")
+        say(f"Look at one: {command('show', folder, outcome.findings[0].about.key)}")
 
 
 def stopped_message(outcome: Outcome) -> str:

@@ -115,3 +115,11 @@ def test_check_lists_a_few_of_each_kind_in_a_terminal(
 @pytest.mark.parametrize("command", ["judge", "rubrics", "show"])
 def test_the_help_of_a_flag_names_no_type(editloupe: Editloupe, command: str) -> None:
     assert "<bool>" not in editloupe(command, "--help")[1]
+
+
+def test_several_judges_end_with_one_way_to_look_further(editloupe: Editloupe, run: Path, tmp_path: Path) -> None:
+    named = [word for name in ("kind", "stern") for word in ("--backend", f"{name}=scripted/{name}.jsonl")]
+    code, said, _ = editloupe("judge", tmp_path / "edits", "--criteria", "if", *named, "--out", "run")
+    assert code == 0 and said.count("4 of 4 findings judged, 4 of them from before") == 2
+    assert said.count("All tables: ") == said.count("Look at one: ") == 1
+    assert said.splitlines()[-2:] == ["All tables: editloupe report run", "Look at one: editloupe show run s00"]
