@@ -488,7 +488,7 @@ def test_a_run_goes_on_where_it_stopped_with_the_same_options_alone(tmp_path: Pa
         raise AssertionError("it is known already")
 
     assert judged(boxed, tmp_path / "run", unasked).scores == first.scores
-    with pytest.raises(ConfigError, match=r"options\.remove_threshold"):
+    with pytest.raises(ConfigError, match=r"--option remove_threshold: was"):
         judged(boxed, tmp_path / "run", replies, remove_threshold=0.5)
 
 

@@ -243,14 +243,14 @@ def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_pa
 
 def test_options_are_part_of_the_run(folder: Path, tmp_path: Path):
     judged(folder, tmp_path / "run", "oracle")
-    with pytest.raises(ConfigError, match=r"options\.mask_pad: the run has 0\.05, now 0\.2"):
+    with pytest.raises(ConfigError, match=r"--option mask_pad: was 0\.05, is 0\.2"):
         judged(folder, tmp_path / "run", "oracle", options={"mask_pad": "0.2"})
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pad": 1}, r"unknown option 'pad'; it has: mode, rubric"),
+        ({"pad": 1}, r"unknown option 'pad'; did you mean 'mask_pad'\? it has: mode, rubric"),
         ({"mask_pad": "wide"}, r"option mask_pad: Input should be a valid number.*found 'wide'"),
         ({"mask_pad": 2}, r"option mask_pad: Input should be less than or equal to 1; found 2"),
         ({"s_min": 300}, r"expected 0 < s_min < s_max, found 300 and 256"),

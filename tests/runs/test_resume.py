@@ -96,7 +96,7 @@ def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_p
 def test_other_settings_are_refused_with_the_field_that_differs(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(talker(), folder, out)
-    with pytest.raises(RunMismatch, match=r"budget\.max_turns: the run has 6, now 3"):
+    with pytest.raises(RunMismatch, match=r"--max-turns: was 6, is 3"):
         run(talker(), folder, out, budget=Budget(max_turns=3))
 
 
