@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
-_ALIKE: Final = 0.6
-"""Ratio of equal letters from which two names are near, as `difflib` has it."""
+_ALIKE: Final = 0.65
+"""Ratio of equal letters from which two names are near; below it, `beams` would be `boxes`."""
 _RARE: Final = 0.25
 """Weight of a word from which it makes two names near: no more than two of the known names have it."""
 
