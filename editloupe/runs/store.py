@@ -28,7 +28,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
 from editloupe.runs.folders import check_contents, is_written
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
@@ -145,6 +145,16 @@ class RunStore:
             with RunIndex(folder) if index is None else nullcontext(index) as opened:
                 lines = opened.lines(sample)
         store._load(lines or None)
+        return store
+
+    @classmethod
+    def read_samples(cls, folder: Path, samples: Iterable[str], index: RunIndex) -> RunStore:
+        """Return a run with what it holds of these samples (EDITOR/ID each) and no other. Raises as `read`."""
+        store, found = cls(folder), dict.fromkeys(FILES, b"")
+        for sample in samples:
+            for name, lines in index.lines(sample).items():
+                found[name] += lines
+        store._load(found)
         return store
 
     @classmethod

@@ -150,6 +150,11 @@ class Numbers:
 
         return self.once("judges", read, reader)
 
+    def has(self, what: str, *readers: RunReader) -> bool:
+        """Return whether `once` would have it at once. Waits for nobody who is making something."""
+        kept = self._kept.get((what, *readers))
+        return kept is not None and kept[0] == [reader.version for reader in readers]
+
     def once(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
         """Return what `make` returns, made anew only after a change of the runs."""
         # One at a time: whoever asks for the same waits for it instead of making it again.

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,12 +148,15 @@ class RunReader:
         with self._lock:
             store = self.store
             if self._all is None:
-                by_key: dict[str, list[Finding]] = {}
-                for finding in store.current():
-                    by_key.setdefault(finding.sample_key, []).append(finding)
-                found = (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys.values())
-                self._all = {sample.slug: sample for sample in found}
+                self._all = {sample.slug: sample for sample in self._samples(store, self._keys.values())}
             return tuple(self._all.values())
+
+    def first(self, most: int) -> tuple[RunSample, ...]:
+        """Return the first samples in the order of the data, without reading the others."""
+        self.refresh()
+        places = list(self._keys.values())[:most]
+        store = RunStore.read_samples(self.folder, [key for key, _ in places], self._index)
+        return tuple(self._samples(store, places))
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
@@ -229,6 +232,12 @@ class RunReader:
             return path if path.is_relative_to(self.folder) and path.is_file() else None
         except (OSError, ValueError):
             return None
+
+    def _samples(self, store: RunStore, places: Iterable[tuple[str, str]]) -> Iterator[RunSample]:
+        by_key: dict[str, list[Finding]] = {}
+        for finding in store.current():
+            by_key.setdefault(finding.sample_key, []).append(finding)
+        return (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in places)
 
     def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding]) -> RunSample:
         sample, row = store.samples.get(key), store.rejected.get(key)

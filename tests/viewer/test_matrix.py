@@ -18,6 +18,7 @@ from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader, short_names
@@ -62,6 +63,31 @@ def test_a_cell_names_its_judge_and_a_row_says_how_far_its_judges_and_people_are
     assert second["apart"] == {"instruction_following": 66.67} and second["human"] == 66.67
     assert (first["apart"], first["score"], second["score"]) == ({"instruction_following": 0.0}, 100.0, 66.67)
     assert (first["failed"], second["failed"]) == (0, 0)
+
+
+def test_the_first_rows_of_a_large_run_are_there_without_reading_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)
+    (run,) = site.runs
+    with monkeypatch.context() as patched:
+        patched.setattr(RunStore, "read", lambda folder: pytest.fail("the whole run was read"))
+        first = json.loads(site.first_rows(run))
+        page = site.at("index.html")
+    assert page is not None and b'"first.js"' in page.body
+    whole = json.loads(site.rows(run))
+    assert (first["of"], len(whole["rows"])) == (201, 201) and "of" not in whole
+    # They are the same rows, and their columns have the same names. No mean is given that would be of them alone.
+    assert first["rows"] == whole["rows"][: len(first["rows"])] and len(first["rows"]) >= 20
+    assert (first["judges"], first["version"]) == (whole["judges"], whole["version"])
+    assert {c["text"] for one in first["overview"] for c in one["rows"][0]["cells"]} == {"…"}
+    # What has been made is given at once.
+    assert json.loads(site.first_rows(run)) == whole
+
+
+def test_a_run_that_is_not_large_comes_whole(two: Path) -> None:
+    site = Site.of([RunReader(two, live=True)], live=True)
+    assert site.first_rows(site.runs[0]) == site.rows(site.runs[0])
 
 
 def test_the_overview_has_the_mean_of_all_samples_with_judged_of_asked(two: Path) -> None:
