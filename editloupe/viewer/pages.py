@@ -98,6 +98,9 @@ _TOGETHER: Final = 8
 _FIRST: Final = 24
 """Rows of a large run that a page shows before it has all: more than a tall window does."""
 
+_WITH_EVENTS: Final = 24
+"""Verdicts up to which a sample's page holds the raw events of each, three quarters of its size; else it links them."""
+
 _AT_ONCE: Final = 200
 """So many samples are shown at once."""
 
@@ -555,6 +558,7 @@ class Site:
             marks=marks,
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
             area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn, signs=SIGNS,
+            with_events=len(found) <= _WITH_EVENTS,
             overlay=run.pictures.overlay_name(edit.masks["edit"]) if edit and "edit" in edit.masks else None,
         )  # fmt: skip
 

@@ -119,9 +119,12 @@ def test_all_columns_of_three_judges_on_two_metrics_fit_the_window(
     page.goto(f"{roots['files']}small/index.html")
     assert page.locator("#window").evaluate("w => w.scrollWidth - w.clientWidth") == 0
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    # No word is cut off, and the bars of a judge begin at one place.
+    # Nothing is cut off, no word is broken (the shape may stand above it), and the bars of a judge begin at one place.
     cut = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
     assert page.locator("#table .labels, #table .apart, #table .spent").evaluate_all(cut) == []
+    lines = "all => all.map(e => [e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight), e.textContent])"
+    chips = page.locator("#table .chip").evaluate_all(lines)
+    assert chips and all(round(height) <= len(words.split()) + (width == 1000) for height, words in chips)
     lefts = page.locator(".judge-means").first.locator(".bars").evaluate_all("all => all.map(e => e.offsetLeft)")
     assert len(lefts) == 3 and len(set(lefts)) == 1
     page.close()
