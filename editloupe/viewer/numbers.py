@@ -12,7 +12,7 @@ from editloupe.backends.prices import Prices, parsed
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
-from editloupe.reports.judged import Judged, judged_in, read_judged
+from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.reports.pivot import spec_table
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
@@ -130,10 +130,10 @@ class Numbers:
 
         def made() -> Comparison | str:
             try:
-                judges = read_judged([reader.folder for reader in readers])
+                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
                 people, notes = human_column(judges)
                 found = compare(judges, prices=self.prices, people=people)
-                return replace(found, notes=(*found.notes, *notes))
+                return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
                 return str(error)
 
