@@ -36,7 +36,10 @@ from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 def compare(
     runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
     judges: Annotated[
-        str | None, Option(metavar="A,B,…", help="Only these judges, by name, id or URI, in this order.")
+        str | None,
+        Option(
+            metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id, in this order."
+        ),
     ] = None,
     human: HumanFile = None,
     columns: Columns = None,
@@ -102,7 +105,8 @@ def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]
         return found
     chosen = []
     for name in wanted:
-        named = [j for j in found if name in (j.name, j.title, j.judge_id, j.backend) or j.judge_id.startswith(name)]
+        exact = [j for j in found if name in (j.name, j.title, j.judge_id, j.backend)]
+        named = exact or [j for j in found if name == j.backend.partition("?")[0] or (name and j.judge_id.startswith(name))]
         if len(named) != 1:
             known = ", ".join(f"{j.name} ({j.judge_id})" for j in found)
             what = "no judge" if not named else "several judges"

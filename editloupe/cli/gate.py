@@ -32,7 +32,10 @@ def gate(
     require: Annotated[
         list[str] | None, Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
     ] = None,
-    judge: Annotated[str | None, Option(help="One judge of the run, by id or URI. Default: each must hold.")] = None,
+    judge: Annotated[
+        str | None,
+        Option(help="One judge of the run: its name, its URI, or the beginning of its id. Default: each must hold."),
+    ] = None,
     editor: Annotated[str | None, Option(help="One editor's samples alone. Default: all together.")] = None,
     human: HumanFile = None,
     columns: Columns = None,

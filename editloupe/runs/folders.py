@@ -14,6 +14,7 @@ from typing import Any
 from editloupe import files
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
+from editloupe.runs.judges import names_of
 from editloupe.values import Json, parse_json
 
 _FILES = frozenset((".json", ".jsonl", ".yaml"))
@@ -27,7 +28,7 @@ class Listed:
 
     folder: Path
     judges: tuple[str, ...] = ()
-    """Backend URIs."""
+    """Their names (`names_of`)."""
     samples: int = 0
     statuses: Mapping[str, int]
     """Status → current findings."""
@@ -90,7 +91,9 @@ def _listed(folder: Path) -> Listed:
     try:
         check_contents(folder)
         info: Any = parse_json(files.read_bytes(folder / "run.json"))
-        judges = tuple(str(judge["backend"]) for judge in info["judges"].values())
+        judges = tuple(
+            names_of({id_: {**judge, "backend": judge["backend"]} for id_, judge in info["judges"].items()}).values()
+        )
         with RunIndex(folder) as index:
             findings = folder / "findings.jsonl"
             written = (findings if findings.exists() else folder / "run.json").stat().st_mtime

@@ -313,7 +313,7 @@ class RunStore:
         return {id_: str(listed[id_].get("backend")) for id_, role in self.roles().items() if role == "judge"}
 
     def judge_names(self) -> dict[str, str]:
-        """Return those who have the role "judge": id → the given name, else the backend's URI; no two alike."""
+        """Return those who have the role "judge": id → the given name, else the model's; no two alike (`names_of`)."""
         names = names_of(self.info.get("judges"))
         return {id_: names[id_] for id_ in self.judges()}
 
@@ -325,11 +325,15 @@ class RunStore:
         return {id_: data for id_, data in _object(self.info.get("judges")).items() if isinstance(data, Mapping)}
 
     def judges_called(self, wanted: str | None) -> list[str]:
-        """Return the ids of the judges that a word means: a name, a URI, an id or its beginning. None means all."""
+        """Return the ids of the judges that a word means: a name, a URI, an id or its beginning. None means all.
+
+        A URI without its options means the judges of that model.
+        """
         names, uris = self.judge_names(), self.judges()
         if wanted is None:
             return list(uris)
         exactly = [id_ for id_ in uris if wanted in (id_, names[id_], uris[id_])]
+        exactly = exactly or [id_ for id_ in uris if wanted == uris[id_].partition("?")[0]]
         return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
 
     def current(self, judge_id: str | None = None) -> list[Finding]:

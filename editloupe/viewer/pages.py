@@ -465,7 +465,7 @@ class Site:
 
         def made() -> str:
             metrics = {id_: metric for run in reversed(runs) for id_, metric in run.metrics.items()}
-            often = Counter(name for run in runs for name in run.reader.short_names().values())
+            often = Counter(name for run in runs for name in run.reader.judge_names().values())
             judges: list[dict[str, Json]] = []
             numbered: dict[str, int] = {}
             mains: set[str] = set()
@@ -476,7 +476,7 @@ class Site:
             for number, run in enumerate(runs):
                 # A judge may stand in several runs; it is then another column in each.
                 own = {id_: f"{number} {id_}" for id_ in run.reader.judge_names()}
-                titles, names = run.reader.titles(), run.reader.short_names()
+                titles, names = run.reader.titles(), run.reader.judge_names()
                 for id_, key in own.items():
                     name = names[id_] if often[names[id_]] == 1 else f"{names[id_]} · {run.reader.name}"
                     title = f"{titles[id_]} in {run.reader.name}"
@@ -625,7 +625,7 @@ def _numbered(run: SiteRun) -> dict[str, int]:
 
 
 def _named(run: SiteRun) -> list[dict[str, Json]]:
-    titles, names = run.reader.titles(), run.reader.short_names()
+    titles, names = run.reader.titles(), run.reader.judge_names()
     return [{"name": safe(names[id_]), "title": safe(titles[id_])} for id_ in _shown(run)]
 
 
@@ -674,7 +674,7 @@ def _same_edit(one: RunSample, other: RunSample) -> bool:
 
 def _judges_of(reader: RunReader) -> dict[str, str]:
     """Short names of those who have the role "judge", else of everybody."""
-    names, mains = reader.short_names(), reader.info.judges()
+    names, mains = reader.judge_names(), reader.info.judges()
     return {id_: name for id_, name in names.items() if id_ in mains} or names
 
 

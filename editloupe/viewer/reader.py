@@ -9,14 +9,12 @@ import hashlib
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe import files
-from editloupe.backends.base import parse_uri
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.folders import is_written
@@ -111,10 +109,6 @@ class RunReader:
     def judge_names(self) -> dict[str, str]:
         """Return everybody who answers, measures too: judge id → name."""
         return names_of(self.info.info.get("judges"))
-
-    def short_names(self) -> dict[str, str]:
-        """Return what everybody who answers is called in narrow columns: judge id → name (`short_names`)."""
-        return short_names(self.info.info.get("judges"))
 
     def titles(self) -> dict[str, str]:
         """Return the name and the full URI of everybody who answers: judge id → text."""
@@ -305,32 +299,6 @@ class RunReader:
         named = {path.relative_to(self.folder).as_posix(): path for path in paths}
         known = self._index.traces()
         return {name: self._open.get(name) or _sample_of(path) for name, path in named.items() if name not in known}
-
-
-def short_names(judges: Json) -> dict[str, str]:
-    """Return judge id → given name, else the model's name: "gpt-4.1" for "openai/gpt-4.1?base_url=…".
-
-    Where two would be called the same they get their provider in front, then the beginning of their id behind.
-    """
-    found = {id_: one for id_, one in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(one, Mapping)}
-    names = {id_: str(one.get("name") or _model(str(one.get("backend")))) for id_, one in found.items()}
-    for id_ in _shared(names):
-        if not found[id_].get("name"):
-            names[id_] = str(found[id_].get("backend")).partition("?")[0]
-    return names | {id_: f"{names[id_]} ({id_[:6]})" for id_ in _shared(names)}
-
-
-def _shared(names: Mapping[str, str]) -> Iterable[str]:
-    often = Counter(names.values())
-    return [id_ for id_, name in names.items() if often[name] > 1]
-
-
-def _model(uri: str) -> str:
-    try:
-        parsed = parse_uri(uri)
-    except ConfigError:
-        return uri
-    return parsed.model.rstrip("/").rpartition("/")[2] or parsed.provider
 
 
 def slug(key: str) -> str:

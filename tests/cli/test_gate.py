@@ -107,8 +107,8 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
     assert code == 100
     told = [line for line in err.splitlines() if line.startswith("error:")]
     assert told == [
-        "error: unjudged<=0.02: 0.0833333 (1 refused of 12) [scripted/test, plain]",
-        "error: exact(human)>=0.9 (IF): 0.8 (5 of 6 rated ones judged; 0.4 to 1) [scripted/test, plain]",
+        "error: unjudged<=0.02: 0.0833333 (1 refused of 12) [test, plain]",
+        "error: exact(human)>=0.9 (IF): 0.8 (5 of 6 rated ones judged; 0.4 to 1) [test, plain]",
     ]
     assert f"Run: {run}" in out.replace("\n", "") and "2 of 4 requirements hold" in out
     (suite,) = ElementTree.parse(tmp_path / "ci" / "junit.xml").getroot()

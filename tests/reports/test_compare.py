@@ -300,12 +300,12 @@ def test_compare_on_the_command_line(
     assert code == 0, said
     data = json.loads(told)
     pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
-    assert pairs["scripted/first, tool", "scripted/second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
-    assert pairs["scripted/first, tool", "scripted/third, tool"]["common"] == 7
+    assert pairs["first, tool", "second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
+    assert pairs["first, tool", "third, tool"]["common"] == 7
     assert [e["agreeing"] for e in data["costs"]] == [8, 5, 7]
     code, told, _ = editloupe(*words, "--out", tmp_path / "out")
     assert code == 0
-    assert "1 scripted/first, tool" in told and "Which of two judges is right more often" in told
+    assert "1 first, tool" in told and "Which of two judges is right more often" in told
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
@@ -341,7 +341,7 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     assert code == 0, said
     data = json.loads(told)
     jan, feb = (j["name"] for j in data["judges"])
-    assert (jan, feb) == ("scripted/one, tool (jan/run)", "scripted/one, tool (feb/run)")
+    assert (jan, feb) == ("one, tool (jan/run)", "one, tool (feb/run)")
     # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
     assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
     assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}

@@ -17,11 +17,12 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
+from editloupe.runs.judges import names_of
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunReader, short_names
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.conftest import LOOK, final
 
@@ -125,11 +126,11 @@ def test_judges_are_called_by_their_model_as_long_as_that_tells_them_apart() -> 
         "e" * 16: {"backend": "google/gemini-2.5-pro", "name": "mine"},
         "f" * 16: {"backend": "baseline"},
     }
-    assert list(short_names(listed).values()) == [
+    assert list(names_of(listed).values()) == [
         "gpt-4.1", "vllm/Qwen/Qwen3-VL-32B", "openai:gpt-4.1", "vllm/org/Qwen3-VL-32B", "mine", "baseline",
     ]  # fmt: skip
     same = {id_: {"backend": "openai/gpt-4.1"} for id_ in ("0123456789", "abcdefghij")}
-    assert list(short_names(same).values()) == ["openai/gpt-4.1 (012345)", "openai/gpt-4.1 (abcdef)"]
+    assert list(names_of(same).values()) == ["openai/gpt-4.1 (012345)", "openai/gpt-4.1 (abcdef)"]
 
 
 def test_a_thumbnail_shows_the_target_else_the_place_that_findings_name(tmp_path: Path) -> None:
