@@ -3,8 +3,9 @@
     python -m benchmarks.viewer [--samples 1889] [--tasks 10000] [--keep DIR]
 
 The matrix: a run of so many samples by three judges (`benchmarks.judged_runs`). Measured in new browser contexts without a
-cache: first paint of its page and when the first rows stand there, on a server that has just started and on one that has
-answered before; then how long a search, a filter, a sort and a scroll take until the next frame is drawn. Medians.
+cache: first paint of its page, when the first rows stand there and when all have come, on a server that has just started
+and on one that has answered before; then how long a search, a filter, a sort and a scroll take until the next frame is
+drawn. Medians.
 
 The sample pages: a run judged for real (two samples, the pixel baseline) and copied under new names until it has that many
 tasks, each with its own trace. Measured: opening the run, its pages on the server, and first paint of a sample's page.
@@ -116,14 +117,17 @@ def in_the_matrix(url: str, times: int = 5) -> dict[str, float]:
             page = context.new_page()
             page.goto(f"{url}index.html", wait_until="load")
             page.wait_for_selector("#table tr.sample")
+            page.wait_for_selector("#filters:not([inert])")
             page.wait_for_timeout(200)
             marks = page.evaluate(
                 "[performance.getEntriesByName('first-contentful-paint')[0].startTime,"
-                " performance.getEntriesByName('editloupe-drawn')[0].startTime]"
+                " performance.getEntriesByName('editloupe-drawn')[0].startTime,"
+                " performance.getEntriesByName('editloupe-whole')[0].startTime]"
             )
             cold = " (server just started)" if number == 0 else ""
             found.setdefault(f"first paint{cold}", []).append(marks[0])
             found.setdefault(f"first rows{cold}", []).append(marks[1])
+            found.setdefault(f"all rows{cold}", []).append(marks[2])
             if number:
                 for name, milliseconds in page.evaluate(_ACTIONS).items():
                     found.setdefault(name, []).append(milliseconds)

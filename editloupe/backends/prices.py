@@ -120,8 +120,13 @@ def parsed(text: str) -> BackendURI:
     return parse_uri(text)
 
 
+@cache
+def _has_list() -> bool:
+    return find_spec("genai_prices") is not None
+
+
 def _listed(provider: str, model: str, usage: Usage) -> float | None:
-    if find_spec("genai_prices") is None:
+    if not _has_list():
         return None
     read, written = usage.input_tokens or 0, usage.output_tokens or 0
     cached = min(usage.cached_tokens or 0, read)

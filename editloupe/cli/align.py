@@ -70,7 +70,10 @@ def align(
             help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
         ),
     ] = None,
-    judge: Annotated[str | None, Option(help="One judge of the run, by name, id or URI. Default: each in turn.")] = None,
+    judge: Annotated[
+        str | None,
+        Option(help="One judge of the run: its name, its URI, or the beginning of its id. Default: each in turn."),
+    ] = None,
     aggregate: Annotated[
         Aggregate, Option(help="How correlations of groups are averaged: fisher, mean or tanh-mean.")
     ] = "fisher",

@@ -99,7 +99,7 @@ def _run_of(folder: Path, title: str, uri: str, backend: str | None) -> RunConfi
     if backend is not None:
         return known[0].with_judge(JudgeConfig.make(backend=backend))
     for one in known:
-        if title in (one.judge.title, one.judge.name) or uri.partition("@")[0] == one.judge.title.partition("?")[0]:
+        if one.judge.title in (title, uri) or uri.partition("@")[0] == one.judge.title.partition("?")[0]:
             return one
     if len(known) == 1:
         return known[0]

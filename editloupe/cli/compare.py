@@ -21,14 +21,14 @@ from editloupe.cli.options import (
     Seed,
     words,
 )
-from editloupe.cli.output import in_brief, note, out, print_json, say, write
+from editloupe.cli.output import command, in_brief, note, out, print_json, say, write
 from editloupe.errors import ConfigError
 from editloupe.reports import render
+from editloupe.reports.compare import Comparison, human_column
 from editloupe.reports.compare import compare as compare_judges
-from editloupe.reports.compare import human_column
 from editloupe.reports.compare_tables import answers, tables, write_comparison
 from editloupe.reports.equal_cost import at_equal_cost
-from editloupe.reports.judged import Judged, read_judged
+from editloupe.reports.judged import Judged, on_shared_metrics, read_judged
 from editloupe.reports.label_tables import column_names
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
@@ -36,7 +36,10 @@ from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 def compare(
     runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
     judges: Annotated[
-        str | None, Option(metavar="A,B,…", help="Only these judges, by name, id or URI, in this order.")
+        str | None,
+        Option(
+            metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id, in this order."
+        ),
     ] = None,
     human: HumanFile = None,
     columns: Columns = None,
@@ -53,8 +56,9 @@ def compare(
     as_markdown: MarkdownFigures = False,
 ) -> int:
     """Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?"""
-    found = _chosen(read_judged(runs), words(judges))
+    found, shared = on_shared_metrics(_chosen(read_judged(runs, same_metrics=False), words(judges)))
     people, notes = human_column(found, human, column_names(columns, "--columns"))
+    notes = (*shared, *notes)
     priced = read_prices(prices)
     if equal_cost:
         found, spent = at_equal_cost(found, priced)
@@ -81,10 +85,19 @@ def compare(
     else:
         for table in made:
             out().print(render.terminal(table))
+    if comparison.disagreements:
+        say(f"\nThe furthest apart, step by step: {command('show', *_look(comparison))}")
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         say(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")
     return 0
+
+
+def _look(found: Comparison) -> list[str]:
+    """The words behind `show` for the disagreement at the top: of two runs that differ on it, one beside the other."""
+    worst = found.disagreements[0]
+    runs = list(dict.fromkeys(judge.run for judge in found.judges if judge.name in worst.labels))
+    return [runs[0], worst.sample, *(["--diff", runs[1]] if len(runs) > 1 else [])]
 
 
 def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:
@@ -92,7 +105,8 @@ def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]
         return found
     chosen = []
     for name in wanted:
-        named = [j for j in found if name in (j.name, j.title, j.judge_id, j.backend) or j.judge_id.startswith(name)]
+        exact = [j for j in found if name in (j.name, j.title, j.judge_id, j.backend)]
+        named = exact or [j for j in found if name == j.backend.partition("?")[0] or (name and j.judge_id.startswith(name))]
         if len(named) != 1:
             known = ", ".join(f"{j.name} ({j.judge_id})" for j in found)
             what = "no judge" if not named else "several judges"

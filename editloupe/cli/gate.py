@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.options import Columns, HumanFile
-from editloupe.cli.output import fail, out, plain, print_json, say, warn
+from editloupe.cli.output import command, fail, note, out, plain, print_json, say, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.junit import write_gate_junit
 from editloupe.reports import gate as gates
@@ -19,6 +19,7 @@ from editloupe.reports.gate import People
 from editloupe.reports.human_labels import read_people
 from editloupe.reports.judged import Judged, chosen
 from editloupe.runs.store import RunStore
+from editloupe.tables import simple
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""
@@ -31,7 +32,10 @@ def gate(
     require: Annotated[
         list[str] | None, Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
     ] = None,
-    judge: Annotated[str | None, Option(help="One judge of the run, by id or URI. Default: each must hold.")] = None,
+    judge: Annotated[
+        str | None,
+        Option(help="One judge of the run: its name, its URI, or the beginning of its id. Default: each must hold."),
+    ] = None,
     editor: Annotated[str | None, Option(help="One editor's samples alone. Default: all together.")] = None,
     human: HumanFile = None,
     columns: Columns = None,
@@ -81,6 +85,8 @@ def gate(
         out().print(render.terminal(gates.table(checked, title)))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
+            if one.worst:
+                note(f"  by {', '.join(one.worst)}; look at the first: {command('show', run, one.worst[0])}")
     if junit is not None:
         write_gate_junit(checked, junit)
     if summary is not None:
@@ -88,6 +94,11 @@ def gate(
             summary.parent.mkdir(parents=True, exist_ok=True)
             with summary.open("a", encoding="utf-8", errors="replace") as file:
                 file.write(render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
+                if named := [one for one in failed if one.worst]:
+                    rows = [(one.name, ", ".join(one.worst), command("show", run, one.worst[0])) for one in named]
+                    file.write(
+                        render.markdown(simple("worst", "Failed by", ("Requirement", "Samples", "Look"), rows)) + "\n"
+                    )
         except OSError as error:
             raise StorageError(f"{summary} cannot be written: {error.strerror or error}") from error
     return code

@@ -127,12 +127,12 @@ def _in_source(sample: Sample) -> list[Box]:
     """Return one box a target in px of the source image; targets without a box are left out."""
     images = images_of(sample)
     width, height = sample.source.width, sample.source.height
-    return [
+    found = [
         # A box in the source's own px stays as it is written: equal areas stay equal.
-        target.boxes.get("source") or next(iter(known.values())).scaled(width, height)
+        target.boxes.get("source") or next((b.scaled(width, height) for b in unit_boxes(target, images).values()), None)
         for target in sample.targets
-        if (known := unit_boxes(target, images))
     ]
+    return [box for box in found if box is not None]
 
 
 def area_name(area: float) -> str:

@@ -16,10 +16,11 @@ from editloupe.parsing import fold
 from editloupe.reports.align import AlignOptions, align
 from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
+from editloupe.reports.readings import MetricReading
 from editloupe.reports.summary import OVERALL, on_hundred, specs, summary
-from editloupe.scores import Metric, MetricSet
+from editloupe.scores import Metric, MetricSet, Score
 from editloupe.tables import Table, simple
-from editloupe.values import Json
+from editloupe.values import Json, sample_key
 
 People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
 """A judge's column, the items, and people's ratings of them."""
@@ -79,6 +80,8 @@ _FORM = re.compile(
 _ANY: Final = (-math.inf, math.inf)
 _WIDE: Final = 10
 """On a scale up to here or more, a bound of 1 looks like "all of it"."""
+_NAMED: Final = 3
+"""Samples that a failed requirement names."""
 _DECIMALS: Final = 9
 """A figure that is equal to the bound to so many decimals is equal to it: 0.1 + 0.2 is 0.3."""
 
@@ -114,6 +117,8 @@ class Checked:
     why: str = ""
     of: str = ""
     """What the figure is of, where the requirement speaks of several criteria."""
+    worst: tuple[str, ...] = ()
+    """Of a requirement that failed: up to three samples by key that it failed by, the worst first."""
 
     @property
     def verdict(self) -> Verdict:
@@ -153,6 +158,7 @@ class Checked:
             "rests": self.basis or None,
             "why": self.why or None,
             "verdict": self.verdict,
+            "worst": list(self.worst),
         }
 
 
@@ -268,7 +274,8 @@ def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[
             joined = people() if joined is None else joined
             yield from _agreement(judged, checked, joined)
         else:
-            yield _figure(judged, checked)
+            found = _figure(judged, checked)
+            yield replace(found, worst=_worst(judged, requirement)) if found.verdict == "failed" else found
 
 
 def of_editor(judged: Judged, editor: str) -> Judged:
@@ -308,6 +315,31 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
                 return replace(checked, why=f"{criterion} has numbers and no labels")
             named = sum(fold(s.label or "") == fold(label) for s in there)
             return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
+
+
+def _worst(judged: Judged, requirement: Requirement) -> tuple[str, ...]:
+    """The samples by which a figure is on the wrong side of its bound, the worst first."""
+    metric, arguments, low = requirement.metric, requirement.arguments, requirement.operator in (">=", ">")
+    of_all = not arguments or metric == "status" or arguments[0].casefold() == OVERALL
+    criterion = None if of_all else judged.metrics.metric(arguments[0])
+    scores = [s for s in judged.scores if criterion is None or s.metric == criterion.id]
+    found: list[Score] = []
+    match metric:
+        case "mean" | "macro":
+            placed = [(s.value if s.normalised is None else s.normalised, s) for s in scores]
+            there = [(value, s) for value, s in placed if value is not None]
+            middle = sum(value for value, _ in there) / len(there)
+            found = [
+                s for value, s in sorted(there, key=lambda one: one[0] if low else -one[0]) if (value <= middle) is low
+            ]
+        case "judged" | "unjudged" if low is (metric == "judged"):
+            found = [s for s in scores if s.value is None]
+        case "status" if not low:
+            found = [s for s in scores if s.missing == arguments[0]]
+        case "share" if criterion is not None:
+            label = fold(_label(criterion, arguments[1], requirement.text))
+            found = [s for s in scores if s.value is not None and (fold(s.label or "") == label) is not low]
+    return tuple(dict.fromkeys(s.key for s in found))[:_NAMED]
 
 
 def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Checked:
@@ -353,7 +385,27 @@ def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Che
         found = figures[metric]
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
         basis = f"{found.judged} of {found.asked} rated ones judged{between}"
-        yield replace(one, value=found.value, basis=basis, why=found.why)
+        told = replace(one, value=found.value, basis=basis, why=found.why)
+        yield replace(told, worst=_furthest(told.requirement, joined, criterion)) if told.verdict == "failed" else told
+
+
+def _furthest(requirement: Requirement, joined: People, criterion: Metric) -> tuple[str, ...]:
+    """The samples on which the judge is furthest from people's mean; of a bias, in the direction of the failure."""
+    column, items, people = joined
+    answers = [column.of(criterion.id).get(key) for key in items]
+    reading = MetricReading(answers, [people.ratings.get(key, {}).get(criterion.id, {}) for key in items], criterion)
+    apart = [
+        (score - mean, key)
+        for score, mean, key in zip(reading.scores, reading.means, items, strict=True)
+        if score is not None and mean is not None
+    ]
+    if requirement.metric == "bias":
+        sign = -1 if requirement.operator in (">=", ">") else 1
+        placed = [(sign * gap, key) for gap, key in apart]
+    else:
+        placed = [(abs(gap), key) for gap, key in apart]
+    far = [key for gap, key in sorted(placed, key=lambda one: -one[0]) if gap > 0]
+    return tuple(dict.fromkeys(sample_key(editor, id_) for editor, id_, *_ in far))[:_NAMED]
 
 
 def table(checked: Sequence[Checked], title: str) -> Table:

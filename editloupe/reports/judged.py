@@ -102,10 +102,11 @@ class Judged:
         return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
 
 
-def read_judged(folders: Sequence[Path]) -> list[Judged]:
+def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
     """Every judge of every run, in order.
 
-    Raises ConfigError: no run, a run named twice, a run without findings, runs of different rubrics.
+    same_metrics: False for runs that may have different ones (`on_shared_metrics`).
+    Raises ConfigError: no run, a run named twice, a run without findings, runs of different metrics.
     """
     seen: dict[Path, Path] = {}
     for folder in folders:
@@ -117,12 +118,53 @@ def read_judged(folders: Sequence[Path]) -> list[Judged]:
         raise ConfigError(f"{', '.join(map(str, folders))}: no judge has a finding; judge something first")
     first = found[0]
     for other in found[1:]:
-        if other.metrics != first.metrics:
+        if same_metrics and other.metrics != first.metrics:
             raise ConfigError(
-                f"{other.folder} was judged by {other.metrics.id}, {first.folder} by {first.metrics.id}, and their metrics "
-                "differ; report them one by one"
+                f"{other.folder} was judged by {other.metrics.id} on {_listed(other.metrics.metrics)}, {first.folder} by "
+                f"{first.metrics.id} on {_listed(first.metrics.metrics)}: their metrics differ; report them one by one"
             )
     return _named(found)
+
+
+def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str, ...]]:
+    """Return the judges with the metrics that all of their runs have, and remarks on the others; all where none differ.
+
+    A metric of one id that is defined in two ways, as by two rubrics, is not shared. Raises ConfigError if no metric is.
+    """
+    metrics = found[0].metrics
+    if all(judged.metrics == metrics for judged in found):
+        return list(found), ()
+    by_run = {judged.folder: judged.metrics.metrics for judged in found}
+    shared = tuple(metric for metric in metrics.metrics if all(metric in own for own in by_run.values()))
+    if not shared:
+        listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
+        raise ConfigError(
+            f"the runs have no metric in common: {listed}. Compare runs that were judged on one metric at least"
+        )
+    ids, kept = {metric.id for metric in shared}, []
+    for judged in found:
+        other = {metric.id for metric in judged.metrics.metrics} - ids
+        kept.append(
+            replace(
+                judged,
+                metrics=replace(metrics, metrics=shared),
+                criteria=tuple(id_ for id_ in judged.criteria if id_ in ids),
+                scores=tuple(score for score in judged.scores if score.metric in ids),
+                # What a verdict on another metric took is no cost of these.
+                findings=tuple(finding for finding in judged.findings if finding.metric not in other),
+            )
+        )
+    notes = [f"compared on what all runs have: {_listed(shared)}"]
+    for metric in dict.fromkeys(m for own in by_run.values() for m in own if m.id not in ids):
+        where = [str(folder) for folder, own in by_run.items() if metric in own]
+        alike = any(m.id == metric.id and m != metric for own in by_run.values() for m in own)
+        notes.append(f"left out: {_listed([metric])}, {'as it is defined' if alike else 'only'} in {' and '.join(where)}")
+    return kept, tuple(notes)
+
+
+def _listed(metrics: Iterable[Metric]) -> str:
+    """For example "Instruction Following (IF), Visual Consistency (VC)"."""
+    return ", ".join(m.name if m.short in (m.name, m.id) else f"{m.name} ({m.short})" for m in metrics)
 
 
 def judged_in(store: RunStore) -> list[Judged]:

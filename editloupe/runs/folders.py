@@ -14,6 +14,7 @@ from typing import Any
 from editloupe import files
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
+from editloupe.runs.judges import names_of
 from editloupe.traces.run_file import read_run_file
 from editloupe.values import Json, parse_json
 
@@ -28,7 +29,7 @@ class Listed:
 
     folder: Path
     judges: tuple[str, ...] = ()
-    """Backend URIs."""
+    """Their names (`names_of`)."""
     samples: int = 0
     asked: int = 0
     """Samples about which every judge was asked."""
@@ -101,7 +102,7 @@ def _listed(folder: Path) -> Listed:
             written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
             return Listed(
                 folder=folder,
-                judges=tuple(str(judge.get("backend")) for judge in judges.values()),
+                judges=tuple(names_of(judges).values()),
                 samples=index.samples(),
                 asked=index.asked(asked),
                 statuses=index.statuses(),

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from editloupe.backends.base import parse_uri
 from editloupe.config import OF_A_JUDGE, RunSpec
-from editloupe.errors import RunMismatch
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import JudgeSpec
 from editloupe.values import Json
 
@@ -75,11 +76,30 @@ def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Jso
 
 
 def names_of(judges: Json) -> dict[str, str]:
-    """Return id → name, else URI. If several would be called the same, the beginning of the id follows."""
+    """Return what judges are called everywhere: id → given name, else the model, "gpt-4.1" for "openai/gpt-4.1?base_url=…".
+
+    If two would be called the same, those without a given name have their provider in front, then the beginning of the id
+    behind.
+    """
     found = {id_: j for id_, j in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(j, Mapping)}
-    names = {id_: str(j.get("name") or j.get("backend")) for id_, j in found.items()}
+    names = {id_: str(j.get("name") or _model(str(j.get("backend")))) for id_, j in found.items()}
+    for id_ in _shared(names):
+        if not found[id_].get("name"):
+            names[id_] = str(found[id_].get("backend")).partition("?")[0]
+    return names | {id_: f"{names[id_]} ({id_[:6]})" for id_ in _shared(names)}
+
+
+def _shared(names: Mapping[str, str]) -> list[str]:
     often = Counter(names.values())
-    return {id_: name if often[name] == 1 else f"{name} ({id_[:6]})" for id_, name in names.items()}
+    return [id_ for id_, name in names.items() if often[name] > 1]
+
+
+def _model(uri: str) -> str:
+    try:
+        parsed = parse_uri(uri)
+    except ConfigError:
+        return uri
+    return parsed.model.rstrip("/").rpartition("/")[2] or parsed.provider
 
 
 def titled(name: str, uri: str) -> str:

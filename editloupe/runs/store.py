@@ -28,7 +28,7 @@ from editloupe.findings import Finding
 from editloupe.runs import checks, people
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
@@ -144,6 +144,16 @@ class RunStore:
             with RunIndex(folder) if index is None else nullcontext(index) as opened:
                 lines = opened.lines(sample)
         store._load(lines or None)
+        return store
+
+    @classmethod
+    def read_samples(cls, folder: Path, samples: Iterable[str], index: RunIndex) -> RunStore:
+        """Return a run with what it holds of these samples (EDITOR/ID each) and no other. Raises as `read`."""
+        store, found = cls(folder), dict.fromkeys(FILES, b"")
+        for sample in samples:
+            for name, lines in index.lines(sample).items():
+                found[name] += lines
+        store._load(found)
         return store
 
     @classmethod
@@ -302,7 +312,7 @@ class RunStore:
         return {id_: str(listed[id_].get("backend")) for id_, role in self.roles().items() if role == "judge"}
 
     def judge_names(self) -> dict[str, str]:
-        """Return those who have the role "judge": id → the given name, else the backend's URI; no two alike."""
+        """Return those who have the role "judge": id → the given name, else the model's; no two alike (`names_of`)."""
         names = names_of(self.info.get("judges"))
         return {id_: names[id_] for id_ in self.judges()}
 
@@ -314,11 +324,15 @@ class RunStore:
         return {id_: data for id_, data in _object(self.info.get("judges")).items() if isinstance(data, Mapping)}
 
     def judges_called(self, wanted: str | None) -> list[str]:
-        """Return the ids of the judges that a word means: a name, a URI, an id or its beginning. None means all."""
+        """Return the ids of the judges that a word means: a name, a URI, an id or its beginning. None means all.
+
+        A URI without its options means the judges of that model.
+        """
         names, uris = self.judge_names(), self.judges()
         if wanted is None:
             return list(uris)
         exactly = [id_ for id_ in uris if wanted in (id_, names[id_], uris[id_])]
+        exactly = exactly or [id_ for id_ in uris if wanted == uris[id_].partition("?")[0]]
         return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
 
     def current(self, judge_id: str | None = None) -> list[Finding]:

@@ -12,7 +12,7 @@ from editloupe.backends.prices import Prices, parsed
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
-from editloupe.reports.judged import Judged, judged_in, read_judged
+from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.reports.pivot import spec_table
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
@@ -130,10 +130,10 @@ class Numbers:
 
         def made() -> Comparison | str:
             try:
-                judges = read_judged([reader.folder for reader in readers])
+                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
                 people, notes = human_column(judges)
                 found = compare(judges, prices=self.prices, people=people)
-                return replace(found, notes=(*found.notes, *notes))
+                return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
                 return str(error)
 
@@ -149,6 +149,11 @@ class Numbers:
                 return {}, str(error)
 
         return self.once("judges", read, reader)
+
+    def has(self, what: str, *readers: RunReader) -> bool:
+        """Return whether `once` would have it at once. Waits for nobody who is making something."""
+        kept = self._kept.get((what, *readers))
+        return kept is not None and kept[0] == [reader.version for reader in readers]
 
     def once(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
         """Return what `make` returns, made anew only after a change of the runs."""

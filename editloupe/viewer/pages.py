@@ -1,7 +1,8 @@
 """Make the pages as text, the same for the server and for files. All addresses are relative, so that both work.
 
     index.html                       the run (with several runs: their list, and each run in a folder of its own)
-    rows.js                          the matrix of samples and judges
+    rows.js                          the matrix of samples and judges (rows.json: the same, for a served page)
+    first.js                         its first rows, of a large run that is served
     report.html, plots/NAME.svg      the protocol's tables and plots
     listed.html                      the run as a row of the list of runs, with its scores
     compare.html, compare.js         at the root, for several judges: their matrix (?run=NAME&run=NAME of these runs alone)
@@ -45,6 +46,7 @@ from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.runs.people import writable
+from editloupe.runs.store import no_collection
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json, digest
@@ -92,6 +94,15 @@ _CASES: Final = 20
 
 _TOGETHER: Final = 8
 """So many runs are compared without being chosen."""
+
+_FIRST: Final = 24
+"""Rows of a large run that a page shows before it has all: more than a tall window does."""
+
+_WITH_EVENTS: Final = 24
+"""Verdicts up to which a sample's page holds the raw events of each, three quarters of its size; else it links them."""
+
+_AT_ONCE: Final = 200
+"""So many samples are shown at once."""
 
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
@@ -251,6 +262,8 @@ class Site:
                 svg = self.numbers.plots(run.reader).get(name.removesuffix(".svg"))
                 # Shown as a picture, and styled by what it holds itself.
                 return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
+            case ["first.js"]:
+                return _script(self.first_rows(run))
             case ["rows.js"]:
                 return _script(self.rows(run))
             case ["rows.json"]:
@@ -387,15 +400,12 @@ class Site:
 
         def made() -> str:
             samples, metrics, mains = run.reader.samples(), run.metrics, run.reader.info.judges()
-            columns = questions(samples, metrics)
-            several = len(mains) > 1
-            shown = list(run.reader.judge_names()) if several else list(mains)
-            numbered = {id_: number for number, id_ in enumerate(shown)} if several else {}
+            columns, numbered = questions(samples, metrics), _numbered(run)
             scores = self.numbers.scores(run.reader)
             found = []
             for sample in samples:
                 known = sample, list(columns), own_scores(sample, scores.get(sample.key, ()), mains)
-                key = run.folder, sample.slug, several
+                key = run.folder, sample.slug, bool(numbered)
                 # Made anew only if the sample has changed: a run that grows is asked for again and again.
                 if key not in self._rows or self._rows[key][0] != known:
                     made = row(
@@ -404,8 +414,7 @@ class Site:
                     )  # fmt: skip
                     self._rows[key] = known, _compact(made)
                 found.append(self._rows[key][1])
-            titles, names = run.reader.titles(), run.reader.short_names()
-            judges = [{"name": safe(names[id_]), "title": safe(titles[id_])} for id_ in shown]
+            shown = _shown(run)
             overview = [
                 {**one, "judge": shown.index(str(one["judge"])) if one["judge"] in shown else -1}
                 for one in self.numbers.overview(run.reader)
@@ -416,16 +425,47 @@ class Site:
                 "tokens": sum((f.usage for f in findings), Usage()).total,
                 "problems": [safe(problem) for problem in run.reader.store.problems[:20]],
             }
-            return _matrix(run.reader.version, columns, metrics, judges, overview, facts, found)
+            return _matrix(run.reader.version, columns, metrics, _named(run), overview, facts, found)
 
-        return self.numbers.once("rows", made, run.reader)
+        def made_fast() -> str:
+            # All that is made stays for as long as the pages are served.
+            with no_collection():
+                return made()
+
+        return self.numbers.once("rows", made_fast, run.reader)
+
+    def first_rows(self, run: SiteRun) -> str:
+        """Return the matrix of a large run with its first rows alone, for a page to show until it has `rows`.
+
+        `of` says how many samples there are. Answers alone stand in the rows: scores and means are made from all samples,
+        and are on their way. The matrix is whole if the run is not large, or was read before.
+        """
+        reader, total = run.reader, run.reader.counts()[0]
+        if total <= _AT_ONCE or self.numbers.has("rows", reader):
+            return self.rows(run)
+        samples, metrics = reader.first(_FIRST), run.metrics
+        columns, numbered = questions(samples, metrics), _numbered(run)
+        rows = [
+            _compact(row(s, list(columns), metrics, run.pictures, numbered, (), lambda f: self.numbers.cost(reader, f)))
+            for s in samples
+        ]
+        facts: dict[str, Json] = {"seconds": 0.0, "tokens": 0, "problems": []}
+        # Room for the means, so that the rows below move less when they come.
+        cells: list[Json] = [
+            {"metric": m.id, "short": m.short, "text": "…", "low": None, "meter": 0} for m in metrics.values()
+        ]
+        overview: list[dict[str, Json]] = [
+            {"judge": numbered.get(id_, 0), "rows": [{"name": "", "cells": cells}], "problem": ""}
+            for id_ in reader.info.judges()
+        ]
+        return _matrix(reader.version, columns, metrics, _named(run), overview, facts, rows, of=total)
 
     def compared_rows(self, runs: Sequence[SiteRun]) -> str:
         """Return the matrix of several runs as JSON, like `rows`: samples of one key share a row."""
 
         def made() -> str:
             metrics = {id_: metric for run in reversed(runs) for id_, metric in run.metrics.items()}
-            often = Counter(name for run in runs for name in run.reader.short_names().values())
+            often = Counter(name for run in runs for name in run.reader.judge_names().values())
             judges: list[dict[str, Json]] = []
             numbered: dict[str, int] = {}
             mains: set[str] = set()
@@ -436,7 +476,7 @@ class Site:
             for number, run in enumerate(runs):
                 # A judge may stand in several runs; it is then another column in each.
                 own = {id_: f"{number} {id_}" for id_ in run.reader.judge_names()}
-                titles, names = run.reader.titles(), run.reader.short_names()
+                titles, names = run.reader.titles(), run.reader.judge_names()
                 for id_, key in own.items():
                     name = names[id_] if often[names[id_]] == 1 else f"{names[id_]} · {run.reader.name}"
                     title = f"{titles[id_]} in {run.reader.name}"
@@ -518,6 +558,7 @@ class Site:
             marks=marks,
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
             area=target_area(edit) if edit else None, gain=GAIN, drawn=drawn, signs=SIGNS,
+            with_events=len(found) <= _WITH_EVENTS,
             overlay=run.pictures.overlay_name(edit.masks["edit"]) if edit and "edit" in edit.masks else None,
         )  # fmt: skip
 
@@ -572,6 +613,22 @@ def _several(runs: Sequence[SiteRun]) -> bool:
     return sum(len(run.reader.info.judges()) for run in runs) > 1
 
 
+def _shown(run: SiteRun) -> list[str]:
+    """The ids of the judges that have columns: all that answer where several judge."""
+    mains = run.reader.info.judges()
+    return list(run.reader.judge_names()) if len(mains) > 1 else list(mains)
+
+
+def _numbered(run: SiteRun) -> dict[str, int]:
+    """Judge id → number of its column; empty for a single judge, whose columns need no name."""
+    return {id_: n for n, id_ in enumerate(_shown(run))} if len(run.reader.info.judges()) > 1 else {}
+
+
+def _named(run: SiteRun) -> list[dict[str, Json]]:
+    titles, names = run.reader.titles(), run.reader.judge_names()
+    return [{"name": safe(names[id_]), "title": safe(titles[id_])} for id_ in _shown(run)]
+
+
 def _script(rows: str) -> Response:
     """A matrix as a script: a page from a file may not fetch. A string of JSON is read fastest."""
     return text(f"window.editloupeRows = {json.dumps(rows, ensure_ascii=False)};\n", "text/javascript")
@@ -585,8 +642,10 @@ def _matrix(
     overview: Sequence[Mapping[str, Json]],
     facts: Mapping[str, Json],
     rows: Sequence[str],
+    *,
+    of: int | None = None,
 ) -> str:
-    """The JSON of a matrix. columns: question → labels, best first.   rows: as JSON."""
+    """The JSON of a matrix. columns: question → labels, best first.   rows: as JSON.   of: samples, if it has not all."""
     asked = [
         {
             "id": id_,
@@ -602,7 +661,7 @@ def _matrix(
     ]
     head = {
         "version": version, "questions": asked, "judges": list(judges), "statuses": list(STATUSES),
-        "overview": list(overview), "facts": facts,
+        "overview": list(overview), "facts": facts, **({} if of is None else {"of": of}),
     }  # fmt: skip
     return f'{_compact(head)[:-1]},"rows":[{",".join(rows)}]}}'
 
@@ -615,7 +674,7 @@ def _same_edit(one: RunSample, other: RunSample) -> bool:
 
 def _judges_of(reader: RunReader) -> dict[str, str]:
     """Short names of those who have the role "judge", else of everybody."""
-    names, mains = reader.short_names(), reader.info.judges()
+    names, mains = reader.judge_names(), reader.info.judges()
     return {id_: name for id_, name in names.items() if id_ in mains} or names
 
 

@@ -9,14 +9,12 @@ import hashlib
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe import files
-from editloupe.backends.base import parse_uri
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.folders import is_written
@@ -112,10 +110,6 @@ class RunReader:
         """Return everybody who answers, measures too: judge id → name."""
         return names_of(self.info.info.get("judges"))
 
-    def short_names(self) -> dict[str, str]:
-        """Return what everybody who answers is called in narrow columns: judge id → name (`short_names`)."""
-        return short_names(self.info.info.get("judges"))
-
     def titles(self) -> dict[str, str]:
         """Return the name and the full URI of everybody who answers: judge id → text."""
         names = self.judge_names()
@@ -148,12 +142,15 @@ class RunReader:
         with self._lock:
             store = self.store
             if self._all is None:
-                by_key: dict[str, list[Finding]] = {}
-                for finding in store.current():
-                    by_key.setdefault(finding.sample_key, []).append(finding)
-                found = (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys.values())
-                self._all = {sample.slug: sample for sample in found}
+                self._all = {sample.slug: sample for sample in self._samples(store, self._keys.values())}
             return tuple(self._all.values())
+
+    def first(self, most: int) -> tuple[RunSample, ...]:
+        """Return the first samples in the order of the data, without reading the others."""
+        self.refresh()
+        places = list(self._keys.values())[:most]
+        store = RunStore.read_samples(self.folder, [key for key, _ in places], self._index)
+        return tuple(self._samples(store, places))
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
@@ -230,6 +227,12 @@ class RunReader:
         except (OSError, ValueError):
             return None
 
+    def _samples(self, store: RunStore, places: Iterable[tuple[str, str]]) -> Iterator[RunSample]:
+        by_key: dict[str, list[Finding]] = {}
+        for finding in store.current():
+            by_key.setdefault(finding.sample_key, []).append(finding)
+        return (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in places)
+
     def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding]) -> RunSample:
         sample, row = store.samples.get(key), store.rejected.get(key)
         named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
@@ -296,32 +299,6 @@ class RunReader:
         named = {path.relative_to(self.folder).as_posix(): path for path in paths}
         known = self._index.traces()
         return {name: self._open.get(name) or _sample_of(path) for name, path in named.items() if name not in known}
-
-
-def short_names(judges: Json) -> dict[str, str]:
-    """Return judge id → given name, else the model's name: "gpt-4.1" for "openai/gpt-4.1?base_url=…".
-
-    Where two would be called the same they get their provider in front, then the beginning of their id behind.
-    """
-    found = {id_: one for id_, one in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(one, Mapping)}
-    names = {id_: str(one.get("name") or _model(str(one.get("backend")))) for id_, one in found.items()}
-    for id_ in _shared(names):
-        if not found[id_].get("name"):
-            names[id_] = str(found[id_].get("backend")).partition("?")[0]
-    return names | {id_: f"{names[id_]} ({id_[:6]})" for id_ in _shared(names)}
-
-
-def _shared(names: Mapping[str, str]) -> Iterable[str]:
-    often = Counter(names.values())
-    return [id_ for id_, name in names.items() if often[name] > 1]
-
-
-def _model(uri: str) -> str:
-    try:
-        parsed = parse_uri(uri)
-    except ConfigError:
-        return uri
-    return parsed.model.rstrip("/").rpartition("/")[2] or parsed.provider
 
 
 def slug(key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from editloupe.findings import Finding, Observation, Step
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric
 from editloupe.tasks import Recipe, Task, task_from_json
-from editloupe.traces.events import FindingEvent, Header
+from editloupe.traces.events import Event, FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, View, digest
 from editloupe.viewer.compared import Compared
@@ -209,8 +209,12 @@ class SampleVerdict:
         self.problems = (*problems, *(trace.problems if trace else ()))
         """What is wrong with the trace."""
 
-        self.events = tuple(_raw(trace)) if trace else ()
-        """(kind, time, JSON)."""
+        self._events = trace.events if trace else ()
+
+    @property
+    def events(self) -> tuple[tuple[str, str, str], ...]:
+        """(kind, time, JSON) of each event of the trace."""
+        return tuple(_raw(self._events))
 
     @property
     def label(self) -> str:
@@ -546,8 +550,8 @@ def _parted(parent: Mapping[str, Any]) -> str:
     return "; ".join([f"{parent.get('why', 'fork')} {where}", *changed])
 
 
-def _raw(trace: Trace) -> Iterator[tuple[str, str, str]]:
-    for event in trace.events:
+def _raw(events: Iterable[Event]) -> Iterator[tuple[str, str, str]]:
+    for event in events:
         text = json.dumps(event.model_dump(), indent=1, ensure_ascii=False)
         if len(text) > _RAW:
             text = f"{text[:_RAW]}\n… {len(text) - _RAW:,} more characters in the trace file"

@@ -107,8 +107,8 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
     assert code == 100
     told = [line for line in err.splitlines() if line.startswith("error:")]
     assert told == [
-        "error: unjudged<=0.02: 0.0833333 (1 refused of 12) [scripted/test, plain]",
-        "error: exact(human)>=0.9 (IF): 0.8 (5 of 6 rated ones judged; 0.4 to 1) [scripted/test, plain]",
+        "error: unjudged<=0.02: 0.0833333 (1 refused of 12) [test, plain]",
+        "error: exact(human)>=0.9 (IF): 0.8 (5 of 6 rated ones judged; 0.4 to 1) [test, plain]",
     ]
     assert f"Run: {run}" in out.replace("\n", "") and "2 of 4 requirements hold" in out
     (suite,) = ElementTree.parse(tmp_path / "ci" / "junit.xml").getroot()
@@ -120,6 +120,47 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
         "exact(human)>=0.9 (IF)": ["failure"],
         "exact(human)>=0.9 (VC)": ["system-out"],
     }
+
+
+@pytest.mark.parametrize(
+    ("require", "worst"),
+    [
+        # The judge gave 4, 4, 3, 2, 1 and no label: 100, 100, 66.7, 33.3, 0; the mean is 60.
+        ("mean(if)>=99", ["s04", "s03"]),
+        ("mean(if)<=1", ["s00", "s01", "s02"]),
+        ("unjudged<=0.02", ["s05"]),
+        ("judged(if)>=6", ["s05"]),
+        ("status(refused)<=0", ["s05"]),
+        ("status(refused)>=1", []),
+        ("asked<=1", []),
+        ("share(if, Flawless Execution)>=0.9", ["s02", "s03", "s04"]),
+        ("share(if, Flawless Execution)<=0.1", ["s00", "s01"]),
+        # People say 2 of s04, the judge 1; of all others they say the same.
+        ("exact(human, if)>=0.9", ["s04"]),
+        ("mae(human, if)<=0.1", ["s04"]),
+        ("bias(human, if)>=0", ["s04"]),
+    ],
+)
+def test_a_failed_requirement_names_the_samples_that_it_failed_by(
+    editloupe: Run, run: Path, tmp_path: Path, require: str, worst: list[str]
+):
+    human = ["--human", run.parent / "human.csv"] if "human" in require else []
+    code, out, _ = editloupe("gate", run, "--require", require, "--json", *human)
+    (found,) = json.loads(out)["checked"]
+    assert (code, found["verdict"], found["worst"]) == (100, "failed", worst)
+    files = ("--junit", tmp_path / "junit.xml", "--summary", tmp_path / "summary.md")
+    _, _, err = editloupe("gate", run, "--require", require, *human, *files)
+    shown = f"by {', '.join(worst)}; look at the first: editloupe show {run} "
+    assert (shown + worst[0] in err) if worst else ("look at" not in err)
+    assert (", ".join(worst) in (tmp_path / "summary.md").read_text()) or not worst
+    if worst:
+        assert editloupe("show", run, worst[0])[0] == 0
+        assert f"failed by {', '.join(worst)}" in (tmp_path / "junit.xml").read_text()
+
+
+def test_a_requirement_that_holds_names_no_sample(editloupe: Run, run: Path):
+    _, out, _ = editloupe("gate", run, "--require", "mean(if)>=60", "--json")
+    assert json.loads(out)["checked"][0]["worst"] == []
 
 
 def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path):

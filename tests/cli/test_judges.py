@@ -12,6 +12,10 @@ import yaml
 
 from editloupe.backends import openai as adapter
 from editloupe.backends.retry import RetryPolicy
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Act, Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says
@@ -402,3 +406,26 @@ def test_weights_that_only_the_run_folder_names_are_not_opened(
     assert "EDITLOUPE_DETECTOR" in told
     monkeypatch.setenv("EDITLOUPE_DETECTOR", weights)
     assert "if you trust" not in " ".join(editloupe("replay", out, "--observations", "live")[2].split())
+
+
+def test_a_judge_has_one_name_and_every_command_takes_it(edits: Edits, tmp_path: Path, editloupe: Run):
+    folder, out = edits(2), tmp_path / "runs" / "run"
+    for answer, uri, name in (("Wrong Action", "org/model-x", ""), ("Flawless Execution", "org/model-y", "mine")):
+        lmm = ScriptedLMM(lambda r, a=answer: final(a), name=uri)
+        config = RunConfig(
+            path=folder, judge=JudgeConfig(backend=lmm, name=name), option={"criteria": "if", "mode": "plain"}
+        )
+        execute(open_setup(config), out)
+    # The model's name, and the one that was given.
+    assert json.loads(editloupe("runs", out.parent, "--json")[1])["judges"] == ["model-x", "mine"]
+    judges = json.loads(editloupe("compare", out, "--json")[1])["judges"]
+    assert [one["name"] for one in judges] == ["model-x, plain", "mine, plain"]
+    assert "Judge: model-x, scripted/org/model-x" in editloupe("show", out)[1]
+    for said, name in (("model-x", "model-x"), ("scripted/org/model-x", "model-x"), ("mine", "mine")):
+        code, told, _ = editloupe("gate", out, "--require", "asked>=2", "--judge", said, "--json")
+        assert (code, [one["judge"] for one in json.loads(told)["checked"]]) == (0, [f"{name}, plain"])
+        code, told, _ = editloupe("show", out, "s00", "--judge", said)
+        assert code == 0 and ("Wrong Action" in told) is (name == "model-x")
+        assert editloupe("compare", out, "--judges", f"{said},{'mine' if name == 'model-x' else 'model-x'}")[0] == 0
+    code, _, told = editloupe("gate", out, "--require", "asked>=2", "--judge", "nobody")
+    assert code == 2 and "it has model-x (" in told and "mine (" in told

@@ -377,7 +377,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
     assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
     code, said, err = editloupe("show", "run", "omni/0")
-    assert code == 0 and "Judge: key/key" in said and "Verdict: Red" in said
+    assert code == 0 and "Judge: key, key/key" in said and "Verdict: Red" in said
     for tools in ("recorded", "live"):
         code, said, err = editloupe("replay", "run", "--observations", tools)
         assert code == 0 and "8 as recorded" in said, said + err

@@ -147,7 +147,7 @@ def test_a_protocol_computes_a_table_from_the_frame(run: Callable[..., Path], ed
     assert "Largest error" in out
     with (tmp_path / "out" / "largest.csv").open(encoding="utf-8") as file:
         assert [(r["judge"], r["sample"], r["value"]) for r in csv.DictReader(file)] == [
-            ("toy/judge", "a", "2.0"), ("toy/judge", "b", "8.0"),
+            ("judge", "a", "2.0"), ("judge", "b", "8.0"),
         ]  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_a_gate_takes_numbers_and_yes_or_no(
 def test_a_run_without_any_score_is_no_empty_report(run: Callable[..., Path], editloupe: Program):
     code, out, err = editloupe("report", run(findings=[answered(A, "first", "yes")]))
     assert (code, out) == (2, "")
-    assert "there is nothing to show of toy/judge" in err
+    assert "there is nothing to show of judge" in err
 
 
 def test_two_judges_stand_side_by_side_turn_by_turn(tmp_path: Path, editloupe: Program):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -299,12 +300,12 @@ def test_compare_on_the_command_line(
     assert code == 0, said
     data = json.loads(told)
     pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
-    assert pairs["scripted/first, tool", "scripted/second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
-    assert pairs["scripted/first, tool", "scripted/third, tool"]["common"] == 7
+    assert pairs["first, tool", "second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
+    assert pairs["first, tool", "third, tool"]["common"] == 7
     assert [e["agreeing"] for e in data["costs"]] == [8, 5, 7]
     code, told, _ = editloupe(*words, "--out", tmp_path / "out")
     assert code == 0
-    assert "1 scripted/first, tool" in told and "Which of two judges is right more often" in told
+    assert "1 first, tool" in told and "Which of two judges is right more often" in told
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
@@ -340,12 +341,56 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     assert code == 0, said
     data = json.loads(told)
     jan, feb = (j["name"] for j in data["judges"])
-    assert (jan, feb) == ("scripted/one, tool (jan/run)", "scripted/one, tool (feb/run)")
+    assert (jan, feb) == ("one, tool (jan/run)", "one, tool (feb/run)")
     # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
     assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
     assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}
     code, _, said = editloupe("compare", made[0], tmp_path / "feb" / ".." / "jan" / "run")
     assert (code, "are the same run; name each run once" in said) == (2, True)
+
+
+def test_runs_of_different_criteria_are_compared_on_what_they_share(
+    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    folder, runs = edits(2), {name: tmp_path / name for name in ("both", "if", "vc")}
+
+    def script(request: Request) -> str:
+        return final("Perfect Consistency" if "Visual Consistency" in request.messages[0].text else "Wrong Action")
+
+    for name, criteria in (("both", ("if", "vc")), ("if", ("if",)), ("vc", ("vc",))):
+        run_over(open_with(backend=ScriptedLMM(script, name=name), criteria=criteria), folder, runs[name])
+    code, out, err = editloupe("compare", runs["both"], runs["if"], "--json")
+    told = json.loads(out)
+    assert code == 0 and {pair["criterion"] for pair in told["pairs"]} == {IF}
+    assert "compared on what all runs have: Instruction Following (IF)" in told["notes"]
+    assert f"left out: Visual Consistency (VC), only in {runs['both']}" in told["notes"]
+    # Two samples, two questions each; of the cost those on the shared metric alone.
+    assert [cost["findings"] for cost in told["costs"]] == [2, 2]
+    assert "only in" in editloupe("compare", runs["both"], runs["if"])[2]
+    code, _, err = editloupe("compare", runs["if"], runs["vc"])
+    assert code == 2 and "no metric in common" in err
+    assert f"{runs['if']} has Instruction Following (IF)" in err and f"{runs['vc']} has Visual Consistency (VC)" in err
+    # A metric that two rubrics define is not one metric.
+    info = json.loads((runs["both"] / "run.json").read_text())
+    info["record"]["metrics"][0]["name"] = "Another"
+    (runs["both"] / "run.json").write_text(json.dumps(info))
+    code, _, err = editloupe("compare", runs["both"], runs["if"])
+    assert code == 2 and "no metric in common" in err and "Another (IF)" in err
+
+
+def test_disagreements_in_a_pipe_have_their_distance_and_a_line_to_look_at_the_first(
+    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    folder, runs = edits(2), [tmp_path / "one", tmp_path / "two"]
+    labels = {"one": ("Flawless Execution", "Wrong Action"), "two": ("Flawless Execution", "Flawless Execution")}
+    for run in runs:
+        script = lambda r, own=labels[run.name]: final(own["square 1" in r.messages[0].text])  # noqa: E731
+        run_over(open_with(backend=ScriptedLMM(script, name=run.name), criteria=("if",)), folder, run)
+    code, out, _ = editloupe("compare", *runs)
+    # 2 and 4 on 1 to 4: (4 − 2) / 3 of the scale.
+    assert code == 0 and re.search(r"s01\W+IF\W+0\.67", out)
+    line = f"editloupe show {runs[0]} s01 --diff {runs[1]}"
+    assert line in out and editloupe(*line.split()[1:])[0] == 0
 
 
 def test_nothing_in_the_json_is_infinite_or_nan(compared: Comparer):

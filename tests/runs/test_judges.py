@@ -82,7 +82,7 @@ def test_judges_share_a_run_and_none_is_asked_twice(edits: Edits, tmp_path: Path
     assert [run(lmm, folder, out).reused for lmm in (*judges, fourth)] == [3, 3, 3, 3]
     assert [len(lmm.requests) for lmm in (*judges, fourth)] == [6, 6, 6, 6]
     store = RunStore.read(out)
-    assert list(store.judge_names().values()) == ["scripted/a", "scripted/b", "scripted/c", "scripted/d"]
+    assert list(store.judge_names().values()) == ["a", "b", "c", "d"]
     assert {p.name for p in (out / "traces").iterdir()} == set(store.judges())
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"] == {f"scripted/{n}": {"backend": f"scripted/{n}"} for n in "abcd"}

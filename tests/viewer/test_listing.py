@@ -128,6 +128,14 @@ def test_what_is_said_of_an_item_links_to_the_finding(pages: Path) -> None:
         assert words(f"<p {article}").endswith(f"Spot asked for, spot {number}")
 
 
+def test_a_page_of_many_findings_links_their_traces_instead_of_holding_them(pages: Path) -> None:
+    crowd, three = page_of(pages, "crowd"), page_of(pages, "three")
+    # The list and 200 questions, with a trace each; a page of a few findings still holds their events.
+    assert crowd.count('<p class="raw"><a href="../traces/') == 201 and "Raw events <span" not in crowd
+    assert 'href="../traces/' in three and "Raw events <span" in three
+    assert len(crowd) < 1_500_000
+
+
 def test_a_question_that_could_not_be_asked_says_so_in_the_list(pages: Path) -> None:
     (entry,) = entries(page_of(pages, "blocked"))
     assert words(entry) == "? 1 BLOCKED red kite 0.91 confidence Spot asked for (not_defined)"
@@ -207,6 +215,23 @@ def test_an_entry_lights_its_box_and_a_box_its_entry(browser: Browser, pages: Pa
     assert "REMOVE" in (page.locator(".entry.lit").text_content() or "")
     page.mouse.move(frame["x"] + 0.02 * frame["width"], frame["y"] + 0.95 * frame["height"])
     assert page.locator(".entry.lit").count() == 0
+    page.close()
+
+
+@pytest.mark.browser
+def test_a_question_about_an_item_shows_the_items_box(browser: Browser, pages: Path) -> None:
+    page = opened(browser, pages, "three")
+    shown = page.locator(".pane .lay > svg:not(.overlaid) .mark.chosen")
+    assert shown.count() == 0
+    page.locator(".entry").nth(1).locator("a[href^='#v']").click()
+    assert page.locator(".verdict.open h2").inner_text() == "Spot asked for, spot 2"
+    # On source and edited image, with the verdict's colour; no other box of the list stands there.
+    assert shown.count() == 2 and all(shown.nth(n).is_visible() for n in range(2))
+    assert "told-no" in (shown.first.get_attribute("class") or "")
+    assert page.locator(".pane .lay > svg:not(.overlaid) .mark.found:visible").count() == 2
+    page.keyboard.press("]")
+    assert page.locator(".verdict.open h2").inner_text() == "Spot asked for, spot 3"
+    assert "told-open" in (shown.first.get_attribute("class") or "")
     page.close()
 
 

@@ -17,10 +17,12 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
+from editloupe.runs.judges import names_of
 from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunReader, short_names
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.conftest import LOOK, final
 
@@ -64,6 +66,31 @@ def test_a_cell_names_its_judge_and_a_row_says_how_far_its_judges_and_people_are
     assert (first["failed"], second["failed"]) == (0, 0)
 
 
+def test_the_first_rows_of_a_large_run_are_there_without_reading_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)
+    (run,) = site.runs
+    with monkeypatch.context() as patched:
+        patched.setattr(RunStore, "read", lambda folder: pytest.fail("the whole run was read"))
+        first = json.loads(site.first_rows(run))
+        page = site.at("index.html")
+    assert page is not None and b'"first.js"' in page.body
+    whole = json.loads(site.rows(run))
+    assert (first["of"], len(whole["rows"])) == (201, 201) and "of" not in whole
+    # They are the same rows, and their columns have the same names. No mean is given that would be of them alone.
+    assert first["rows"] == whole["rows"][: len(first["rows"])] and len(first["rows"]) >= 20
+    assert (first["judges"], first["version"]) == (whole["judges"], whole["version"])
+    assert {c["text"] for one in first["overview"] for c in one["rows"][0]["cells"]} == {"…"}
+    # What has been made is given at once.
+    assert json.loads(site.first_rows(run)) == whole
+
+
+def test_a_run_that_is_not_large_comes_whole(two: Path) -> None:
+    site = Site.of([RunReader(two, live=True)], live=True)
+    assert site.first_rows(site.runs[0]) == site.rows(site.runs[0])
+
+
 def test_the_overview_has_the_mean_of_all_samples_with_judged_of_asked(two: Path) -> None:
     strict, kind = data_of(Site.of([RunReader(two)]))["overview"]
     (mean,) = strict["rows"][0]["cells"]
@@ -99,11 +126,11 @@ def test_judges_are_called_by_their_model_as_long_as_that_tells_them_apart() -> 
         "e" * 16: {"backend": "google/gemini-2.5-pro", "name": "mine"},
         "f" * 16: {"backend": "baseline"},
     }
-    assert list(short_names(listed).values()) == [
+    assert list(names_of(listed).values()) == [
         "gpt-4.1", "vllm/Qwen/Qwen3-VL-32B", "openai:gpt-4.1", "vllm/org/Qwen3-VL-32B", "mine", "baseline",
     ]  # fmt: skip
     same = {id_: {"backend": "openai/gpt-4.1"} for id_ in ("0123456789", "abcdefghij")}
-    assert list(short_names(same).values()) == ["openai/gpt-4.1 (012345)", "openai/gpt-4.1 (abcdef)"]
+    assert list(names_of(same).values()) == ["openai/gpt-4.1 (012345)", "openai/gpt-4.1 (abcdef)"]
 
 
 def test_a_thumbnail_shows_the_target_else_the_place_that_findings_name(tmp_path: Path) -> None:

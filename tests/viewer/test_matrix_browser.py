@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -16,7 +17,7 @@ from editloupe.viewer.serve import Viewer
 from tests.viewer.test_browser import Watched, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.browser
 
@@ -45,12 +46,14 @@ def open_page(browser: Browser, root: str) -> Iterator[Callable[..., Page]]:
     watched: list[Watched] = []
     contexts = []
 
-    def opened(address: str, *, width: int = 1400, scheme: str = "light", **more: bool) -> Page:
+    def opened(address: str, *, width: int = 1400, scheme: str = "light", whole: bool = True, **more: bool) -> Page:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         watched.append(Watched(page, root))
         page.goto(root + address)
+        if whole and "/index.html" in address:
+            page.wait_for_selector("#filters:not([inert])")
         return page
 
     yield opened
@@ -81,6 +84,58 @@ def test_of_many_rows_those_in_view_are_in_the_page_and_scrolling_brings_the_oth
     until(lambda: "edit-0150" in ids(page))
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_large_run_shows_its_first_rows_until_all_have_come_and_then_what_the_address_asks_for(
+    browser: Browser, tmp_path: Path, filtered: bool
+) -> None:
+    # A server of its own: one that has made the matrix before gives all of it at once.
+    with Viewer(Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        held: list[Route] = []
+        page.route("**/rows.json", lambda route: held.append(route))
+        page.goto(f"{viewer.url}index.html{'#q=edit-0200' if filtered else ''}")
+        until(lambda: page.title() and held)
+        assert page.locator("#found").inner_text() == "Reading all samples…"
+        # Nothing is counted, filtered or sorted yet: that would be about the first rows alone.
+        assert page.locator(".mean strong").first.inner_text() == "…"
+        assert page.locator("#filters").evaluate("form => form.inert")
+        assert ids(page)[:1] == ([] if filtered else ["edit-0000"])
+        page.get_by_role("button", name="Sample").click()
+        assert "sort" not in page.url
+        held.pop().continue_()
+        until(lambda: page.locator("#found").inner_text() == ("1 of 201 samples" if filtered else "201 samples"))
+        assert page.locator(".mean strong").first.inner_text() != "…"
+        assert ids(page)[0] == ("edit-0200" if filtered else "edit-0000")
+        page.reload()
+        page.wait_for_selector("#table tr.sample")
+        assert page.locator("#found").inner_text().endswith("201 samples") and not held
+        page.close()
+        viewer.shutdown()
+        thread.join(5)
+
+
+@pytest.mark.parametrize("width", [1400, 1300, 1000, 420])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_columns_of_three_judges_on_two_metrics_fit_the_window(
+    browser: Browser, roots: dict[str, str], width: int, scheme: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(f"{roots['files']}small/index.html")
+    assert page.locator("#window").evaluate("w => w.scrollWidth - w.clientWidth") == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    # Nothing is cut off, no word is broken (the shape may stand above it), and the bars of a judge begin at one place.
+    cut = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+    assert page.locator("#table .labels, #table .apart, #table .spent").evaluate_all(cut) == []
+    lines = "all => all.map(e => [e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight), e.textContent])"
+    chips = page.locator("#table .chip").evaluate_all(lines)
+    assert chips and all(round(height) <= len(words.split()) + (width == 1000) for height, words in chips)
+    lefts = page.locator(".judge-means").first.locator(".bars").evaluate_all("all => all.map(e => e.offsetLeft)")
+    assert len(lefts) == 3 and len(set(lefts)) == 1
+    page.close()
+
+
 def test_judges_stand_under_each_metric_with_short_names_and_people_beside_them(open_page: Callable[..., Page]) -> None:
     page = open_page("large/index.html")
     heads = page.locator("#table thead tr").nth(1).locator("th").all_inner_texts()
@@ -101,7 +156,7 @@ def test_an_address_shows_the_same_samples_in_the_same_order_elsewhere(open_page
     found, listed = page.locator("#found").inner_text(), ids(page)
     assert found.endswith("of 300 samples")
     # Every row that is shown has this label of this judge, and a distance between judges.
-    first = page.locator("#table tr.sample td.of:nth-child(3)").all_inner_texts()
+    first = page.locator("#table tr.sample td.of:nth-child(4)").all_inner_texts()
     assert first and {words.strip() for words in first} == {"Wrong Action"}
     other = open_page(f"large/index.html#{page.url.partition('#')[2]}")
     assert (other.locator("#found").inner_text(), ids(other)) == (found, listed)

@@ -1,5 +1,6 @@
 // The matrix: rows are samples, columns are judges under each question, and people. Filtered, sorted and drawn from data
-// that stands in rows.js or compare.js. Only rows in view are in the page, so that thousands stay fluent. Text becomes
+// that stands in rows.js or compare.js; of a large run first.js has the first rows, to be looked at until all have come.
+// Only rows in view are in the page, so that thousands stay fluent. Text becomes
 // text nodes and nothing else; there is no innerHTML here.
 "use strict";
 (() => {
@@ -11,6 +12,7 @@
   const MOST = 3; // answers in a cell; the sample's page has all
   const MORE_ROWS = 6; // drawn above and below what is seen
   const ANCHORS = ["#samples", "#main", "#summary", "#statistics"];
+  const READING = "Reading all samples…";
   const SVG = "http://www.w3.org/2000/svg";
   let data, columns, shown = [], drawn = new Map(), height = 84, first = -1, last = -1;
 
@@ -137,7 +139,9 @@
     const two = columns.some((column, at) => column.judge === "people" || columns[at + 1]?.question === column.question);
     const sortable = (words, by, title = "") => make("button", { type: "button", textContent: words, title: title || words, value: by });
     const cell = (child, props = {}) => make("th", { scope: "col", rowSpan: two ? 2 : 1, ...props }, child);
+    const { apart: gap, spent } = tail;
     const top = make("tr", {}, cell("Before, after", { className: "pair" }), cell(sortable("Sample", "id"), { className: "name" }));
+    if (gap) top.append(cell(sortable(gap.words, gap.by, gap.title), { className: "number" }));
     const below = make("tr");
     for (const own of groups) {
       const { question } = own[0];
@@ -149,27 +153,27 @@
         : cell(sortable(question.short, `label.${own[0].key}`, title), { className: `of begin${question.metric ? "" : " dim"}` }));
       below.append(...names);
     }
-    const rest = ends();
-    top.append(...rest.map(({ words, by, title }) => cell(sortable(words, by, title), { className: "number" })));
-    const cols = make("colgroup", {}, make("col", { className: "c-pair" }), make("col", { className: "c-name" }),
-      ...columns.map(() => make("col", { className: "c-cell" })), ...rest.map(({ by }) => make("col", { className: by === "differ" ? "c-end c-differ" : "c-end" })));
+    if (spent.length) top.append(cell(make("span", { className: "spent" }, ...spent.map(({ words, by, title }) => sortable(words, by, title))), { className: "number begin" }));
+    const col = (className) => make("col", { className });
+    const cols = make("colgroup", {}, col("c-pair"), col("c-name"), ...(gap ? [col("c-differ")] : []), ...columns.map(() => col("c-cell")), ...(spent.length ? [col("c-spent")] : []));
     const body = make("tbody");
     const part = make("thead", {}, top, ...(two ? [below] : []));
-    const space = () => make("tbody", { className: "space", ariaHidden: "true" }, make("tr", {}, make("td", { colSpan: columns.length + rest.length + 2 })));
+    const space = () => make("tbody", { className: "space", ariaHidden: "true" }, make("tr", {}, make("td", { colSpan: cols.children.length })));
     table.replaceChildren(cols, part, space(), body, space());
     table.style.setProperty("--columns", columns.length);
-    table.style.setProperty("--ends", rest.length);
+    table.classList.toggle("with-differ", Boolean(gap));
+    table.classList.toggle("with-spent", spent.length > 0);
   }
 
-  // The last columns; one that says nothing of any sample is left out.
+  // The columns beside the judges' own: how far they are apart, and what a sample took. What says nothing of any sample is left out.
   function ends() {
+    const gap = { words: "Differ", by: "differ", title: "Disagreement, 0 to 100: the largest distance on one question between judges, repeats and people" };
     const all = [
-      { words: "Differ", by: "differ", title: "Disagreement, 0 to 100: the largest distance on one question between judges, repeats and people", of: apart },
       { words: "Cost", by: "cost", title: "USD of all verdicts whose judge has a known price", of: (row) => (row.cost === null ? "" : `$${row.cost.toPrecision(2)}`) },
       { words: "Time", by: "seconds", title: "Time of all verdicts", of: (row) => (row.seconds ? duration(row.seconds) : "") },
-      { words: "Turns", by: "turns", title: "Turns with tool calls, over all verdicts", of: (row) => (row.turns ? String(row.turns) : "") },
+      { words: "Turns", by: "turns", title: "Turns with tool calls, over all verdicts", of: (row) => (row.turns ? `${row.turns} ${row.turns === 1 ? "turn" : "turns"}` : "") },
     ];
-    return all.filter(({ of, by }) => data.rows.some((row) => (by === "differ" ? differ(row) !== null : of(row) !== "")));
+    return { apart: data.rows.some((row) => differ(row) !== null) ? gap : null, spent: all.filter(({ of }) => data.rows.some((row) => of(row) !== "")) };
   }
 
   const duration = (seconds) => (seconds < 90 ? `${seconds.toFixed(seconds < 10 ? 1 : 0)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`);
@@ -204,6 +208,13 @@
     const facts = make("p", { className: "facts-line", textContent: [row.type, row.editor, area].filter(Boolean).join(" · ") });
     const name = make("td", { className: "name" }, make("a", { href: `${at}samples/${row.slug}.html`, textContent: row.id, title: row.id }), text, facts);
     const made = make("tr", { className: "sample" }, make("td", { className: "pair" }, pair), name);
+    const end = (words, className, ...children) => {
+      const cell = make("td", { className: `number${className}` }, ...children);
+      cell.dataset.name = words;
+      if (!cell.textContent) cell.classList.add("empty");
+      made.append(cell);
+    };
+    if (tail.apart) end(tail.apart.words, "", apart(row));
     for (const [n, column] of columns.entries()) {
       const chips = row.cells[n];
       const labels = chips.slice(0, chips.length > MOST ? MOST - 1 : MOST).map(chip);
@@ -218,16 +229,14 @@
       else cell.classList.add("empty");
       made.append(cell);
     }
-    for (const { words, of } of tail) {
-      const cell = make("td", { className: "number" }, of(row));
-      cell.dataset.name = words;
-      if (!cell.textContent) cell.classList.add("empty");
-      made.append(cell);
+    if (tail.spent.length) {
+      const each = tail.spent.map(({ words, title, of }) => make("span", { title, textContent: of(row) }));
+      end(tail.spent.map(({ words }) => words).join(", "), " begin", make("span", { className: "spent" }, ...each));
     }
     return made;
   }
 
-  let tail = [];
+  let tail;
 
   // Draws the rows in view; the space above and below is as high as the others would be.
   function paint(again = false) {
@@ -251,9 +260,9 @@
     }
     body.replaceChildren(...rows);
     above.rows[0].cells[0].style.height = `${first * height}px`;
-    below.rows[0].cells[0].style.height = `${(shown.length - last) * height}px`;
+    below.rows[0].cells[0].style.height = `${((data.of ?? shown.length) - last) * height}px`;
     above.hidden = first === 0;
-    below.hidden = last === shown.length;
+    below.hidden = last === (data.of ?? shown.length);
   }
 
   function measure() {
@@ -274,8 +283,8 @@
     paint(true);
     measure();
     const many = count(data.rows.length);
-    found.textContent = shown.length === data.rows.length ? `${many} samples` : `${count(shown.length)} of ${many} samples`;
-    table.ariaRowCount = shown.length + 1;
+    found.textContent = data.of ? READING : shown.length === data.rows.length ? `${many} samples` : `${count(shown.length)} of ${many} samples`;
+    table.ariaRowCount = (data.of ?? shown.length) + 1;
     for (const button of table.tHead.querySelectorAll("button")) {
       const on = sort.replace(/^-/, "") === button.value;
       button.closest("th").ariaSort = on ? (sort.startsWith("-") ? "descending" : "ascending") : "none";
@@ -333,7 +342,7 @@
     const notes = [...new Set([...data.facts.problems, ...data.overview.filter((one) => one.problem).map((one) => `No means: ${one.problem}`)])];
     strip.hidden = !rows.length && !notes.length;
     const spent = [data.facts.seconds ? `${duration(data.facts.seconds)} of verdicts` : "", data.facts.tokens ? `${count(data.facts.tokens)} tokens` : ""];
-    const cost = data.rows.reduce((sum, row) => sum + (row.cost ?? 0), 0);
+    const cost = data.of ? 0 : data.rows.reduce((sum, row) => sum + (row.cost ?? 0), 0);
     if (cost) spent.push(`$${cost < 1 ? cost.toPrecision(2) : cost.toFixed(2)}`);
     const words = document.getElementById("spent");
     if (words) words.textContent = spent.filter(Boolean).join(" · ");
@@ -354,14 +363,16 @@
   }
 
   function mean(cell, judge, by) {
+    const waits = data.of !== undefined;
     const interval = cell.low === null ? "" : ` [${cell.low.toFixed(cell.digits)}, ${cell.high.toFixed(cell.digits)}]`;
     const bars = make("div", { className: "bars" });
     if (cell.meter !== null) bars.append(meter(cell));
     const labels = distribution(cell.metric, judge);
     if (labels) bars.append(labels);
-    if (by) bars.append(make("p", { className: "dim by-editor", textContent: by, title: by }));
     const box = make("div", { className: "mean" }, make("span", { className: "dim", textContent: cell.short }), make("strong", { textContent: cell.text }),
-      bars, make("small", { textContent: `${count(cell.judged)} of ${count(cell.asked)}` }));
+      bars, make("small", { textContent: waits ? "…" : `${count(cell.judged)} of ${count(cell.asked)}` }));
+    if (by) box.append(make("p", { className: "dim by-editor", textContent: by, title: by }));
+    if (waits) return box;
     box.title = `${cell.short}: mean of all samples ${cell.text}${interval && `, 95 % interval${interval}`}; ${count(cell.judged)} judged of ${count(cell.asked)} asked`;
     return box;
   }
@@ -383,6 +394,7 @@
     const question = data.questions.find((one) => one.id === metric);
     const at = columns.findIndex((column) => column.question === question && (column.judge === judge || column.judge === -1));
     if (!question || !question.labels.length || at < 0) return null;
+    if (data.of) return draw("svg", { class: "labels-bar", width: "100%", height: 14 });
     const counts = new Map([...question.labels].reverse().map((label) => [label, 0]));
     let lost = 0;
     for (const row of data.rows) for (const chip of row.cells[at]) if (chip.status !== "ok") lost++; else if (counts.has(chip.name)) counts.set(chip.name, counts.get(chip.name) + 1);
@@ -420,14 +432,41 @@
     legend();
   }
 
+  // Puts new data in the place of the old.
+  function renew(rows, then = render) {
+    const top = view.scrollTop;
+    take(rows);
+    show();
+    then();
+    view.scrollTop = top;
+  }
+
+  const chosen = () => location.hash && !ANCHORS.includes(location.hash);
+
+  // Filters and the order of the address need all rows.
+  function start() {
+    if (!chosen() && document.body.dataset.first && data.rows.some((row) => row.spread > 0)) history.replaceState(null, "", `#${document.body.dataset.first}`);
+    if (chosen()) restore();
+    render();
+  }
+
+  async function startWithAll() {
+    form.inert = true;
+    if (chosen()) found.textContent = READING; else render();
+    try {
+      renew(await (await fetch("rows.json")).json(), start);
+      form.inert = false;
+    } catch {
+      found.textContent = "The server does not answer; load the page again.";
+    }
+  }
+
   take(window.editloupeRows);
   form.hidden = view.hidden = false;
   show();
-  const chosen = location.hash && !ANCHORS.includes(location.hash);
-  if (!chosen && document.body.dataset.first && data.rows.some((row) => row.spread > 0)) history.replaceState(null, "", `#${document.body.dataset.first}`);
-  if (location.hash && !ANCHORS.includes(location.hash)) restore();
-  render();
+  const began = data.of ? startWithAll() : start();
   performance.mark("editloupe-drawn");
+  Promise.resolve(began).then(() => performance.mark("editloupe-whole"));
 
   form.addEventListener("input", (event) => { if (event.target.name !== "sort") render(); });
   form.elements.sort.addEventListener("change", () => { choose(form.elements.sort.value); render(); });
@@ -435,7 +474,7 @@
   form.addEventListener("reset", () => setTimeout(() => { choose(""); render(); }));
   table.addEventListener("click", (event) => {
     const by = event.target.closest("th button")?.value;
-    if (!by) return;
+    if (!by || data.of) return;
     const now = form.elements.sort.value;
     choose(now === by ? `-${by}` : now === `-${by}` ? "" : by);
     render();
@@ -457,7 +496,7 @@
     if (event.key === "/" && !typing) { event.preventDefault(); form.elements.q.focus(); }
     if (event.key === "Escape" && event.target === form.elements.q) { form.elements.q.value = ""; render(); }
   });
-  addEventListener("hashchange", () => { if (!ANCHORS.includes(location.hash)) { restore(); render(); } });
+  addEventListener("hashchange", () => { if (!data.of && !ANCHORS.includes(location.hash)) { restore(); render(); } });
 
   // Statistics are asked for when they are unfolded: they take long in a large run.
   const statistics = document.getElementById("statistics");
@@ -479,26 +518,20 @@
   // A served run that is still written to: ask for what is new, and put the new numbers in place.
   const address = document.body.dataset.live;
   if (!address) return;
-  let version = data.version;
   async function ask() {
     let pause = 2000;
     try {
       const began = performance.now();
       const news = await (await fetch(address, { cache: "no-store" })).json();
       document.getElementById("live").hidden = !news.running;
-      if (news.version !== version) {
+      if (news.version !== data.version && !data.of) {
         const [rows, text] = await Promise.all([
           fetch("rows.json", { cache: "no-store" }).then((answer) => answer.json()),
           fetch("index.html", { cache: "no-store" }).then((answer) => answer.text()),
         ]);
-        version = news.version;
         const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("summary");
         document.getElementById("summary").replaceWith(document.adoptNode(fresh));
-        const top = view.scrollTop;
-        take(rows);
-        show();
-        render();
-        view.scrollTop = top;
+        renew(rows);
       }
       // A large run is asked for less often than it could be, so that looking does not slow judging down.
       pause = Math.max(news.running ? 2000 : 10000, 10 * (performance.now() - began));

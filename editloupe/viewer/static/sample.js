@@ -304,10 +304,13 @@
     }
   }
 
-  // Boxes: those of the open verdict; with a step chosen, its own stand out.
+  // Boxes: those of the open verdict; with a step chosen, its own stand out. Of a question about an item of a list it is
+  // the item's box, which another answer gave.
   function draw(chosen = "") {
+    const item = open && one(`.entry a[href="#${CSS.escape(open.id)}"]`)?.closest(".entry").dataset.entry;
+    chosen ||= item ?? "";
     for (const mark of all(".lay .mark, .strip .mark")) {
-      const mine = open && mark.dataset.verdict === open.id;
+      const mine = open && (mark.dataset.verdict === open.id || (item && mark.dataset.mark === item));
       mark.classList.toggle("active", Boolean(mine));
       mark.classList.toggle("faint", Boolean(mine && step && mark.dataset.step && mark.dataset.step !== step.id));
       mark.classList.toggle("chosen", chosen !== "" && mark.dataset.mark === chosen);
