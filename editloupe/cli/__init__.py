@@ -186,7 +186,20 @@ def _with_variables(command: Any) -> None:
 
 
 OF_TOOLS: Final = frozenset(
-    {"device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "reader", "picture_budget", "marks"}
+    {
+        "device",
+        "detector",
+        "upscaler",
+        "clip",
+        "dino",
+        "lpips",
+        "faces",
+        "preference",
+        "editor",
+        "reader",
+        "picture_budget",
+        "marks",
+    }
 )
 """Options whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
 

@@ -225,7 +225,8 @@ def _command(name: str) -> Callable[..., int]:
         f"{builder.summary}\n\nWhat is asked goes into FOLDER/run. The same command again continues. Exit code 1 where "
         "nothing is written, 5 stopped by a budget."
     )
-    return run_options(without=(*_NOT_FOR_IMAGES, *builder.Options.model_fields))(command)
+    without = (*_NOT_FOR_IMAGES, *builder.Options.model_fields)
+    return run_options(without=without, also=getattr(builder, "weights", ()))(command)
 
 
 def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:

@@ -96,9 +96,12 @@ class Builder(Protocol):
     summary: ClassVar[str]
     """What the command does, for `--help`."""
     protocol: ClassVar[str]
-    """The protocol that asks."""
+    """The protocol that asks. A builder with `weights = ("editor",)` has the option --editor too."""
     Options: ClassVar[type[BaseModel]]
-    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
+    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on.
+
+    `Options.free` may name some that may differ from visit to visit of one folder, such as what people said of it.
+    """
 
     def check(self, options: Any, models: Models) -> None:
         """Raise ConfigError for options that cannot be met. Called before anything is spent."""
