@@ -90,18 +90,31 @@ class Built:
         return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """What one person said of a row of a set, as a builder reads it from a run in which people looked through the set."""
+
+    sample: Sample
+    """The row as it was shown."""
+    rater: str
+    said: Mapping[str, Finding]
+    """By question, the latest of each."""
+
+
 class Builder(Protocol):
-    """The contract of a builder that asks."""
+    """The contract of a builder that asks.
+
+    One whose sets people look through has `review: ClassVar[str]` too, the protocol by which they do, and
+    `reviewed(loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded`, which returns the images with what people said of
+    their rows. Its command has the option --review RUN.
+    """
 
     summary: ClassVar[str]
     """What the command does, for `--help`."""
     protocol: ClassVar[str]
     """The protocol that asks. A builder with `weights = ("editor",)` has the option --editor too."""
     Options: ClassVar[type[BaseModel]]
-    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on.
-
-    `Options.free` may name some that may differ from visit to visit of one folder, such as what people said of it.
-    """
+    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
 
     def check(self, options: Any, models: Models) -> None:
         """Raise ConfigError for options that cannot be met. Called before anything is spent."""
