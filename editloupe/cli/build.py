@@ -48,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set: triplets (unicedit), chains of edits (edival), differences to train on (differences)."""
+    """Build a data set: triplets (unicedit), chains of edits (edival), small edits (dlebench), differences."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 

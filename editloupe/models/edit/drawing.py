@@ -1,7 +1,7 @@
 """An editor that draws: for examples and tests, where no model is at hand. It understands a few words and no picture.
 
-It takes the thing in the middle of the image: the pixels there that stand out from the image's border, or an ellipse where
-nothing does. What it does follows from the instruction:
+It takes the thing in the middle of the image: the largest patch of pixels there that stand out from the image's border and
+do not reach it, or an ellipse where there is none. What it does follows from the instruction:
 
     a name of a colour           the thing gets that colour, light and shade kept
     "remove", "erase", "delete"  the surroundings are continued over it
@@ -95,11 +95,13 @@ def _thing(rgb: RGB) -> NDArray[np.uint8]:
     apart = np.abs(rgb.astype(np.int16) - np.median(border, axis=0)).max(axis=2) > _STANDS_OUT
     count, labels, stats, centres = cv2.connectedComponentsWithStats(apart.astype(np.uint8), connectivity=8)
     middle = np.array([width / 2, height / 2])
-    near = [
-        (float(np.abs(centres[one] - middle).max()), one)
-        for one in range(1, count)
-        if stats[one, cv2.CC_STAT_AREA] >= 12 and (np.abs(centres[one] - middle) < np.array([width, height]) / 4).all()
-    ]
+    near = []
+    for one in range(1, count):
+        x, y, w, h, area = (int(v) for v in stats[one])
+        apart_from_border = x > 1 and y > 1 and x + w < width - 1 and y + h < height - 1
+        offset = np.abs(centres[one] - middle)
+        if area >= 12 and apart_from_border and (offset < np.array([width, height]) / 4).all():
+            near.append((-area, one))
     if near:
         return np.where(labels == min(near)[1], 255, 0).astype(np.uint8)
     mask = np.zeros((height, width), np.uint8)

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field
 
 from editloupe.answers import Record
 from editloupe.config import Whole
-from editloupe.findings import PENDING, Finding
+from editloupe.findings import FAILURES, Finding
 from editloupe.imaging.targets import covered_area
 from editloupe.measures.crop_edit import MOST_SEAM, SEAM
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
@@ -189,22 +189,18 @@ class DLEBenchBuild(BaseProtocol):
         """Return what was counted for each image."""
         for sample in group:
             draft = self.draft(sample, known)
-            lost = draft.lost
-            counts = {
-                LISTED: len(draft.rows),
-                SMALL: sum(row.area is not None and not _lost_at(row, "small") for row in draft.rows),
-                INSTRUCTIONS: sum(row.metadata is not None for row in draft.rows),
-                REFERENCES: sum(row.reference is not None and row.lost is None for row in draft.rows),
-            }
-            for metric, count in counts.items():
-                none = lost is None or lost.why == "no_targets"
+            for metric, stages in _COUNTED.items():
+                # What failed, or is not known yet, is not counted as left out.
+                losses = [one.lost for one in (draft, *draft.rows) if one.lost is not None and one.lost.stage in stages]
+                unknown = next((one for one in losses if one.why in _UNKNOWN), None)
+                count = len(draft.rows) - sum(row.lost is not None and row.lost.stage in stages for row in draft.rows)
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
                     metric=metric,
-                    value=float(count) if none else None,
-                    missing=None if none or lost is None else lost.why,
-                    reason="" if lost is None else lost.detail,
+                    value=None if unknown else float(count),
+                    missing=("tool_failed" if unknown.why in _EDITOR.values() else unknown.why) if unknown else None,
+                    reason=unknown.detail if unknown else "",
                     findings=tuple(finding.task_id for row in draft.rows for finding in row.findings),
                 )
 
@@ -214,7 +210,7 @@ class DLEBenchBuild(BaseProtocol):
         draft = Draft(tasks=(caption,), caption=generate.read_text(known.answer(CAPTION, sample)))
         draft = self._listed(sample, draft, known)
         said = known.finding(CAPTION, sample)
-        if draft.lost is not None or said is None or said.status in PENDING:
+        if draft.lost is not None or said is None or said.answer is None:
             return replace(draft, rows=tuple(replace(row, lost=_of(said, "described")) for row in draft.rows))
         rows, tasks, taken = [], list(draft.tasks), verdicts_of(sample)
         for row in draft.rows:
@@ -405,18 +401,24 @@ def _row_of(sample: Sample, number: int, target: Target) -> RowDraft:
     return RowDraft(id=f"{sample.id}-{number}", number=number, target=target)
 
 
-def _lost_at(row: RowDraft, stage: Stage) -> bool:
-    return row.lost is not None and row.lost.stage == stage
-
-
 _EDITOR: Final = {"failed": "editor_failed", "timed out": "editor_timed_out"}
 """How the reason of a failed edit begins → why there is no reference."""
+_UNKNOWN: Final = FAILURES | {*_EDITOR.values(), NOT_JUDGED}
+"""Reasons that leave open whether there is a row."""
+_STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+_COUNTED: Final = {
+    LISTED: _STAGES[:2],
+    SMALL: _STAGES[:4],
+    INSTRUCTIONS: _STAGES[:5],
+    REFERENCES: _STAGES,
+}
+"""Metric → the stages that what is counted has passed."""
 
 
 def _of(finding: Finding | None, stage: Stage) -> Lost:
     """Return why something gets no further: the status of a finding, or that there is none."""
     if finding is None:
-        return Lost(stage=stage, why=NOT_JUDGED.replace(" ", "_"))
+        return Lost(stage=stage, why=NOT_JUDGED)
     why = _EDITOR.get(finding.reason.partition(":")[0], finding.status) if stage == "edited" else finding.status
     return Lost(stage=stage, why=why, detail=finding.reason)
 

@@ -22,6 +22,7 @@ from editloupe.protocols.dlebench.builder import (
     DLEBenchBuild,
     DLEBenchBuildOptions,
     Draft,
+    Lost,
     RowDraft,
     boxes_json,
 )
@@ -282,7 +283,7 @@ def _left_out(
         yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
     for sample, draft in drafts:
         if draft.lost is not None:
-            yield {"image": sample.id, "stage": draft.lost.stage, "why": draft.lost.why, "detail": draft.lost.detail}
+            yield {"image": sample.id, **_why(draft.lost)}
         for name, why, detail in draft.others:
             yield {"image": sample.id, "target": name, "stage": "listed", "why": why, "detail": detail}
         for row in draft.rows:
@@ -291,13 +292,15 @@ def _left_out(
                     "image": sample.id,
                     "id": row.id,
                     "target": row.target.name,
-                    "stage": row.lost.stage,
-                    "why": row.lost.why,
-                    "detail": row.lost.detail,
+                    **_why(row.lost),
                     "tries": row.tries,
                 }
     for sample, _, row in waiting:
         yield {"image": sample.id, "id": row.id, "target": row.target.name, "stage": "reviewed", "why": "not_reviewed"}
+
+
+def _why(lost: Lost) -> dict[str, Json]:
+    return {"stage": lost.stage, "why": lost.why.replace(" ", "_"), "detail": lost.detail}
 
 
 def _built(
@@ -314,9 +317,10 @@ def _built(
     others = [why for _, draft in drafts for _, why, _ in draft.others]
 
     def lost(*stages: str) -> Counter[str]:
-        return Counter(row.lost.why for row in rows if row.lost is not None and row.lost.stage in stages)
+        return Counter(str(_why(row.lost)["why"]) for row in rows if row.lost is not None and row.lost.stage in stages)
 
-    reasons = Counter([row.kind for row in run.rejected] + [d.lost.why for _, d in drafts if d.lost is not None])
+    without = [str(_why(draft.lost)["why"]) for _, draft in drafts if draft.lost is not None]
+    reasons = Counter([row.kind for row in run.rejected] + without)
     images: dict[str, Json] = {
         "read": len(run.rejected) + len(drafts),
         "left_out": dict(sorted(reasons.items())),

@@ -41,13 +41,13 @@ TYPES: Final[Mapping[str, str]] = {
 
 NONE: Final = "None"
 """The type of a target that no edit suits."""
-CAPTION_WORDS: Final = 80
+CAPTION_WORDS: Final = 40
 LONGEST_NAME: Final = 80
 """Characters of a target's name."""
 LONGEST_TEXT: Final = 400
 """Characters of an instruction or a caption."""
 
-CAPTION: Final = FreeText(max_words=CAPTION_WORDS)
+CAPTION: Final = FreeText(max_words=5 * CAPTION_WORDS)
 NAME: Final = FreeText(max_words=12)
 TARGETS: Final = LabelledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
 
@@ -138,7 +138,7 @@ def targets_prompt(*, most: int, most_area: float) -> str:
 
 def caption_prompt() -> str:
     """Return the question for what an image shows."""
-    return render(PROMPTS / "caption.md", most=CAPTION_WORDS // 2)
+    return render(PROMPTS / "caption.md", most=CAPTION_WORDS)
 
 
 def name_prompt(*, boxes: int) -> str:
