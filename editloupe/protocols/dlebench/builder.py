@@ -191,9 +191,10 @@ class DLEBenchBuild(BaseProtocol):
             draft = self.draft(sample, known)
             for metric, stages in _COUNTED.items():
                 # What failed, or is not known yet, is not counted as left out.
-                losses = [one.lost for one in (draft, *draft.rows) if one.lost is not None and one.lost.stage in stages]
+                lost = (draft.lost, *(row.lost for row in draft.rows))
+                losses = [one for one in lost if one is not None and one.stage in stages]
                 unknown = next((one for one in losses if one.why in _UNKNOWN), None)
-                count = len(draft.rows) - sum(row.lost is not None and row.lost.stage in stages for row in draft.rows)
+                count = sum(row.lost is None or row.lost.stage not in stages for row in draft.rows)
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
