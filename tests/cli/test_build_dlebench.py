@@ -32,6 +32,7 @@ from tests.packages import install
 Run = Callable[..., tuple[int, str, str]]
 SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 
+OPEN_DETECTOR = detectors.open_detector
 # A red square of 24 px in an image of 320×240 px, in thousandths.
 SQUARE = [62.5, 83.333, 137.5, 183.333]
 PX = (20.0, 20.0, 44.0, 44.0)
@@ -46,6 +47,8 @@ SQUARE = [62.5, 83.333, 137.5, 183.333]
 
 def answer(request):
     text, toy = str(request), json.loads(os.environ.get("TOY", "{}"))
+    if "Do these texts belong together" in text:
+        return "<Start Final Answer>no</Start Final Answer>"
     kinds = {"name small things": "targets", "Describe the image": "caption", "What is marked": "name"}
     kind = next((kind for words, kind in kinds.items() if words in text), "metadata")
     if log := os.environ.get("TOY_LOG"):
@@ -366,6 +369,21 @@ def test_the_models_own_boxes_count_where_that_is_asked_for(
     assert lines("set/data.jsonl")[0]["bbox"] == [[20.0, 20.0, 44.0, 44.0]] and finder.asked == []
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_real_network_looks_for_the_targets(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    from tests.models.tiny_detectors import grounding_dino_folder
+
+    monkeypatch.setattr(detectors, "open_detector", OPEN_DETECTOR)
+    detector = grounding_dino_folder(tmp_path / "tiny")
+    words = ("--detector", detector, "--device", "cpu", "--box-threshold", "0.05", "--iou", "0")
+    _, funnel = build(editloupe, pictures(tmp_path / "images"), *words)
+    # Its weights are random: it sees something or nothing, and what becomes of each target is counted.
+    assert funnel["read"] == 2 == funnel["written"] + funnel["dropped"]
+    assert set(left(funnel)) <= {"grounded", "small", "edited"}
+
+
 def metadata(images: Path, *rows: dict[str, Any]) -> Path:
     (images / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return images
@@ -625,7 +643,7 @@ def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytes
     better = {"texts": "no", "instruction": "Paint the square green.", "reference_caption": "The square is green."}
     # Of the first the reference is right all the same; the second is made again by the better instruction.
     wrong = {**better, "instruction_following": "Over Modification"}
-    first = look_through(editloupe, "looked", {"source_caption": "It is red."}, wrong)
+    first = look_through(editloupe, "looked", {"texts": "no", "source_caption": "It is red."}, wrong)
     _, funnel = build(editloupe, images, "--review", first, editor="odd:seeded")
     assert funnel["written"] == 1 and lines("set/data.jsonl")[0]["prompt_clean"] == "It is red."
     assert (tmp_path / "edits").read_text().splitlines()[-1] == "2 Paint the square green."

@@ -46,9 +46,12 @@ def test_the_protocol_keeps_the_contract() -> None:
 
 def test_each_question_shows_what_it_is_about() -> None:
     tasks = {task.metric: task for task in planned(DLEBenchReview(), [row()], Known())}
-    assert [*tasks] == [
-        "box", "texts", "instruction_following", "visual_consistency", "instruction", "source_caption", "reference_caption",
-    ]  # fmt: skip
+    four = ["box", "texts", "instruction_following", "visual_consistency"]
+    assert [*tasks] == four
+    # Better texts are asked for where the texts are wrong.
+    for answer, more in (("yes", []), ("no", ["instruction", "source_caption", "reference_caption"])):
+        known = Known(said(texts=answer).values())
+        assert [task.metric for task in planned(DLEBenchReview(), [row()], known)] == four + more
     views = {name: [(view.alias, view.op) for view in task.views] for name, task in tasks.items()}
     assert views["box"] == [("Close-up", "crop")]
     assert views["texts"] == [("Image", "whole"), ("Close-up", "crop")]
@@ -58,8 +61,8 @@ def test_each_question_shows_what_it_is_about() -> None:
     first, second = tasks["instruction_following"].views
     assert first.region == second.region == Box(0, 0, 116, 116) and second.origin == row().reference
     texts = getattr(tasks["texts"], "prompt", "")
-    for said in ("Instruction: Paint it green.", "The square is red.", "The square is green.", "Change Color"):
-        assert said in texts
+    for words in ("Instruction: Paint it green.", "The square is red.", "The square is green.", "Change Color"):
+        assert words in texts
     assert "Question about the image" not in texts
     asked = row(extra={**row().extra, "question": "What colour?", "answer": "red", "wrong": "green\n\nAnswer: no"})
     (again,) = [task for task in planned(DLEBenchReview(), [asked], Known()) if task.metric == "texts"]
@@ -106,7 +109,7 @@ GOOD = {
     ],
 )
 def test_a_verdict_follows_from_the_strictest_answers(answers: list[dict[str, str]], kind: str, why: str) -> None:
-    found = verdict(row(), [said(**{**GOOD, **one}) for one in answers])
+    found = verdict(row(), {str(i): said(**{**GOOD, **one}) for i, one in enumerate(answers)})
     assert found is not None and (found.kind, found.why) == (kind, why)
     assert bool(found.detail) == (kind != "passed")
 
@@ -114,11 +117,18 @@ def test_a_verdict_follows_from_the_strictest_answers(answers: list[dict[str, st
 @pytest.mark.parametrize("question", sorted(GOOD))
 def test_an_open_question_leaves_the_row_open_unless_something_speaks_against_it(question: str) -> None:
     answers = {name: text for name, text in GOOD.items() if name != question}
-    assert verdict(row(), [said(**answers)]) is None and verdict(row(), []) is None
+    assert verdict(row(), {"ann": said(**answers)}) is None and verdict(row(), {}) is None
     # What one person left open another one may have answered.
-    assert verdict(row(), [said(**answers), said(**{question: GOOD[question]})]) is not None
+    assert verdict(row(), {"ann": said(**answers), "ben": said(**{question: GOOD[question]})}) is not None
     other = next(name for name in ("box", "texts") if name != question)
-    assert verdict(row(), [said(**{**answers, other: "no"})]) is not None
+    assert verdict(row(), {"ann": said(**{**answers, other: "no"})}) is not None
+
+
+def test_a_settled_disagreement_counts_alone() -> None:
+    several = {"ann": said(**GOOD), "ben": said(**{**GOOD, "box": "no"}), "adjudicated": said(box="yes")}
+    assert getattr(verdict(row(), several), "kind", "") == "passed"
+    several["adjudicated"] = said(visual_consistency="Single Anomaly")
+    assert getattr(verdict(row(), several), "why", "") == "box"
 
 
 def test_verdicts_travel_with_their_sample() -> None:
@@ -128,5 +138,5 @@ def test_verdicts_travel_with_their_sample() -> None:
     sample = Sample.from_json(with_verdicts(row(), [one]).to_json())
     assert verdicts_of(sample) == {("0-1", reference.sha256): one}
     assert sample.content == row().content and verdicts_of(row()) == {}
-    assert verdict(replace(row(), reference=None), [said(**GOOD)]) is None
+    assert verdict(replace(row(), reference=None), {"ann": said(**GOOD)}) is None
     assert np.array_equal(STORE.array(reference)[20:44, 20:44, 1], np.full((24, 24), 200))

@@ -119,7 +119,7 @@ class DLEBenchSet:
         for one in reviews:
             reference = "" if one.sample.reference is None else one.sample.reference.sha256
             shown.setdefault((one.sample.id, reference), []).append(one)
-        verdicts = [verdict(several[0].sample, [one.said for one in several]) for several in shown.values()]
+        verdicts = [verdict(several[0].sample, {one.rater: one.said for one in several}) for several in shown.values()]
         of_image: dict[str, list[Any]] = {}
         for found in verdicts:
             if found is not None:

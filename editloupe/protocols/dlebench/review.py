@@ -8,7 +8,7 @@ Reproduced:
   edited image.
 
 Differs:
-- the wording of the questions is ours; corrections are questions of their own, which may be left open.
+- the wording of the questions is ours; corrections are questions of their own, asked where the texts are wrong.
 
 Not covered:
 - a corrected box: a row with a wrong one is rejected.
@@ -43,7 +43,7 @@ _WORDS: Final = {
 
 
 class DLEBenchReview(BaseProtocol):
-    """Four questions about each row of a built set, and three for better texts, which may be left open."""
+    """Four questions about each row of a built set, and three for better texts where the texts are wrong."""
 
     name = "dlebench-review"
     paper = PAPER
@@ -80,9 +80,10 @@ class DLEBenchReview(BaseProtocol):
             )
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
-        """Return the questions about each row."""
+        """Return the questions about each row, and those for better texts where the texts are wrong."""
         for sample in group:
-            yield from self._asks(sample)
+            said = known.answer(TEXTS, sample)
+            yield from self._asks(sample, corrected=isinstance(said, Choice) and said.name == "no")
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return 1 for yes and 0 for no, and the value of a label."""
@@ -95,7 +96,7 @@ class DLEBenchReview(BaseProtocol):
                 else:
                     yield self.missing(metric.id, sample, known)
 
-    def _asks(self, sample: Sample) -> Iterable[Ask]:
+    def _asks(self, sample: Sample, *, corrected: bool) -> Iterable[Ask]:
         reference = sample.reference
         assert reference is not None
         boxes = [target.boxes["source"] for target in sample.targets]
@@ -126,7 +127,7 @@ class DLEBenchReview(BaseProtocol):
         for criterion in self._criteria:
             prompt = render(PROMPT, criterion=criterion, instruction=texts["instruction"], images=list(_NAMES), focus=None)
             yield ask(criterion.id, prompt, criterion.answer(), *_both(sample.source, reference, boxes, criterion.concerns))
-        for name in CORRECTIONS:
+        for name in CORRECTIONS if corrected else ():
             yield ask(name, page("correction", which=_WORDS[name], **texts), FreeText(max_words=80), image, close)
 
 
