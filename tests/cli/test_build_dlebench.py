@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -196,6 +197,12 @@ def written(out: str) -> dict[str, bytes]:
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
 
 
+def findings(run: str) -> list[Any]:
+    store = RunStore.read(Path(run))
+    store.close()
+    return list(store.findings.values())
+
+
 def pixels_of(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
@@ -224,6 +231,16 @@ def test_images_become_rows_of_the_benchmark_with_reference_images(editloupe: Ru
     for command in (("show", "set/run", "0"), ("verify", "set/run"), ("replay", "set/run"), ("report", "set/run")):
         code, said, told = editloupe(*command)
         assert code == 0, (command, said, told)
+
+
+def test_the_pages_of_the_run_show_the_reference(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, pictures(tmp_path / "images", 1))
+    code, _, told = editloupe("export", "set/run", "--html", "pages")
+    assert code == 0, told
+    (page,) = Path("pages/samples").rglob("*.html")
+    (made,) = [f.answer.data["picture"]["sha256"] for f in findings("set/run") if f.metric == "reference"]
+    assert re.search(rf'src="[./]*blobs/{made[:2]}/{made}.png"[^>]*alt="The picture that crop_edit made"', page.read_text())
+    assert list(Path("pages").glob(f"blobs/*/{made}.png"))
 
 
 @pytest.mark.parametrize("mode", ["plain", "tool", "oracle"])
