@@ -165,9 +165,11 @@ class DirectBuilder(Protocol):
 def open_builder(name: str) -> Builder | DirectBuilder:
     """Return a builder by name. Raises UnknownPlugin, and ConfigError for an object that lacks a part."""
     found: Any = plugins.load("builders", name)
-    parts = ("summary", "protocol", "Options", "check", "load", "write")
+    parts = ["summary", "protocol", "Options", "check", "load", "write"]
     if getattr(found, "protocol", "") is None:
-        parts = ("summary", "protocol", "reads", "weights", "Options", "build")
+        parts = ["summary", "protocol", "reads", "weights", "Options", "build"]
+    if hasattr(found, "review"):
+        parts.append("reviewed")
     if missing := [part for part in parts if not hasattr(found, part)]:
         raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
     return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)
