@@ -650,6 +650,15 @@ def test_a_reference_that_people_send_back_is_made_again_at_the_most_three_times
     assert pleased is None
 
 
+def test_an_editor_that_makes_the_same_again_does_not_go_on_for_ever(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 1)
+    build(editloupe, images)
+    review = look_through(editloupe, "looked", {"visual_consistency": "Single Anomaly"})
+    _, funnel = build(editloupe, images, "--review", review)
+    # What people saw once they need not see again: one edit and three further ones are all the same.
+    assert left(funnel) == {"reviewed": {"visual_consistency": 1}} and funnel["tries"] == 4
+
+
 def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOY_EDITS", str(tmp_path / "edits"))
     images = pictures(tmp_path / "images", 2)
