@@ -10,7 +10,7 @@ Reproduced:
 - what people verify (3.1): boxes, texts and reference, which is made again at the most three times (`dlebench-review`).
 
 Differs:
-- the prompts are ours, since the paper's are pictures;
+- the prompts are ours;
 - the paper starts from questions about images; here a model names targets where the data has no question, and the type of
   an edit is drawn where the target allows it;
 - the paper's boxes are drawn by people; here a detector confirms the model's, unless the data has boxes;

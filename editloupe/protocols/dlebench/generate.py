@@ -1,6 +1,6 @@
 """From an image to instructions about its small targets: what is asked, and what an answer must hold.
 
-Pure functions (paper, 3.1). The wording of the prompts is ours, since the paper's are pictures.
+Pure functions (paper, 3.1). The wording of the prompts is ours.
 """
 
 from __future__ import annotations
