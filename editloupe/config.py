@@ -239,6 +239,8 @@ class RunConfig(_Strict):
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of another package."""
     preference: str | None = None
     """Model of human preference such as HPSv3, in a process of its own: its address, such as http://127.0.0.1:8100."""
+    editor: str | None = None
+    """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     reader: OnOff[str] | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
     picture_budget: Number | None = Field(default=None, gt=0)

@@ -22,6 +22,7 @@
     │   ├── PhraseError          a phrase that no detector can look for, or that is too long for this one
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
     ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
+    ├── EditError                an image editor gave no image: becomes a finding
     ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
     ├── ToolAbsent               a tool that cannot be offered here; said to be absent
     ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
@@ -37,6 +38,7 @@ once, where they are met, with `from`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from editloupe.nearest import nearest
 
@@ -166,6 +168,18 @@ class MeasureError(EditLoupeError):
 
     def __init__(self, message: str, *, status: str = "not_defined") -> None:
         self.status = status
+        super().__init__(message)
+
+
+class EditError(EditLoupeError):
+    """An image editor gave no image; `kind` says how.
+
+    "failed": it ended with an error, or its server did.   "timed_out": it took too long.   "no_image": it ended well, and
+    what it gave is no image.
+    """
+
+    def __init__(self, kind: Literal["failed", "timed_out", "no_image"], message: str) -> None:
+        self.kind = kind
         super().__init__(message)
 
 

@@ -2,8 +2,9 @@
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
 class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders`
-(format → module or object that loads a layout), `editloupe.importers` (name → module or object that reads result files) and
-`editloupe.builders` (name → class or object that makes a data set).
+(format → module or object that loads a layout), `editloupe.importers` (name → module or object that reads result files),
+`editloupe.builders` (name → class or object that makes a data set) and `editloupe.editors` (name → opener of an image
+editor).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -17,7 +18,9 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders", "importers", "builders"]
+Group: TypeAlias = Literal[
+    "backends", "models", "tools", "measures", "protocols", "loaders", "importers", "builders", "editors"
+]
 
 
 def names(group: Group) -> tuple[str, ...]:

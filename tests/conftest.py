@@ -27,7 +27,7 @@ from tests.toys.install import install
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
-for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES"):
+for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES", "EDITOR"):
     os.environ.pop(f"EDITLOUPE_{name}", None)
 # Tables as wide on every machine and without colour, in whatever terminal or CI the tests run; Typer has read these.
 os.environ["COLUMNS"] = "120"

@@ -27,6 +27,7 @@ MODULES: Final[Mapping[str, str]] = {
     "editloupe.protocols.base": "What a protocol offers.",
     "editloupe.measures.base": "What a measure offers.",
     "editloupe.tools.base": "What a tool offers.",
+    "editloupe.models.edit.base": "What an image editor offers.",
     "editloupe.data.loaders.base": "What a loader of data offers.",
     "editloupe.errors": "Errors, by who must act.",
 }

@@ -48,7 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build a data set: triplets (unicedit), chains of edits (edival), differences to train on (differences).",
+    "build": "Build a data set: triplets (unicedit), chains of edits (edival), small edits (dlebench), differences.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
@@ -205,7 +205,20 @@ def _with_variables(command: Any) -> None:
 
 
 OF_TOOLS: Final = frozenset(
-    {"device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "reader", "picture_budget", "marks"}
+    {
+        "device",
+        "detector",
+        "upscaler",
+        "clip",
+        "dino",
+        "lpips",
+        "faces",
+        "preference",
+        "editor",
+        "reader",
+        "picture_budget",
+        "marks",
+    }
 )
 """Options whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
 

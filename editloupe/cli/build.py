@@ -26,8 +26,9 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import BackendError, ConfigError, DataError, StorageError
 from editloupe.exports import unicedit as training_set
 from editloupe.exports.write import json_bytes
+from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, open_builder
+from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Setup, models_of, weights_of
 from editloupe.runs.store import RunStore
@@ -47,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set: triplets (unicedit), chains of edits (edival), differences to train on (differences)."""
+    """Build a data set: triplets (unicedit), chains of edits (edival), small edits (dlebench), differences."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 
@@ -214,9 +215,18 @@ def _command(name: str) -> Callable[..., int]:
     if builder.protocol is None:
         return _direct_command(name, builder)
 
-    def command(runs: list[RunConfig], *, images: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
+    def command(
+        runs: list[RunConfig],
+        *,
+        images: Path,
+        out_dir: Path,
+        as_json: bool,
+        review: list[Path] | None = None,
+        **given: Any,
+    ) -> int:
+        run, folders = only(runs, f"build {name}"), [folder.resolve() for folder in review or ()]
         return _build(
-            name, builder, only(runs, f"build {name}"), images.resolve(), out_dir.resolve(), _given(given), as_json=as_json
+            name, builder, run, images.resolve(), out_dir.resolve(), _given(given), reviews=folders, as_json=as_json
         )
 
     images = Annotated[Path, Argument(metavar="IMAGES", help="A folder of images.")]
@@ -225,7 +235,8 @@ def _command(name: str) -> Callable[..., int]:
         f"{builder.summary}\n\nWhat is asked goes into FOLDER/run. The same command again continues. Exit code 1 where "
         "nothing is written, 5 stopped by a budget."
     )
-    return run_options(without=(*_NOT_FOR_IMAGES, *builder.Options.model_fields))(command)
+    without = (*_NOT_FOR_IMAGES, *builder.Options.model_fields)
+    return run_options(without=without, also=getattr(builder, "weights", ()))(command)
 
 
 def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:
@@ -252,11 +263,15 @@ def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder
 
     folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
     fields = builder.Options.model_fields
+    looked = getattr(builder, "review", None)
+    help_ = f"A run in which people answered {looked} about rows of the set; may be repeated."
+    review = Annotated[list[Path] | None, Option("--review", metavar="RUN", help=help_, rich_help_panel="Data set")]
     return inspect.Signature(
         [
             keyword(first, kind),
             keyword(path, argument),
             *(parameter(option, field, panel="Data set") for option, field in fields.items()),
+            *([keyword("review", review, None)] if looked else []),
             keyword("out_dir", folder),
             keyword("as_json", AsJson, False),
         ]
@@ -304,8 +319,18 @@ def _build_directly(
 
 
 def _build(
-    name: str, builder: Builder, run: RunConfig, path: Path, out: Path, given: Mapping[str, Any], *, as_json: bool
+    name: str,
+    builder: Builder,
+    run: RunConfig,
+    path: Path,
+    out: Path,
+    given: Mapping[str, Any],
+    *,
+    reviews: Sequence[Path],
+    as_json: bool,
 ) -> int:
+    """Ask, write what follows, and return the exit code.   reviews: runs in which people looked through the set."""
+    said = [one for folder in reviews for one in _reviews(folder, getattr(builder, "review", ""))]
     fields = builder.Options.model_fields
     own = {key: value for key, value in {**run.option, **given}.items() if key in fields}
     options = _options(builder, own)
@@ -317,6 +342,8 @@ def _build(
     setup = opened(run)
     builder.check(options, setup.models)
     loaded = _loaded(builder, run, options, out, marker)
+    if reviews:
+        loaded = builder.reviewed(loaded, said)  # type: ignore[attr-defined]
     folder = out / training_set.RUN
     with stoppable() as stop:
         if not as_json:
@@ -338,6 +365,26 @@ def _build(
         built = builder.write(answered, options, folder=out)
     _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
     return code or (0 if built.written else 1)
+
+
+def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
+    """Return what people said in a run, person by person. Raises ConfigError for a run of another protocol."""
+    store = RunStore.read(folder)
+    with closing(store):
+        warn(store.problems)
+    if store.protocol != protocol:
+        raise ConfigError(f"--review {folder}: is a run of {store.protocol}; expected one of {protocol}")
+    found: dict[tuple[str, str], dict[str, Finding]] = {}
+    for given in store.people.values():
+        said = found.setdefault((given.finding.sample_key, given.rater), {})
+        said[given.finding.metric] = given.finding
+    if not found:
+        note(f"{folder}: nobody has answered a question yet")
+    return [
+        Reviewed(sample=store.samples[key], rater=rater, said=said)
+        for (key, rater), said in found.items()
+        if key in store.samples
+    ]
 
 
 def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> None:

@@ -42,6 +42,9 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Every option of a run, in the order of `--help`."""
 
+OF_BUILDERS: Final = ("editor",)
+"""Options that only commands take which ask for them: those of builders whose `weights` name them."""
+
 _ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
 TRUST_RUN: Final = "Use the addresses, weights and files that only the run names. Its env= is never obeyed."
 
@@ -88,6 +91,7 @@ _METAVARS: Final[Mapping[str, str]] = {
     "picture_budget": "SHARE",
     "launch_args": "ARGUMENTS",
     "preference": "ADDRESS",
+    "editor": "EDITOR",
     "reader": "NAME",
     "abstain_above": "BITS",
 }
@@ -137,11 +141,13 @@ PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of mo
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
-def run_options(*, without: Collection[str] = (), project: bool = False) -> Decorator:
+def run_options(*, without: Collection[str] = (), also: Collection[str] = (), project: bool = False) -> Decorator:
     """Give a command the options of a run in place of its parameter `runs`: one RunConfig for each judge.
 
-    without: options that the command does not take.   project: whether it reads editloupe.yaml where no PATH is named.
+    without: options that the command does not take.   also: those of `OF_BUILDERS` that it takes.
+    project: whether it reads editloupe.yaml where no PATH is named.
     """
+    without = {*without, *OF_BUILDERS}.difference(also)
     names = ("path", *(name for panel in PANELS.values() for name in panel))
     made = functools.partial(_runs, project=project)
     return with_options("runs", [name for name in names if name not in without], made)

@@ -40,6 +40,8 @@ class Measured:
     """What a reader of the answer must know, for the finding; "" for nothing."""
     data: Mapping[str, Json] = field(default_factory=dict)
     """The same for programs, for the trace."""
+    pictures: tuple[bytes, ...] = ()
+    """Image files of the pictures that the measure made. The run keeps them; the answer names them by their digests."""
 
 
 class MeasureFn(Protocol):
@@ -169,7 +171,8 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
     try:
         # As it is read from a recording.
         answer = answer_from_json(json.loads(json.dumps(found.answer.to_json(), allow_nan=False)))
-        return Measured(answer=answer, reason=str(found.reason), data=json.loads(json.dumps(found.data, allow_nan=False)))
+        data = json.loads(json.dumps(found.data, allow_nan=False))
+        return Measured(answer=answer, reason=str(found.reason), data=data, pictures=found.pictures)
     except Exception as error:
         where = plugins.described("measures", name)
         message = f"{where} returned {said!r}; expected an editloupe.answers.Answer of plain numbers and text"

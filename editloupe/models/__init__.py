@@ -1,4 +1,4 @@
-"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders, inpainters.
+"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders, inpainters, image editors.
 
 `get` is the one door to them.
 
@@ -22,6 +22,7 @@ from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.models.detect.base import Detector
+    from editloupe.models.edit.base import Editor
     from editloupe.models.faces import FaceEmbedder
     from editloupe.models.features.base import Features, TextFeatures
     from editloupe.models.inpaint.base import Inpainter
@@ -53,6 +54,8 @@ def get(kind: Literal["preference"], name: str | None = None, *, device: str = "
 @overload
 def get(kind: Literal["inpaint"], name: str | None = None, *, device: str = "auto") -> Inpainter: ...
 @overload
+def get(kind: Literal["edit"], name: str | None = None, *, device: str = "auto") -> Editor: ...
+@overload
 def get(kind: Literal["lpips"], name: str | None = None, *, device: str = "auto") -> LPIPS: ...
 @overload
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
@@ -62,7 +65,7 @@ def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
     kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "clip_text",
-    "lpips", "faces", "preference", "inpaint", or a kind that another package brings.
+    "lpips", "faces", "preference", "inpaint", "edit", or a kind that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
 

@@ -90,13 +90,29 @@ class Built:
         return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """What one person said of a row of a set, as a builder reads it from a run in which people looked through the set."""
+
+    sample: Sample
+    """The row as it was shown."""
+    rater: str
+    said: Mapping[str, Finding]
+    """By question, the latest of each."""
+
+
 class Builder(Protocol):
-    """The contract of a builder that asks."""
+    """The contract of a builder that asks.
+
+    One whose sets people look through has `review: ClassVar[str]` too, the protocol by which they do, and
+    `reviewed(loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded`, which returns the images with what people said of
+    their rows. Its command has the option --review RUN.
+    """
 
     summary: ClassVar[str]
     """What the command does, for `--help`."""
     protocol: ClassVar[str]
-    """The protocol that asks."""
+    """The protocol that asks. A builder with `weights = ("editor",)` has the option --editor too."""
     Options: ClassVar[type[BaseModel]]
     """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
 
@@ -149,9 +165,11 @@ class DirectBuilder(Protocol):
 def open_builder(name: str) -> Builder | DirectBuilder:
     """Return a builder by name. Raises UnknownPlugin, and ConfigError for an object that lacks a part."""
     found: Any = plugins.load("builders", name)
-    parts = ("summary", "protocol", "Options", "check", "load", "write")
+    parts = ["summary", "protocol", "Options", "check", "load", "write"]
     if getattr(found, "protocol", "") is None:
-        parts = ("summary", "protocol", "reads", "weights", "Options", "build")
+        parts = ["summary", "protocol", "reads", "weights", "Options", "build"]
+    if hasattr(found, "review"):
+        parts.append("reviewed")
     if missing := [part for part in parts if not hasattr(found, part)]:
         raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
     return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)

@@ -106,6 +106,8 @@ class Worker:
         notes = []
         try:
             found = measured(task.measure, task.args, pixels, self.setup.models)
+            for data in found.pictures:
+                self.images.add_bytes(data)
             finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
             if found.data:
                 notes.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))

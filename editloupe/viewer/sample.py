@@ -167,6 +167,9 @@ class SampleVerdict:
         self.compared = Compared.of(self.measure, trace) if self.measure is not None and trace is not None else None
         """What the measure compared; None if its trace does not say."""
 
+        self.made = _picture(finding) if self.measure is not None else None
+        """The picture that the measure made; None for none."""
+
         self.version = str(header.judge.get("backend_version", "")) if header else ""
         """Of the measure."""
 
@@ -431,6 +434,15 @@ def compared_in(reader: RunReader, path: str) -> Compared | None:
     trace, problems = _trace(reader, path)
     task = _task(trace.header if trace else None, problems)
     return Compared.of(task, trace) if trace is not None and task is not None and task.kind == "measure" else None
+
+
+def _picture(finding: Finding | None) -> ImageRef | None:
+    """Return the picture that an answer names as `picture`; None for any other answer."""
+    data = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else None
+    try:
+        return ImageRef.from_json(data["picture"]) if isinstance(data, Mapping) and "picture" in data else None
+    except ValueError:
+        return None
 
 
 def arguments(given: Mapping[str, Json]) -> list[tuple[str, str]]:

@@ -14,6 +14,14 @@ Program = Callable[..., tuple[int, str, str]]
 
 _OBJECTS = {"object": "mug", "color": "red", "material": None, "text": None, "count": 1, "foreground": True}
 _DIFFERENCE = {"op": "EDIT", "object": "square", "box": [100, 200, 300, 400]}
+_TARGET = {"kind": "TARGET", "name": "speck", "box": [50, 70, 150, 200]}
+_EDIT = {
+    "type": "Change Color",
+    "target": "speck",
+    "instruction": "Paint the speck blue.",
+    "source_caption": "It is grey.",
+    "reference_caption": "It is blue.",
+}
 _TASK = {"object": "square", "action": "paint red"}
 
 _SAYS = {
@@ -24,6 +32,8 @@ _SAYS = {
     "score": final('{"score": 7, "reason": "It is red."}'),
     "objects": final(json.dumps({"objects": [_OBJECTS]})),
     "words": final("spoon"),
+    "small": final(json.dumps({"targets": [_TARGET]})),
+    "edit": final(json.dumps(_EDIT)),
     "differences": final(json.dumps({"differences": [_DIFFERENCE]})),
     "verified": final(json.dumps({"is_changed": True, "instruction": "Paint a square red."})),
     "tasks": final(json.dumps({"reference": [_TASK], "restated": [_TASK], "pairs": [[1, 1]]})),
@@ -75,6 +85,12 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("edival", "chains", "--protocol", "edival", "--edited", "painter=painter", "--backend", "scripted/yes.jsonl")
     roles = ("--role", "decompose=scripted/objects.jsonl", "--role", "instruct=scripted/words.jsonl")
     judge("edival-build", data, "--protocol", "edival-build", "--option", "grounding=none", *roles)
+    roles = ("--role", "describe=scripted/small.jsonl", "--role", "instruct=scripted/edit.jsonl")
+    words = ("--grounding", "model", "--editor", "drawing", "--out", at / "small")
+    code, said, failed = editloupe("build", "dlebench", data / "source", *roles, *words)
+    assert code == 0, said + failed
+    shutil.copytree(at / "small" / "run", at / "dlebench-build")
+    judge("dlebench-review", at / "small" / "to_review", "--protocol", "dlebench-review", "--backend", "scripted/yes.jsonl")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
     run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
     run("canary", "canary", at / "plain")

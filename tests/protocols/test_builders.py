@@ -70,6 +70,9 @@ class Counter:
 
 class Bare:
     protocol = None
+
+class Unread(Lister):
+    review = "measures"
 '''
 
 
@@ -85,6 +88,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                 "half": "toyset:half",
                 "counter": "toyset:Counter",
                 "bare": "toyset:Bare",
+                "unread": "toyset:Unread",
                 "gone": "toyset:gone",
             }
         },
@@ -136,6 +140,7 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     [
         ("bare", "builder 'bare' (toyset 1.0) lacks summary, reads, weights, Options, build"),
         ("half", "builder 'half' (toyset 1.0) lacks summary, protocol"),
+        ("unread", "builder 'unread' (toyset 1.0) lacks reviewed"),
         ("gone", "builder 'gone' (toyset 1.0, toyset:gone)"),
     ],
 )

@@ -49,6 +49,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("objects", {}),
         ("measures", {}),
         ("edival-build", {"grounding": "none", "turns": 9}),
+        ("dlebench-build", {"grounding": "model"}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
 )

@@ -1,1 +1,1 @@
-"""DLEBench: small-scale edits, judged label by label. protocol.py, loader.py, rubric.toml and prompts/ are all of it."""
+"""DLEBench: small-scale edits, judged label by label, and how they are built. README.md lists the files."""

@@ -20,7 +20,8 @@ Differs:
 - targets are outlined on crops, and an instruction about all targets as a set, such as Change Count, is asked about once.
 
 Not covered:
-- how the data set was made; the names and areas of its targets (Figure 3, appendix 11) are the protocol `targets`.
+- how the data set was made: that is the protocol `dlebench-build` (docs/dlebench-build.md);
+- the names and areas of its targets (Figure 3, appendix 11): that is the protocol `targets`.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
 
+PAPER: Final = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
 PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
 
 _HERE: Final = "\ue000editloupe\ue000"
@@ -117,7 +119,7 @@ class DLEBench(RubricProtocol):
     """
 
     name = "dlebench"
-    paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
+    paper = PAPER
     Options = DLEBenchOptions
     edit_type_name = edit_type_name
 

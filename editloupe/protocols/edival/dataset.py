@@ -16,12 +16,12 @@ from pydantic import Field
 
 from editloupe import files, models
 from editloupe.config import Whole
-from editloupe.data.folders import Folder, RowError, open_folder, plain_stem
+from editloupe.data.folders import RowError
+from editloupe.data.image_lists import list_images
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.data.rows import Loaded, RejectedRow
-from editloupe.data.tables import ENDINGS, read_table
 from editloupe.data.write import IMAGES, METADATA, place_image
-from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
+from editloupe.errors import ConfigError, ImageError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Stage
 from editloupe.protocols.edival.builder import ChainStep, Draft, EdiValBuild, EdiValBuildOptions
@@ -38,8 +38,6 @@ TABLE: Final = "instructions.csv"
 LEFT_OUT: Final = "left_out.jsonl"
 
 _CUMULATIVE: Final = (TYPES, SENTENCES, BRACKETED)
-_NAMED: Final = ("source_file_name", "file_name", "image")
-"""Columns of an ImageFolder that may name an image: the first of these that there is."""
 _AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
 
 
@@ -77,7 +75,8 @@ class EdiValSet:
 
         An image that occurs again, byte for byte, is taken once. Raises DataError where there is none.
         """
-        root, named = _named(path, store)
+        listed = list_images(path, store)
+        root, named = listed.folder, listed.identified()
         samples: dict[str, Sample] = {}
         rejected: list[RejectedRow] = []
         again = 0
@@ -118,49 +117,6 @@ class EdiValSet:
             left = _left_out(run.rejected, drafts)
             files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
         return _built(run, drafts, options)
-
-
-def _named(path: Path, store: ImageStore) -> tuple[Folder, list[tuple[str, str]]]:
-    """Return the folder, and (id, file name) of each image in it. Raises DataError."""
-    root = open_folder(path.parent if path.is_file() else path, store, what="a folder of images")
-    tables = [path] if path.is_file() else [file for ending in ENDINGS if (file := path / f"metadata{ending}").is_file()]
-    if len(tables) > 1:
-        raise DataError(
-            f"{path}: several metadata files: {', '.join(file.name for file in tables)}; name the one that is meant"
-        )
-    if tables:
-        return root, _from_table(tables[0])
-    names = sorted(root.images(), key=_natural)
-    if not names:
-        deep = root.images(deep=True)
-        hint = f"; {len(deep):,} lie in folders below, such as {Path(deep[0]).parent}: name that folder" if deep else ""
-        raise DataError(f"{path}: holds no image; expected image files, or an ImageFolder with metadata.jsonl{hint}")
-    return root, _identified(names)
-
-
-def _from_table(file: Path) -> list[tuple[str, str]]:
-    """Return (id, file name) of each image that a metadata file names, once each. Raises DataError and SampleError."""
-    if file.suffix.lower() not in ENDINGS:
-        raise DataError(f"{file}: is a file; expected a folder of images, or a metadata file ({', '.join(ENDINGS)})")
-    table = read_table(file)
-    which = next((name for name in _NAMED if name in table.columns), None)
-    if which is None:
-        raise DataError(f"{file}: expected a column {' or '.join(_NAMED)}; found {', '.join(table.columns)}")
-    names = list(dict.fromkeys(str(line.values[which]) for line in table.lines if line.values.get(which)))
-    if not names:
-        raise DataError(f"{file}: the column {which} names no image")
-    return _identified(names)
-
-
-def _identified(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (id, file name) of each image: the id is its stem, or the whole name where several share the stem."""
-    stems = Counter(map(plain_stem, names))
-    return [(plain_stem(name) if stems[plain_stem(name)] == 1 else name, name) for name in names]
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what a name is sorted by: its numbers by value."""
-    return [(int(part), "") if part.isdigit() and part.isascii() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _resized(pixels: Any, ref: ImageRef, side: int, folder: Path, store: ImageStore) -> ImageRef:

@@ -1,0 +1,385 @@
+"""`editloupe build dlebench`: images in; targets, instructions and reference images out, as the benchmark has them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
+
+from editloupe import files, models
+from editloupe.data.folders import ImageFile, RowError
+from editloupe.data.image_lists import ImageList, list_images
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.data.rows import NO_OUTPUT, DataRow, Loaded, RejectedRow, Row, assemble, named, read_row, rejected
+from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.errors import ConfigError, ImageError, ModelAbsent
+from editloupe.measures.base import Models
+from editloupe.protocols.builders import Answered, Built, Reviewed, Stage
+from editloupe.protocols.dlebench.builder import (
+    DLEBenchBuild,
+    DLEBenchBuildOptions,
+    Draft,
+    Lost,
+    RowDraft,
+    boxes_json,
+)
+from editloupe.protocols.dlebench.generate import read_question
+from editloupe.protocols.dlebench.review import DLEBenchReview
+from editloupe.protocols.dlebench.tables import EDIT_TYPES
+from editloupe.protocols.dlebench.verdicts import REVIEW, verdict, with_verdicts
+from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line
+
+DATA: Final = "data.jsonl"
+SOURCES: Final = "Source_Images"
+REFERENCES: Final = "Reference_Images"
+"""The benchmark's layout."""
+IMAGEFOLDER: Final = "imagefolder"
+TO_REVIEW: Final = "to_review"
+"""An ImageFolder of the rows that nobody has passed."""
+LEFT_OUT: Final = "left_out.jsonl"
+
+_NO_INSTRUCTION: Final = "-"
+"""Stands for the instruction of a row until it has one."""
+_OF_EDITS: Final = ("instruction", "instructions", "edited_file_name", "edited_file_names", "edited_bbox", "edited_bboxes",
+                    "reference_file_name", "reference_bbox", "reference_bboxes", "mask_file_name", "edit_type", "editor",
+                    "model", REVIEW)  # fmt: skip
+"""Columns of rows that have been edited already; they are left aside."""
+_AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
+_FILE_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
+
+Rows = Sequence[tuple[Sample, Draft, RowDraft]]
+
+
+class DLEBenchSet:
+    """The builder."""
+
+    summary: ClassVar[str] = (
+        "Name small targets of images, confirm them with a detector, write an instruction for each, and make its reference "
+        "image with an image editor in a crop. IMAGES is a folder of images, or an ImageFolder."
+    )
+    protocol: ClassVar[str] = DLEBenchBuild.name
+    Options: ClassVar[type[DLEBenchBuildOptions]] = DLEBenchBuildOptions
+    weights: ClassVar[tuple[str, ...]] = ("editor",)
+    review: ClassVar[str] = DLEBenchReview.name
+
+    def check(self, options: DLEBenchBuildOptions, models_: Models) -> None:
+        """Raise ConfigError without an image editor, and without a detector where one is to confirm boxes."""
+        if options.least_area >= options.most_area:
+            raise ConfigError(
+                f"--least-area {options.least_area:g} and --most-area {options.most_area:g} leave no target; the first has "
+                "to be the smaller one"
+            )
+        try:
+            models.prepare(models_.get("edit"))
+        except ModelAbsent as reason:
+            raise ConfigError(f"reference images need an editor: {reason}") from reason
+        if options.grounding != "detector":
+            return
+        try:
+            models.prepare(models_.get("detect"))
+        except ModelAbsent as reason:
+            raise ConfigError(
+                f"targets need a detector, and there is none: {reason}. Name one with --detector, or choose --grounding "
+                "given (only images with boxes in the metadata) or --grounding model (the model's own boxes, unconfirmed)"
+            ) from reason
+
+    def load(self, path: Path, options: DLEBenchBuildOptions, *, store: ImageStore, folder: Path) -> Loaded:
+        """Return a sample for each image, or for each row of the metadata; every image is decoded once.
+
+        Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
+        is no image.
+        """
+        listed = list_images(path, store)
+        rows = named(list(_rows(listed, options)))
+        found = assemble(rows, format="images", dataset=listed.folder.root.resolve().name, metadata=_file_of(listed))
+        samples: dict[str, Sample] = {}
+        refused = list(found.rejected)
+        again = 0
+        for sample in found.samples:
+            try:
+                store.array(sample.source)
+            except ImageError as error:
+                refused.append(
+                    RejectedRow(id=sample.id, kind="unreadable_image", message=str(error), file=sample.source.path)
+                )
+                continue
+            key = sample.source.sha256 if listed.table is None else sample.id
+            again += key in samples
+            noted = tuple(text for text in sample.warnings if text != NO_OUTPUT)
+            samples.setdefault(key, replace(sample, turns=(Turn(instruction="", edited=None),), warnings=noted))
+        notes = (f"{again:,} of {len(listed.names):,} images occur a second time and are taken once",) if again else ()
+        return Loaded(format="images", samples=tuple(samples.values()), rejected=tuple(refused), notes=notes)
+
+    def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:
+        """Return the images with the verdicts on their rows, as far as they are of this set."""
+        shown: dict[tuple[str, str], list[Reviewed]] = {}
+        for one in reviews:
+            reference = "" if one.sample.reference is None else one.sample.reference.sha256
+            shown.setdefault((one.sample.id, reference), []).append(one)
+        verdicts = [verdict(several[0].sample, {one.rater: one.said for one in several}) for several in shown.values()]
+        of_image: dict[str, list[Any]] = {}
+        for found in verdicts:
+            if found is not None:
+                of_image.setdefault(found.row.rpartition("-")[0], []).append(found)
+        samples = tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples)
+        return replace(loaded, samples=samples)
+
+    def write(self, run: Answered, options: DLEBenchBuildOptions, *, folder: Path) -> Built:
+        """Write the rows in the order of the images, and what was left out with its reason."""
+        protocol = cast(DLEBenchBuild, run.protocol)
+        drafts = [(sample, protocol.draft(sample, known)) for sample, known in run.known()]
+        looked = any(REVIEW in sample.extra for sample, _ in drafts)
+        whole = [(sample, draft, row) for sample, draft in drafts for row in draft.rows if row.lost is None]
+        kept = [one for one in whole if one[2].passed or not looked]
+        waiting = [one for one in whole if not one[2].passed]
+        with files.writing(folder):
+            _write_benchmark(kept, folder, run.images)
+            for name, rows in ((IMAGEFOLDER, kept), (TO_REVIEW, waiting)):
+                _write_imagefolder(rows, folder / name, run)
+            left = _left_out(run.rejected, drafts, waiting if looked else ())
+            files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
+        return _built(run, drafts, options, kept, waiting, looked=looked)
+
+
+def _file_of(listed: ImageList) -> Path | None:
+    return None if listed.table is None else listed.table.file
+
+
+def _rows(listed: ImageList, options: DLEBenchBuildOptions) -> Iterator[Row]:
+    """Yield a row for each image of a folder, or for each line of the metadata."""
+    if listed.table is None:
+        for id_, name in listed.identified():
+            source = ImageFile(folder=listed.folder, name=name)
+            yield DataRow(line=None, source=source, instructions=(_NO_INSTRUCTION,), hints=(id_, name))
+        return
+    for line in listed.table.lines:
+        values = {name: value for name, value in line.values.items() if name not in (*_OF_EDITS, listed.column)}
+        values |= {"source_file_name": line.values.get(listed.column), "instruction": _NO_INSTRUCTION}
+        row = read_row(replace(line, values=values), folder=listed.folder, text_only=listed.table.text_only)
+        if not isinstance(row, DataRow):
+            yield row
+            continue
+        try:
+            if options.grounding == "given" and not row.quads:
+                raise RowError("box", "there is no box (bbox), and --grounding given takes no others")
+            read_question(row.extra)
+        except (RowError, ValueError) as error:
+            yield rejected(row, error if isinstance(error, RowError) else RowError("row", str(error)))
+            continue
+        # Several rows may ask about one image.
+        asked = digest([row.extra.get("question"), row.target_name, [list(quad.values) for quad in row.quads]])
+        yield replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{asked[:8]}"))
+
+
+def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
+    """Write the benchmark's file with its images.
+
+    A source has its own bytes, or is written as PNG where it is of another kind or is shown turned.
+    """
+    lines, written = [], set[Path]()
+    for sample, draft, row in rows:
+        made = images.encoded(sample.source, _AS_IS)
+        source = f"{_file_name(sample.id)}.{'jpg' if made.media_type == 'image/jpeg' else 'png'}"
+        reference = f"{_file_name(row.id)}.png"
+        assert row.reference is not None
+        for path, data in ((Path(SOURCES) / source, made.data), (Path(REFERENCES) / reference, images.data(row.reference))):
+            if path not in written:
+                files.write_whole(folder / path, data, below=folder)
+                written.add(path)
+        texts = _texts(sample, draft, row)
+        # The benchmark's name for it.
+        caption = texts.pop("source_caption")
+        lines.append(
+            json_line(
+                {
+                    "id": row.id,
+                    "image": source,
+                    "reference_image": reference,
+                    "instruction": texts.pop("instruction"),
+                    "edit_type": texts.pop("edit_type"),
+                    "target_object": texts.pop("target_name"),
+                    "bbox": boxes_json(row.target.boxes),
+                    "bbox_format": "xyxy",
+                    "prompt_clean": caption,
+                    **texts,
+                }
+            )
+        )
+    files.write_whole(folder / DATA, b"".join(lines), below=folder)
+    for name in (SOURCES, REFERENCES):
+        # What an earlier visit wrote of rows that are gone.
+        for path in (folder / name).glob("*"):
+            if path.suffix in (".png", ".jpg") and path.relative_to(folder) not in written:
+                path.unlink()
+
+
+def _texts(sample: Sample, draft: Draft, row: RowDraft) -> dict[str, Json]:
+    """Return what both layouts say of a row in words and numbers."""
+    metadata, edit = row.metadata, row.edit
+    assert metadata is not None and edit is not None and row.area is not None
+    question = read_question(sample.extra)
+    asked: dict[str, Json] = (
+        {} if question is None else {"question": question.text, "answer": question.answer, "wrong": row.wrong}
+    )
+    return {
+        "instruction": metadata.instruction,
+        "edit_type": metadata.edit_type,
+        "target_name": metadata.target,
+        "source_caption": metadata.source_caption,
+        "reference_caption": metadata.reference_caption,
+        "caption": draft.caption,
+        **asked,
+        "target_area": round(row.area, 6),
+        "crop": edit["crop"],
+        "seam_levels": edit["seam_levels"],
+        "feather_px": edit["feather_px"],
+        "tries": row.tries,
+        "reviewed": row.passed,
+    }
+
+
+def _file_name(id_: str) -> str:
+    """Return an id as the stem of a file: itself, or its digest where a file cannot bear it."""
+    return id_ if _FILE_NAME.fullmatch(id_) else digest(id_)[:24]
+
+
+def _write_imagefolder(rows: Rows, folder: Path, run: Answered) -> None:
+    """Write a row for each target, with the findings that it rests on, and its images."""
+    lines, placed = [], set[str]()
+
+    def place(image: ImageRef) -> str:
+        kept = replace(image, path=run.images.path(image) or image.path)
+        name = place_image(kept, folder, store=run.images)
+        placed.add(name)
+        return name
+
+    for sample, draft, row in rows:
+        assert row.reference is not None
+        line: dict[str, Json] = {
+            "id": row.id,
+            "source_file_name": place(sample.source),
+            "reference_file_name": place(row.reference),
+            **_texts(sample, draft, row),
+            "bboxes": boxes_json(row.target.boxes),
+            "bbox_format": "xyxy",
+            "image": sample.source.path.name if sample.source.path else None,
+            "lineage": {"run": run.identity, "sample": sample.id, "task_ids": [one.task_id for one in row.findings]},
+        }
+        lines.append(json_line(line))
+    files.write_whole(folder / METADATA, b"".join(lines), below=folder.parent)
+    for path in (folder / IMAGES).glob("*"):
+        if f"{IMAGES}/{path.name}" not in placed:
+            path.unlink()
+
+
+def _left_out(
+    rejected_: Sequence[RejectedRow], drafts: Sequence[tuple[Sample, Draft]], waiting: Rows
+) -> Iterator[dict[str, Json]]:
+    """Yield each image without a target, and each target without a row, with the reason."""
+    for image in rejected_:
+        yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
+    for sample, draft in drafts:
+        if draft.lost is not None:
+            yield {"image": sample.id, **_why(draft.lost)}
+        for name, why, detail in draft.others:
+            yield {"image": sample.id, "target": name, "stage": "listed", "why": why, "detail": detail}
+        for row in draft.rows:
+            if row.lost is not None:
+                yield {
+                    "image": sample.id,
+                    "id": row.id,
+                    "target": row.target.name,
+                    **_why(row.lost),
+                    "tries": row.tries,
+                }
+    for sample, _, row in waiting:
+        yield {"image": sample.id, "id": row.id, "target": row.target.name, "stage": "reviewed", "why": "not_reviewed"}
+
+
+def _why(lost: Lost) -> dict[str, Json]:
+    return {"stage": lost.stage, "why": lost.why.replace(" ", "_"), "detail": lost.detail}
+
+
+def _built(
+    run: Answered,
+    drafts: Sequence[tuple[Sample, Draft]],
+    options: DLEBenchBuildOptions,
+    kept: Rows,
+    waiting: Rows,
+    *,
+    looked: bool,
+) -> Built:
+    """Return the funnel of targets, and the counts of images, types and tries."""
+    rows = [row for _, draft in drafts for row in draft.rows]
+    others = [why for _, draft in drafts for _, why, _ in draft.others]
+
+    def lost(*stages: str) -> Counter[str]:
+        return Counter(str(_why(row.lost)["why"]) for row in rows if row.lost is not None and row.lost.stage in stages)
+
+    without = [str(_why(draft.lost)["why"]) for _, draft in drafts if draft.lost is not None]
+    reasons = Counter([row.kind for row in run.rejected] + without)
+    images: dict[str, Json] = {
+        "read": len(run.rejected) + len(drafts),
+        "left_out": dict(sorted(reasons.items())),
+        "with_targets": sum(draft.lost is None for _, draft in drafts),
+    }
+    grounded = {
+        "detector": "a box of the detector agrees with the model's, or the data has the box",
+        "given": "the data has the box",
+        "model": "(the model's boxes count as they are)",
+    }
+    share = f"{100 * options.least_area:g} to {100 * options.most_area:g} %"
+    stages = [
+        ("listed", "its name and its box can be read", lost("listed", "described") + Counter(others)),
+        ("grounded", grounded[options.grounding], lost("grounded")),
+        ("small", f"it covers {share} of the image", lost("small")),
+        ("instructed", "it has an instruction and two captions", lost("instructed")),
+        ("edited", "it has a reference image", lost("edited")),
+    ]
+    if looked:
+        unseen = Counter({"not_reviewed": len(waiting)}) if waiting else Counter[str]()
+        stages.append(("reviewed", "people passed it", lost("reviewed") + unseen))
+    types = Counter(row.metadata.edit_type for _, _, row in kept if row.metadata is not None)
+    blended = sum(bool(row.edit and row.edit["feather_px"]) for _, _, row in kept)
+    counts: dict[str, Json] = {
+        "images": images,
+        "types": {kind: types[kind] for kind in EDIT_TYPES if types[kind]},
+        "other_type_than_drawn": sum(_other_type(row) for _, _, row in kept),
+        "blended": blended,
+        "tries": sum(row.tries for row in rows),
+        "made_again_for_people": sum(row.sent_back for row in rows),
+        "reviewed": looked,
+        "to_review": len(waiting),
+    }
+    left = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(reasons.items()))
+    notes = [
+        f"Images: {images['read']:,}, of which {images['with_targets']:,} have targets"
+        + (f"; left out: {left}" if left else ""),
+        f"References: {counts['tries']:,} edits; {blended:,} of {len(kept):,} crops are blended with their surroundings",
+    ]
+    if options.grounding == "model":
+        notes.append("No detector was asked: boxes that the data does not have are the model's word alone.")
+    if waiting:
+        who = "Nobody has yet" if looked else "No person has"
+        notes.append(
+            f"{who} looked through {len(waiting):,} rows ({TO_REVIEW}). People answer {DLEBenchReview.name} about them; "
+            "--review RUN takes what they say."
+        )
+    table = [["Rows by type", "Rows"], *([kind, str(types[kind])] for kind in EDIT_TYPES if types[kind])]
+    return Built(
+        read=len(rows) + len(others),
+        written=len(kept),
+        noun="row",
+        unit="target",
+        stages=[Stage(name=name, passes=passes, left_out=dict(sorted(why.items()))) for name, passes, why in stages],
+        counts=counts,
+        tables=[table] if types else [],
+        notes=notes,
+    )
+
+
+def _other_type(row: RowDraft) -> bool:
+    return bool(row.drawn) and row.metadata is not None and row.metadata.edit_type != row.drawn

@@ -1,0 +1,172 @@
+"""An edit made in a crop and put back: the crop of Eq. 1, what an editor may return, and the seam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB, ImageStore, decode
+from editloupe.errors import EditError, MeasureError
+from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.testing import check_measure
+from editloupe.values import ImageRef
+from tests.imaging.drawn import textured
+
+BOX = (100.0, 100.0, 120.0, 140.0)
+# s = 20 ≤ 32, so that λ = 6: sides 7 × 20 and 7 × 40 about (110, 120); 120 - 140 = -20 is cut off at 0.
+CROP = [40.0, 0.0, 180.0, 260.0]
+
+
+@dataclass
+class Editor:
+    """Returns what a function makes of the crop."""
+
+    make: Any
+    name: str = "toy"
+    version: str = "toy 1"
+    seen: list[tuple[tuple[int, ...], str, int]] = field(default_factory=list)
+
+    def __call__(self, rgb: RGB, instruction: str, *, seed: int = 0) -> RGB:
+        self.seen.append((rgb.shape, instruction, seed))
+        return self.make(rgb.copy())  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def image() -> RGB:
+    rgb = textured(400, 300).copy()
+    rgb[100:140, 100:120] = (200, 30, 30)
+    return rgb
+
+
+def blue(rgb: RGB) -> RGB:
+    """The target in blue. In the crop it fills 60…80 × 100…140."""
+    rgb[100:140, 60:80] = (30, 30, 200)
+    return rgb
+
+
+def edit(image: RGB, make: Any, **args: Any) -> Measured:
+    editor = make if isinstance(make, Editor) else Editor(make)
+    models = Models(_opened={"edit": editor})
+    given = {"instruction": "Make it blue.", "boxes": [BOX], **args}
+    return measured("crop_edit", given, {"image": image}, models)
+
+
+def facts(found: Measured) -> dict[str, Any]:
+    data = found.answer.data  # type: ignore[union-attr]
+    assert isinstance(data, dict)
+    return data
+
+
+def picture(found: Measured) -> RGB:
+    store = ImageStore()
+    ref = store.add_bytes(*found.pictures)
+    assert ref == ImageRef.from_json(facts(found)["picture"])
+    return decode(store.data(ref), name="picture")[0]
+
+
+def test_the_measure_keeps_the_contract(image: RGB) -> None:
+    models = Models(_opened={"edit": Editor(blue)})
+    check_measure(open_measure("crop_edit"), args={"boxes": [list(BOX)]}, images={"image": image}, models=models)
+
+
+def test_an_edited_crop_is_put_back_and_every_other_pixel_stays(image: RGB) -> None:
+    editor = Editor(blue)
+    found = edit(image, editor, seed=2)
+    assert editor.seen == [((260, 140, 3), "Make it blue.", 2)]
+    data = facts(found)
+    assert (data["outcome"], data["crop"], data["seam_levels"], data["feather_px"]) == ("edited", CROP, 0.0, 0)
+    assert data["returned"] == [140, 260] and data["editor"] == "toy 1"
+    made, expected = picture(found), image.copy()
+    expected[100:140, 100:120] = (30, 30, 200)
+    assert np.array_equal(made, expected)
+
+
+def test_several_boxes_are_one_crop(image: RGB) -> None:
+    # The hull of both is 100…220 × 100…140: s = 40, so that λ = 6 − 8 / 224 · 5.7 = 5.796.
+    found = edit(image, blue, boxes=[BOX, (200, 110, 220, 130)])
+    assert facts(found)["crop"] == [0.0, 0.0, 400.0, 256.0]
+
+
+def test_another_size_of_the_same_aspect_is_resized(image: RGB) -> None:
+    def larger(rgb: RGB) -> RGB:
+        # 2.5 times, and one px short of it.
+        return np.asarray(cv2.resize(blue(rgb), (350, 649), interpolation=cv2.INTER_CUBIC))
+
+    found = edit(image, larger, seam=20)
+    assert facts(found)["outcome"] == "edited" and facts(found)["returned"] == [350, 649]
+    inside = picture(found)[104:136, 104:116]
+    assert inside[..., 2].min() > 150 and inside[..., 0].max() < 90
+    assert np.array_equal(picture(found)[:, 180:], image[:, 180:])
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome", "said"),
+    [
+        (lambda rgb: rgb, "unchanged", "returned what it was given"),
+        (lambda rgb: np.clip(rgb.astype(int) + 1, 0, 255).astype(np.uint8), "unchanged", "what it was given"),
+        (lambda rgb: blue(rgb)[:-3], "other_size", "returned 140×257 px for a crop of 140×260 px"),
+        (lambda rgb: cv2.resize(rgb, (512, 512)), "other_size", "returned 512×512 px"),
+        (lambda rgb: 255 - rgb, "seam", "at most 32 can be blended"),
+        (lambda rgb: rgb[..., 0], "no_image", "uint8 of shape (260, 140)"),
+        (lambda rgb: rgb / 255, "no_image", "float64 of shape"),
+    ],
+)
+def test_what_gives_no_reference_is_an_outcome_with_its_reason(image: RGB, make: Any, outcome: str, said: str) -> None:
+    found = edit(image, make)
+    assert facts(found)["outcome"] == outcome and said in found.reason
+    assert not found.pictures and "picture" not in facts(found)
+
+
+@pytest.mark.parametrize("kind", ["failed", "timed_out"])
+def test_an_editor_that_fails_may_be_asked_again(image: RGB, kind: Any) -> None:
+    def fail(rgb: RGB) -> RGB:
+        raise EditError(kind, "out of memory")
+
+    with pytest.raises(MeasureError, match=f"{kind.replace('_', ' ')}: out of memory") as raised:
+        edit(image, fail)
+    assert raised.value.status == "tool_failed"
+
+
+def test_an_editor_that_declines_has_made_no_image(image: RGB) -> None:
+    def decline(rgb: RGB) -> RGB:
+        raise EditError("no_image", "declined")
+
+    found = edit(image, decline)
+    assert (facts(found)["outcome"], found.reason) == ("no_image", "declined")
+
+
+def test_a_seam_is_blended_without_touching_the_target(image: RGB) -> None:
+    def brighter(rgb: RGB) -> RGB:
+        return blue(np.clip(rgb.astype(int) + 12, 0, 255).astype(np.uint8))
+
+    found = edit(image, brighter)
+    data, made = facts(found), picture(found)
+    # The gaps are 60 (left), 60 (right) and 120 (bottom) px; the top lies on the image's border. Half of 60 is 30.
+    assert data["outcome"] == "edited" and data["seam_levels"] == pytest.approx(12, abs=0.5) and data["feather_px"] == 30
+    assert (made[100:140, 100:120] == (30, 30, 200)).all()
+    shift = made.astype(int) - image
+    # From the left border inward the change grows from 12 / 31 to 12. On the image's own border it is whole.
+    assert shift[60, 40].max() <= 1 and shift[60, 55].max() <= 7 and shift[60, 75].max() == 12
+    assert shift[0, 110].max() == 12 and not shift[:, :40].any() and not shift[260:].any()
+
+
+def test_at_the_border_of_the_image_there_is_no_seam(image: RGB) -> None:
+    # The hull is the whole image, and so is the crop.
+    found = edit(image, lambda rgb: 255 - rgb, boxes=[(0, 0, 12, 12), (386, 286, 400, 300)])
+    assert (facts(found)["outcome"], facts(found)["seam_levels"]) == ("edited", 0.0)
+    assert np.array_equal(picture(found), 255 - image)
+
+
+def test_a_box_outside_the_image_is_refused(image: RGB) -> None:
+    with pytest.raises(MeasureError, match="the target lies outside the image") as raised:
+        edit(image, blue, boxes=[(500, 10, 520, 30)])
+    assert raised.value.status == "input_error"
+
+
+def test_without_an_editor_it_says_so(image: RGB) -> None:
+    with pytest.raises(MeasureError, match="name one with --editor"):
+        measured("crop_edit", {"boxes": [BOX]}, {"image": image}, Models())
