@@ -14,7 +14,18 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 from pydantic import Field, TypeAdapter
 
 from editloupe.answers import AnswerSpec
-from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, is_empty, sample_key
+from editloupe.values import (
+    Box,
+    ImageRef,
+    Json,
+    Sample,
+    Serialisable,
+    canonical_bytes,
+    digest,
+    is_empty,
+    object_digest,
+    sample_key,
+)
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
@@ -137,6 +148,29 @@ class Ask(_Task):
     """Names of the tools on offer, in the order of the prompt."""
     budget: Budget = field(default_factory=Budget)
     kind: Literal["ask"] = "ask"
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of the content, 64 hex digits."""
+        # Many questions share the long parts, and the prompt is most of the rest.
+        values = {name: canonical_bytes(value) for name, value in self.json_of(exclude=_SHARED).items()}
+        return object_digest(values | {name: self._shared(name) for name in _SHARED})
+
+    def _shared(self, name: str) -> bytes:
+        """Return the canonical JSON of a field whose value other questions hold as well."""
+        value = getattr(self, name)
+        known = _KNOWN.get(id(value))
+        if known is None or known[0] is not value:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[id(value)] = known = (value, canonical_bytes(self.json_of(include={name})[name]))
+        return known[1]
+
+
+_SHARED: Final = {"answer", "budget"}
+_KNOWN: Final[dict[int, tuple[object, bytes]]] = {}
+"""By identity, values of the fields in `_SHARED` with their canonical JSON. What is held here keeps its identity."""
+_MOST_KNOWN: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -267,11 +267,12 @@ def execute(
                 done += 1
                 failures.update([finding.status] if finding.status != "ok" else [])
                 report(finding)
-            notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
+            judged = schedule.findings
+            notes = (*changed, *_notes(setup, found, schedule, judged, limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
-    findings = [f for f in (*schedule.findings, *schedule.problems(), *refused) if f.task_id not in keys]
+    findings = [f for f in (*judged, *schedule.problems(), *refused) if f.task_id not in keys]
     with no_collection():
-        scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
+        scores = scored(setup.protocol, found.samples, judged, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
     asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
@@ -406,19 +407,21 @@ def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     return None
 
 
-def _notes(setup: Setup, loaded: Loaded, schedule: Schedule, limit: ConnectionLimit, throttled: int) -> Iterator[str]:
+def _notes(
+    setup: Setup, loaded: Loaded, schedule: Schedule, judged: Sequence[Finding], limit: ConnectionLimit, throttled: int
+) -> Iterator[str]:
     yield from loaded.notes
     if setup.backend.traits.is_lmm:
         whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
         shown = [sample for sample in loaded.samples if sample.key in whole]
         if message := small_targets_message(shown, setup.backend.traits.image_policy):
             yield message
-    crashed = [finding for finding in schedule.findings if finding.counts.get("tool_crashes")]
+    crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
     if crashed:
         total = sum(finding.counts["tool_crashes"] for finding in crashed)
         times = "once" if total == 1 else f"{total} times"
         yield (
-            f"Tools crashed {times}, in {len(crashed)} of {len(schedule.findings)} findings, first in sample "
+            f"Tools crashed {times}, in {len(crashed)} of {len(judged)} findings, first in sample "
             f"{crashed[0].sample_id}; `editloupe show` with this sample says how."
         )
     if throttled:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.answers import Choice, Label, Number, Record, answer_from_json
+from editloupe.answers import Choice, Label, Number, OneOf, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.tasks import About, Ask, Budget
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
 
 coordinate = st.integers(min_value=0, max_value=4000)
@@ -196,3 +198,19 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         replace(spec, constrain_labels=True),
     ]
     assert len({spec.id, *(o.id for o in others)}) == len(others) + 1
+
+
+@given(
+    prompt=st.text(st.characters(codec=None), max_size=20).map(lambda text: 40 * text),
+    name=st.text(st.characters(codec=None), max_size=5),
+    turns=st.integers(min_value=0),
+)
+def test_the_id_of_a_task_is_the_digest_of_its_json(prompt: str, name: str, turns: int):
+    # Texts of every kind and length: quotes, control characters, half a surrogate pair.
+    about, options = About(sample_id=name), OneOf(options=("yes", "no", f"x{name}"))
+    budget = Budget(max_turns=turns)
+    for _ in range(2):  # the second shares answer and budget with the first
+        task = Ask(protocol="p", metric="m", about=about, prompt=prompt, answer=options, budget=budget, rests_on=(name,))
+        assert task.id == digest(task.to_json())
+    other = replace(task, answer=replace(options, options=("yes", "no")))
+    assert other.id == digest(other.to_json()) != task.id
