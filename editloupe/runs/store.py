@@ -210,16 +210,32 @@ class RunStore:
             self.add_judge(by)
         self.add_findings([finding])
 
-    def add_findings(self, findings: Sequence[Finding]) -> None:
-        """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
+    def add_findings(self, findings: Sequence[Finding], lines: Mapping[checks.Key, bytes] | None = None) -> None:
+        """Append findings of listed judges and make sure that they are on disk. Raises StorageError.
+
+        lines: what `finding_lines` of the run that they come from returns; these need not be made again.
+        """
         assert self._findings_file is not None, "the run is open for reading only"
+        known = lines or {}
         with _storage(self.folder):
-            lines = (_line(checks.to_line(finding)) for finding in findings)
-            self._append("findings.jsonl", self._findings_file, lines)
+            made = (known.get(finding.key) or _line(checks.to_line(finding)) for finding in findings)
+            self._append("findings.jsonl", self._findings_file, made)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         for finding in findings:
             self._keep(finding)
+
+    def finding_lines(self) -> Mapping[checks.Key, bytes]:
+        """Return the line of each finding as it stands in findings.jsonl.
+
+        There are none if the file is no longer what was read, or if a line is not sound or not as it is written today.
+        """
+        sound = self._sound.get("findings.jsonl")
+        if sound is None or not sound.size:
+            return {}
+        content = files.read_bytes(self.folder / "findings.jsonl")[: sound.size]
+        lines = checks.sealed_lines(content) if sound.holds(content) else {}
+        return lines if list(lines) == list(self.findings) else {}
 
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""
