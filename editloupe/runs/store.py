@@ -148,12 +148,12 @@ class RunStore:
         return store
 
     @classmethod
-    def edit(cls, folder: Path) -> RunStore:
+    def edit(cls, folder: Path, *, info_only: bool = False) -> RunStore:
         """Return an existing run as it stands, locked for this process, to put something beside what is there.
 
-        Raises ConfigError: no run, not writable, in use.
+        info_only: with run.json alone, as `read_info`.   Raises ConfigError: no run, not writable, in use.
         """
-        store = cls.read(folder)
+        store = cls.read_info(folder) if info_only else cls.read(folder)
         try:
             store._take_lock()
         except OSError as error:
