@@ -95,6 +95,8 @@ def _coarsest(images: Mapping[Role, ImageRef]) -> tuple[int, int]:
 
 def covered_area(boxes: Sequence[Box]) -> float:
     """Return the area of the union of boxes in px²: what overlaps counts once."""
+    if len(boxes) == 1:
+        return (boxes[0].x1 - boxes[0].x0) * (boxes[0].y1 - boxes[0].y0)
     xs = sorted({x for box in boxes for x in (box.x0, box.x1)})
     area = 0.0
     for x0, x1 in pairwise(xs):
@@ -125,14 +127,17 @@ def relative_size(sample: Sample) -> tuple[float, float] | None:
 
 def _in_source(sample: Sample) -> list[Box]:
     """Return one box a target in px of the source image; targets without a box are left out."""
-    images = images_of(sample)
-    width, height = sample.source.width, sample.source.height
-    return [
+    if not sample.targets:
+        return []
+    found, images = [], images_of(sample)
+    for target in sample.targets:
         # A box in the source's own px stays as it is written: equal areas stay equal.
-        target.boxes.get("source") or next(iter(known.values())).scaled(width, height)
-        for target in sample.targets
-        if (known := unit_boxes(target, images))
-    ]
+        box = target.boxes.get("source")
+        if box is None and (known := unit_boxes(target, images)):
+            box = next(iter(known.values())).scaled(sample.source.width, sample.source.height)
+        if box is not None:
+            found.append(box)
+    return found
 
 
 def area_name(area: float) -> str:

@@ -96,8 +96,10 @@ class Known(Mapping[QuestionKey, Finding]):
 
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
-        about = About.of(about) if isinstance(about, Sample) else about
-        return self.get((metric, about.editor, about.sample_id, about.turn, about.part))
+        self.consulted = True
+        if isinstance(about, Sample):
+            return self._by_question.get((metric, about.editor, about.id, 0, ""))
+        return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
 
     def answer(self, metric: str, about: About | Sample) -> Answer | None:
         """Return the answer to a question; None while there is none, and if the question could not be answered."""
@@ -379,9 +381,9 @@ def scored(
             continue
         for score in found:
             # Of several findings the one whose answers differ most.
-            entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
+            bits = [known.entropy[id_] for id_ in score.findings if id_ in known.entropy] if known.entropy else []
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
-            scores[score.key].append(_completed(score, entropy=entropy, normalised=value))
+            scores[score.key].append(_completed(score, entropy=max(bits) if bits else None, normalised=value))
     given = {score.metric for of_one in scores.values() for score in of_one}
     for sample in samples:
         own, asked = scores[sample.key], {finding.metric for finding in by_sample.get(sample.key, ())}
