@@ -199,9 +199,12 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
     return found
 
 
+_CONTAINERS: Final = (str, tuple, list, Mapping)
+
+
 def is_empty(value: object) -> bool:
     """Return True for None, "" and empty containers: fields that JSON leaves out where they say nothing."""
-    return value is None or (isinstance(value, str | tuple | list | Mapping) and not value)
+    return value is None or (not value and isinstance(value, _CONTAINERS))
 
 
 _LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda _: None)]
