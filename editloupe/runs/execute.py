@@ -18,6 +18,7 @@ from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
+from editloupe.data.identified import Identified
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, TraceError, Unavailable
@@ -166,7 +167,7 @@ def execute(
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
-    images = ImageStore(out / "blobs", writes=False)
+    images = ImageStore(out / "blobs", writes=False, identified=Identified(out))
     tell = listener or (lambda progress: None)
     tell(Progress(phase="reading the data"))
     narrowed = loaded is not None or plan.narrowed
@@ -180,6 +181,8 @@ def execute(
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
     with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
+        if images.identified is not None:
+            images.identified.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
             with suppress(ImageError):
