@@ -152,24 +152,26 @@ class Ask(_Task):
     @cached_property
     def id(self) -> str:
         """Hash of the content, 64 hex digits."""
-        # Many questions share the long parts, and the prompt is most of the rest.
-        values = {name: canonical_bytes(value) for name, value in self.json_of(exclude=_SHARED).items()}
-        return object_digest(values | {name: self._shared(name) for name in _SHARED})
+        if type(self) is not Ask:
+            return digest(self.to_json())
+        own = {name: canonical_bytes(value) for name, value in self.json_of(include=_OWN).items()}
+        return object_digest(self._shared() | own)
 
-    def _shared(self, name: str) -> bytes:
-        """Return the canonical JSON of a field whose value other questions hold as well."""
-        value = getattr(self, name)
-        known = _KNOWN.get(id(value))
-        if known is None or known[0] is not value:
+    def _shared(self) -> dict[str, bytes]:
+        """Return the canonical JSON of all fields but `_OWN`: the questions on many samples have them in common."""
+        key = self.protocol, self.metric, self.role, tuple(self.tools), id(self.answer), id(self.budget)
+        known = _KNOWN.get(key)
+        if known is None:
             if len(_KNOWN) >= _MOST_KNOWN:
                 _KNOWN.clear()
-            _KNOWN[id(value)] = known = (value, canonical_bytes(self.json_of(include={name})[name]))
-        return known[1]
+            made = {name: canonical_bytes(value) for name, value in self.json_of(exclude=_OWN).items()}
+            _KNOWN[key] = known = (self.answer, self.budget, made)
+        return known[2]
 
 
-_SHARED: Final = {"answer", "budget"}
-_KNOWN: Final[dict[int, tuple[object, bytes]]] = {}
-"""By identity, values of the fields in `_SHARED` with their canonical JSON. What is held here keeps its identity."""
+_OWN: Final = {"about", "blocked", "prompt", "rests_on", "views"}
+_KNOWN: Final[dict[tuple[object, ...], tuple[AnswerSpec, Budget, dict[str, bytes]]]] = {}
+"""What questions share. Answer and budget are known by their identity, which they keep while they are held here."""
 _MOST_KNOWN: Final = 1000
 
 

@@ -117,8 +117,13 @@ def canonical_bytes(value: Json) -> bytes:
 
 def object_digest(values: Mapping[str, bytes]) -> str:
     """Return the `digest` of an object. values: key → `canonical_bytes` of its value."""
-    pairs = [canonical_bytes(name) + b":" + values[name] for name in sorted(values)]
+    pairs = [_key(name) + values[name] for name in sorted(values)]
     return hashlib.sha256(b"{" + b",".join(pairs) + b"}").hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> bytes:
+    return canonical_bytes(name) + b":"
 
 
 def json_line(row: Mapping[str, Json]) -> bytes:
