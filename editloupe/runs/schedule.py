@@ -23,7 +23,7 @@ TASKS_PER_SAMPLE = 1000
 """A group in which a protocol plans more tasks than this for each sample is given up."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledTask:
     """One task to be answered once."""
 
@@ -32,7 +32,7 @@ class ScheduledTask:
     """Which time it is asked, from 0."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Group:
     number: int
     """Its place among the groups."""

@@ -191,7 +191,11 @@ class RunStore:
         samples = []
         for sample in loaded.samples:
             known = self.samples.get(sample.key)
-            same = known is not None and (known == sample or known.content == sample.content)
+            if known is not None and known == sample:
+                self.samples[sample.key] = sample  # one that is held anyway
+                same = True
+            else:
+                same = known is not None and known.content == sample.content
             if not same or sample.key in self.rejected:
                 samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
