@@ -182,12 +182,17 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
     """
     new = 0
     try:
-        for path in sorted(source.rglob("*")):
-            there = target / path.relative_to(source)
-            if path.is_symlink() or not path.is_file() or there.exists():
-                continue
-            place(path, there, link=link, below=target.parent)
-            new += 1
+        # Folder by folder: there may be a million files.
+        for where, folders, names in os.walk(source):
+            folders.sort()
+            into = target / Path(where).relative_to(source)
+            there = {path.name for path in into.iterdir()} if into.is_dir() else set()
+            for name in sorted(set(names) - there):
+                path = Path(where, name)
+                if path.is_symlink() or not path.is_file():
+                    continue
+                place(path, into / name, link=link, below=target.parent)
+                new += 1
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
     return new
