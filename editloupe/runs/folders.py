@@ -53,16 +53,16 @@ def check_contents(folder: Path) -> None:
 
     A run may come from anybody. Only the entries are looked at, no file is opened.
     """
-    pending = [folder]
+    pending = [str(folder)]
     while pending:
         current = pending.pop()
         try:
             with os.scandir(current) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        if Path(entry.path).parent == folder and Path(entry.name).suffix in _FILES:
+                        if current == str(folder) and Path(entry.name).suffix in _FILES:
                             raise ConfigError(f"{entry.path} is a folder; expected a file of the run")
-                        pending.append(Path(entry.path))
+                        pending.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
                         kind = "a link" if entry.is_symlink() else "no plain file"
                         raise ConfigError(

@@ -446,8 +446,9 @@ class RunStore:
 
         Raises RunMismatch and ConfigError as `begin` does, but for what only writing shows.
         """
-        self._refuse_strangers()
-        if (self.folder / "run.json").exists():
+        begun = (self.folder / "run.json").exists()
+        self._refuse_strangers(look_inside=not begun)
+        if begun:
             self._load()
             found = [f"{name}: the run has {short(a)}, now {short(b)}" for name, a, b in self.spec.differs_from(spec)]
             if found:
@@ -458,8 +459,11 @@ class RunStore:
         self._refuse_changed(loaded.samples)
         return joined(self.info.get("judges"), judges, self.folder)
 
-    def _refuse_strangers(self) -> None:
-        """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
+    def _refuse_strangers(self, *, look_inside: bool = True) -> None:
+        """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start.
+
+        look_inside: False where what lies in the folder is looked at right after, as `_load` does.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
@@ -469,7 +473,7 @@ class RunStore:
                 raise ConfigError(
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
-        if self.folder.is_dir():
+        if look_inside and self.folder.is_dir():
             check_contents(self.folder)
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
