@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.answers import Choice, Label, Number, OneOf, Record, answer_from_json
+from editloupe.answers import YES_NO, Choice, Label, Number, OneOf, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.tasks import About, Ask, Budget
@@ -214,3 +214,19 @@ def test_the_id_of_a_task_is_the_digest_of_its_json(prompt: str, name: str, turn
         assert task.id == digest(task.to_json())
     other = replace(task, answer=replace(options, options=("yes", "no")))
     assert other.id == digest(other.to_json()) != task.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hinted(Ask):
+    """A question with a field of its own."""
+
+    hint: str
+
+
+def test_the_id_of_a_task_is_of_all_its_fields():
+    plain = {"protocol": "p", "metric": "m", "about": About(sample_id="s"), "prompt": "?", "answer": YES_NO}
+    one, other = Hinted(**plain, hint="left"), Hinted(**plain, hint="right")
+    assert one.id == digest(one.to_json()) != other.id
+    # Equal to the eye of Python, and not the same JSON.
+    whole, broken = (Ask(**plain, budget=Budget(max_seconds=seconds)) for seconds in (1, 1.0))
+    assert whole == broken and (whole.id, broken.id) == (digest(whole.to_json()), digest(broken.to_json()))
