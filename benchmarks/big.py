@@ -62,6 +62,7 @@ def main() -> None:
             ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
             ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
             ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
+            ("`gc`", *_timed("gc", run)),
             ("`view`, to its first page", *_viewed(run, "index.html")),
             ("`view`, to all rows", *_viewed(run, "index.html", "rows.json")),
         ]

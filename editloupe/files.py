@@ -41,11 +41,27 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
+def read_tail(path: Path | str, most: int) -> bytes:
+    """Return the last bytes of a file, at most so many. Raises OSError as `open_plain`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        at = os.fstat(descriptor)
+        _check_plain(at.st_mode, path)
+        return os.pread(descriptor, most, max(0, at.st_size - most))
+    finally:
+        os.close(descriptor)
+
+
 def read_stamped(path: Path) -> tuple[bytes, Stamp]:
     """Return the bytes of a file, and what tells if it was written to since. Raises OSError as `open_plain`."""
     with open_plain(path) as file:
-        at = os.fstat(file.fileno())
-        return file.read(), (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+        stamp = stamp_of(os.fstat(file.fileno()))
+        return file.read(), stamp
+
+
+def stamp_of(at: os.stat_result) -> Stamp:
+    """Return what tells if a file was written to since it was looked at."""
+    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
 def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> str:
@@ -249,10 +265,18 @@ def _opened(name: str, flags: int, folder: int, path: Path) -> int:
 
 def _plain(descriptor: int, mode: str, path: Path) -> BinaryIO:
     """Return the file of a descriptor. Raises OSError unless it is a file as such."""
-    kind = os.fstat(descriptor).st_mode
+    try:
+        _check_plain(os.fstat(descriptor).st_mode, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return cast(BinaryIO, os.fdopen(descriptor, mode))
+
+
+def _check_plain(kind: int, path: Path | str) -> None:
+    """Raise OSError for anything but a file as such. kind: the mode that the system tells of it."""
     if stat.S_ISREG(kind):
-        return cast(BinaryIO, os.fdopen(descriptor, mode))
-    os.close(descriptor)
+        return
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, "it is a folder; expected a file", str(path))
     raise OSError(errno.EINVAL, "it is a pipe or a device; put its content into a file", str(path))

@@ -14,7 +14,18 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 from pydantic import Field, TypeAdapter
 
 from editloupe.answers import AnswerSpec
-from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, is_empty, sample_key
+from editloupe.values import (
+    Box,
+    ImageRef,
+    Json,
+    Sample,
+    Serialisable,
+    canonical_bytes,
+    digest,
+    is_empty,
+    object_digest,
+    sample_key,
+)
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
@@ -137,6 +148,31 @@ class Ask(_Task):
     """Names of the tools on offer, in the order of the prompt."""
     budget: Budget = field(default_factory=Budget)
     kind: Literal["ask"] = "ask"
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of the content, 64 hex digits."""
+        if type(self) is not Ask:
+            return digest(self.to_json())
+        own = {name: canonical_bytes(value) for name, value in self.json_of(include=_OWN).items()}
+        return object_digest(self._shared() | own)
+
+    def _shared(self) -> dict[str, bytes]:
+        """Return the canonical JSON of all fields but `_OWN`: the questions on many samples have them in common."""
+        key = self.protocol, self.metric, self.role, tuple(self.tools), id(self.answer), id(self.budget)
+        known = _KNOWN.get(key)
+        if known is None:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            made = {name: canonical_bytes(value) for name, value in self.json_of(exclude=_OWN).items()}
+            _KNOWN[key] = known = (self.answer, self.budget, made)
+        return known[2]
+
+
+_OWN: Final = {"about", "blocked", "prompt", "rests_on", "views"}
+_KNOWN: Final[dict[tuple[object, ...], tuple[AnswerSpec, Budget, dict[str, bytes]]]] = {}
+"""What questions share. Answer and budget are known by their identity, which they keep while they are held here."""
+_MOST_KNOWN: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

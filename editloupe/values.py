@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, core_schema, to_json
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -29,6 +29,8 @@ else:
     from pydantic import JsonValue as Json
 
 _MOST: Final = 1_000_000
+_LONG: Final = 256
+"""Letters of a text that is worth another way of writing it."""
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 MAX_NESTING: Final = 100
@@ -103,6 +105,27 @@ def canonical_json(value: Json) -> str:
     return _CANONICAL.encode(value)
 
 
+def canonical_bytes(value: Json) -> bytes:
+    """Return the canonical JSON as `digest` hashes it: half a surrogate pair, which UTF-8 does not know, as its escape."""
+    if isinstance(value, str) and len(value) > _LONG:
+        try:
+            return to_json(value)  # a prompt takes a quarter of the time by it
+        except ValueError:
+            pass
+    return canonical_json(value).encode("utf-8", "backslashreplace")
+
+
+def object_digest(values: Mapping[str, bytes]) -> str:
+    """Return the `digest` of an object. values: key → `canonical_bytes` of its value."""
+    pairs = [_key(name) + values[name] for name in sorted(values)]
+    return hashlib.sha256(b"{" + b",".join(pairs) + b"}").hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> bytes:
+    return canonical_bytes(name) + b":"
+
+
 def json_line(row: Mapping[str, Json]) -> bytes:
     """Return the canonical JSON of a row as a line of a JSON Lines file. Half a surrogate pair becomes a question mark."""
     return canonical_json(row).encode("utf-8", "replace") + b"\n"
@@ -144,7 +167,12 @@ class Serialisable:
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON: objects, lists, strings, numbers, booleans and None."""
-        data: dict[str, Json] = _adapter(type(self)).dump_python(self, mode="json", warnings=False)
+        return self.json_of()
+
+    def json_of(self, include: set[str] | None = None, exclude: set[str] | None = None) -> dict[str, Json]:
+        """Return some of the fields as JSON."""
+        adapter = _adapter(type(self))
+        data: dict[str, Json] = adapter.dump_python(self, mode="json", include=include, exclude=exclude, warnings=False)
         return data
 
     @classmethod
@@ -176,9 +204,12 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
     return found
 
 
+_CONTAINERS: Final = (str, tuple, list, Mapping)
+
+
 def is_empty(value: object) -> bool:
     """Return True for None, "" and empty containers: fields that JSON leaves out where they say nothing."""
-    return value is None or (isinstance(value, str | tuple | list | Mapping) and not value)
+    return value is None or (not value and isinstance(value, _CONTAINERS))
 
 
 _LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda _: None)]

@@ -62,7 +62,7 @@ def gc(
 ) -> None:
     """List the pictures of a run that no trace, sample or finding names, or delete them."""
     # Locked, since a picture is written before the trace that names it.
-    with closing(RunStore.edit(run)):
+    with closing(RunStore.edit(run, info_only=True)):
         found = orphans(run)
         if delete:
             remove(found, run)

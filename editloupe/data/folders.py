@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -19,6 +20,8 @@ Kind: TypeAlias = Literal[
 """What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with."""
 _LONGEST: Final = 1000
 """Characters of a message."""
+_PLAIN: Final = re.compile(r"\w[\w .-]*(?:/\w[\w .-]*)*", re.ASCII)
+"""Names that every system writes alike, and that lead upwards nowhere."""
 IMAGE_ENDINGS: Final = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
      ".heif", ".ppm", ".pgm", ".pnm")
@@ -47,6 +50,8 @@ class Folder:
         self._store = store
         self._real = root.resolve()
         self._read: dict[str, ImageRef | RowError] = {}
+        self._inside: dict[Path, bool] = {}
+        """Sub-folder → whether it lies in this folder, links followed."""
 
     def image(self, name: str) -> ImageRef:
         """Return the image that `name` (relative to the folder) leads to. Raises RowError."""
@@ -72,6 +77,8 @@ class Folder:
 
     def file(self, name: str) -> Path:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""
+        if _PLAIN.fullmatch(name) and self._is_own(path := self.root / name):
+            return path
         faults = {
             "holds a zero byte": "\0" in name,
             "is absolute": bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\")),
@@ -99,6 +106,15 @@ class Folder:
             if there:
                 return path
         raise RowError("missing_file", f"{self.root / name}: no such file; expected an image", path=self.root / name)
+
+    def _is_own(self, path: Path) -> bool:
+        """Return whether a path is that of a plain file in this folder, and no link: then it need not be followed."""
+        try:
+            if path.parent not in self._inside:
+                self._inside[path.parent] = path.parent.resolve().is_relative_to(self._real)
+            return self._inside[path.parent] and stat.S_ISREG(path.lstat().st_mode)
+        except (OSError, RuntimeError):
+            return False
 
     def images(self, below: str = "", *, deep: bool = False) -> tuple[str, ...]:
         """Return the names of image files (by their ending) in the sub-folder `below`, sorted, without hidden files."""

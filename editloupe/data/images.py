@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import stat
 import struct
 import threading
 import warnings
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from editloupe import files
+from editloupe.data.identified import Identified
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
@@ -108,14 +110,21 @@ class ImageStore:
     """All images of a run, each held once.
 
     folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory, and so does `writes=False`,
-    which only reads what lies in the folder.
+    which only reads what lies in the folder.   identified: what is known of files, so that they need not be read.
     Thread-safe. Decoded images (read-only arrays) are cached up to `cache_bytes`, encoded ones up to an eighth of it.
     """
 
     def __init__(
-        self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 2**28, writes: bool = True
+        self,
+        folder: Path | None = None,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        cache_bytes: int = 2**28,
+        writes: bool = True,
+        identified: Identified | None = None,
     ) -> None:
         self.folder, self.max_pixels, self.cache_bytes, self.writes = folder, max_pixels, cache_bytes, writes
+        self.identified = identified
         self._lock = threading.RLock()
         self._paths: dict[str, Path] = {}
         self._memory: dict[str, bytes] = {}
@@ -130,20 +139,27 @@ class ImageStore:
         self._array_bytes = self._encoded_bytes = 0
 
     def add_file(self, path: Path) -> ImageRef:
-        """Read and identify a file; pixels are decoded when they are first needed.
+        """Identify a file, for which it is read if it is not known; pixels are decoded when they are first needed.
 
         Raises ImageError: missing, empty, not an image, HEIC without the extra, too large, too small.
         """
         try:
-            size = path.stat().st_size
+            seen = path.stat()
             # A pipe or a device would block.
-            if not path.is_file():
+            if not stat.S_ISREG(seen.st_mode):
                 what = "a folder" if path.is_dir() else "not a regular file"
                 raise ImageError(f"{path}: is {what}; expected an image file")
-            if size > MAX_BYTES:
+            if seen.st_size > MAX_BYTES:
                 raise ImageError(
-                    f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
+                    f"{path}: {seen.st_size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
+            known = None if self.identified is None else self.identified.find(path, files.stamp_of(seen))
+            if known is not None:
+                _check_size(known.width, known.height, str(path), self.max_pixels)
+                with self._lock:
+                    # Not as hashed: `data` looks whether the bytes are those of the image.
+                    self._paths.setdefault(known.sha256, path)
+                return known
             data, stamp = files.read_stamped(path)
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
@@ -153,6 +169,8 @@ class ImageStore:
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
             self._hashed[path] = stamp, ref.sha256
+            if self.identified is not None:
+                self.identified.add(stamp, ref)
         return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image", again: Callable[[], bytes] | None = None) -> ImageRef:

@@ -95,6 +95,8 @@ def _coarsest(images: Mapping[Role, ImageRef]) -> tuple[int, int]:
 
 def covered_area(boxes: Sequence[Box]) -> float:
     """Return the area of the union of boxes in px²: what overlaps counts once."""
+    if len(boxes) == 1:
+        return (boxes[0].x1 - boxes[0].x0) * (boxes[0].y1 - boxes[0].y0)
     xs = sorted({x for box in boxes for x in (box.x0, box.x1)})
     area = 0.0
     for x0, x1 in pairwise(xs):
@@ -125,6 +127,8 @@ def relative_size(sample: Sample) -> tuple[float, float] | None:
 
 def _in_source(sample: Sample) -> list[Box]:
     """Return one box a target in px of the source image; targets without a box are left out."""
+    if not sample.targets:
+        return []
     images = images_of(sample)
     width, height = sample.source.width, sample.source.height
     found = [

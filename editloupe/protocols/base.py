@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -36,6 +36,8 @@ Group: TypeAlias = Sequence[Sample]
 
 QuestionKey: TypeAlias = tuple[str, str, str, int, str]
 """(metric, editor, sample id, turn, part)."""
+
+_FAILURES: Final = tuple(status for status in STATUSES if status != "ok")
 
 
 class Options(BaseModel):
@@ -95,8 +97,10 @@ class Known(Mapping[QuestionKey, Finding]):
 
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
-        about = About.of(about) if isinstance(about, Sample) else about
-        return self.get((metric, about.editor, about.sample_id, about.turn, about.part))
+        self.consulted = True
+        if isinstance(about, Sample):
+            return self._by_question.get((metric, about.editor, about.id, 0, ""))
+        return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
 
     def answer(self, metric: str, about: About | Sample) -> Answer | None:
         """Return the answer to a question; None while there is none, and if the question could not be answered."""
@@ -299,24 +303,26 @@ def _wrong(task: object, protocol: EvalProtocol, keys: Collection[str]) -> str:
         return f"a task of the protocol {task.protocol!r}; expected {protocol.name!r}"
     if task.about.key not in keys:
         return f"a task about {task.about}, which is not in the group ({task.metric})"
-    named = f"a task ({task.metric}, {task.about})"
     aliases = [view.alias for view in task.views]
     if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
-        return f"{named} with two views of the alias {twice!r}; a picture is known by its alias"
-    failures = [status for status in STATUSES if status != "ok"]
+        return f"{_named(task)} with two views of the alias {twice!r}; a picture is known by its alias"
     blocked: object = task.blocked
-    if blocked is not None and not (isinstance(blocked, tuple) and len(blocked) == 2 and blocked[0] in failures):
-        return f"{named} blocked as {blocked!r}; expected a reason behind one of {', '.join(failures)}"
+    if blocked is not None and not (isinstance(blocked, tuple) and len(blocked) == 2 and blocked[0] in _FAILURES):
+        return f"{_named(task)} blocked as {blocked!r}; expected a reason behind one of {', '.join(_FAILURES)}"
     prompt: object = task.prompt if task.kind == "ask" else ""
     if not isinstance(prompt, str):
-        return f"{named} with the prompt {prompt!r}; expected a text"
-    if task.role not in ("measure", *protocol.roles):
+        return f"{_named(task)} with the prompt {prompt!r}; expected a text"
+    if task.role != "measure" and task.role not in protocol.roles:
         return f"a task on the role {task.role!r}; it declares {', '.join(protocol.roles) or 'none'}"
     if task.kind == "measure" and task.measure not in plugins.names("measures"):
         return f"the measure {task.measure!r}; installed are {', '.join(plugins.names('measures'))}"
     if unknown := next((view.op for view in task.views if view.op not in OPS), None):
         return f"a view with the op {unknown!r}; known are {', '.join(OPS)}"
     return ""
+
+
+def _named(task: Task) -> str:
+    return f"a task ({task.metric}, {task.about})"
 
 
 def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
@@ -376,9 +382,9 @@ def scored(
             continue
         for score in found:
             # Of several findings the one whose answers differ most.
-            entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
+            bits = [known.entropy[id_] for id_ in score.findings if id_ in known.entropy] if known.entropy else []
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
-            scores[score.key].append(replace(score, entropy=entropy, normalised=value))
+            scores[score.key].append(_completed(score, entropy=max(bits) if bits else None, normalised=value))
     given = {score.metric for of_one in scores.values() for score in of_one}
     for sample in samples:
         own, asked = scores[sample.key], {finding.metric for finding in by_sample.get(sample.key, ())}
@@ -393,6 +399,13 @@ def scored(
     return [score for sample in samples for score in scores[sample.key]]
 
 
+def _completed(score: Score, *, entropy: float | None, normalised: float | None) -> Score:
+    """Return a score with what its protocol does not know. A large run has so many that `replace` takes seconds."""
+    whole = object.__new__(type(score))
+    vars(whole).update(vars(score), entropy=entropy, normalised=normalised)
+    return whole
+
+
 def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
     """Return what a protocol scores of a group, every value a float on its metric's scale.
 
@@ -405,7 +418,7 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
     except Exception as error:
         raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
     metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
-    found: dict[tuple[str, str, str, int, str], Score] = {}
+    found: dict[QuestionKey, Score] = {}
     for score in scores:
         if not isinstance(score, Score):
             raise ProtocolError(f"{where} gave {score!r} for a score; expected a Score")

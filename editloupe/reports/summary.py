@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -129,9 +130,7 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
         micro={name: figure(spec, of, scores) for name, of in wanted.items()},
         types_present={name: present(spec, of, known) for name, of in wanted.items()},
         types_known=len(spec.order),
-        histogram={
-            m.id: {level.name: sum(s.label == level.name for s in own[m.id]) for level in m.levels} for m in metrics
-        },
+        histogram={m.id: histogram(m, own[m.id]) for m in metrics},
         statuses={m.id: statuses(own[m.id]) for m in metrics},
     )
 
@@ -213,9 +212,16 @@ def aggregate(values: Sequence[float], how: CellKind) -> float | None:
             return sum(values) / len(values)
 
 
+def histogram(metric: Metric, scores: Iterable[Score]) -> dict[str, int]:
+    """Return how often each label of a metric was given."""
+    counts = Counter(score.label for score in scores)
+    return {level.name: counts[level.name] for level in metric.levels}
+
+
 def statuses(scores: Sequence[Score]) -> dict[str, int]:
     """Return how many scores are missing, by status."""
-    return {status: n for status in (*STATUSES, NOT_JUDGED) if (n := sum(s.missing == status for s in scores))}
+    counts = Counter(score.missing for score in scores)
+    return {status: counts[status] for status in (*STATUSES, NOT_JUDGED) if counts[status]}
 
 
 def _mean_of(cells: Sequence[Mean], *, whole: bool = False) -> Mean:

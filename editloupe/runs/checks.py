@@ -6,6 +6,7 @@ signature: who makes a whole run anew can make its digests too.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,8 @@ class Seal:
 
 _SEALED: Final = re.compile(rb', "digest": "([0-9a-f]{64})"\}\n?\Z')
 """The end of a line as `to_line` makes it."""
+_BEGINNING: Final = re.compile(rb'\{"task_id": "([\w-]+)", "judge_id": "([\w-]+)", "repeat": ([0-9]{1,9}), ')
+"""The beginning of such a line; names that are escaped in JSON are none of these."""
 _NO_TRACE: Final = Seal(found="", recorded="", version_1=False)
 """Of a sound line about which no trace is asked."""
 
@@ -98,6 +101,21 @@ def quick_finding(line: bytes) -> tuple[Finding, Seal]:
         return finding, _NO_TRACE
     digest = seal[1].decode()
     return finding, Seal(found=digest, recorded=digest, version_1=False)
+
+
+def sealed_lines(content: bytes) -> dict[Key, bytes]:
+    """Return the last line of each finding that is written as `to_line` has it today, by `Finding.key`.
+
+    content: of a findings.jsonl that was found to be sound. The last line comes last; other lines are left out.
+    """
+    found: dict[Key, bytes] = {}
+    for line in io.BytesIO(content):
+        begins = _BEGINNING.match(line)
+        if begins is not None and _SEALED.search(line) is not None:
+            key = begins[1].decode(), begins[2].decode(), int(begins[3])
+            found.pop(key, None)
+            found[key] = line
+    return found
 
 
 def invalid(finding: Finding, why: str) -> Finding:

@@ -18,6 +18,7 @@ from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
+from editloupe.data.identified import Identified
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, TraceError, Unavailable
@@ -166,7 +167,7 @@ def execute(
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
-    images = ImageStore(out / "blobs", writes=False)
+    images = ImageStore(out / "blobs", writes=False, identified=Identified(out))
     tell = listener or (lambda progress: None)
     tell(Progress(phase="reading the data"))
     narrowed = loaded is not None or plan.narrowed
@@ -180,6 +181,8 @@ def execute(
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
     with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
+        if images.identified is not None:
+            images.identified.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
             with suppress(ImageError):
@@ -267,11 +270,12 @@ def execute(
                 done += 1
                 failures.update([finding.status] if finding.status != "ok" else [])
                 report(finding)
-            notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
+            judged = schedule.findings
+            notes = (*changed, *_notes(setup, found, schedule, judged, limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
-    findings = [f for f in (*schedule.findings, *schedule.problems(), *refused) if f.task_id not in keys]
+    findings = [f for f in (*judged, *schedule.problems(), *refused) if f.task_id not in keys]
     with no_collection():
-        scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
+        scores = scored(setup.protocol, found.samples, judged, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
     asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
@@ -406,19 +410,21 @@ def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     return None
 
 
-def _notes(setup: Setup, loaded: Loaded, schedule: Schedule, limit: ConnectionLimit, throttled: int) -> Iterator[str]:
+def _notes(
+    setup: Setup, loaded: Loaded, schedule: Schedule, judged: Sequence[Finding], limit: ConnectionLimit, throttled: int
+) -> Iterator[str]:
     yield from loaded.notes
     if setup.backend.traits.is_lmm:
         whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
         shown = [sample for sample in loaded.samples if sample.key in whole]
         if message := small_targets_message(shown, setup.backend.traits.image_policy):
             yield message
-    crashed = [finding for finding in schedule.findings if finding.counts.get("tool_crashes")]
+    crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
     if crashed:
         total = sum(finding.counts["tool_crashes"] for finding in crashed)
         times = "once" if total == 1 else f"{total} times"
         yield (
-            f"Tools crashed {times}, in {len(crashed)} of {len(schedule.findings)} findings, first in sample "
+            f"Tools crashed {times}, in {len(crashed)} of {len(judged)} findings, first in sample "
             f"{crashed[0].sample_id}; `editloupe show` with this sample says how."
         )
     if throttled:

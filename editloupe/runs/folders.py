@@ -58,16 +58,16 @@ def check_contents(folder: Path) -> None:
 
     A run may come from anybody. Only the entries are looked at, no file is opened.
     """
-    pending = [folder]
+    pending = [str(folder)]
     while pending:
         current = pending.pop()
         try:
             with os.scandir(current) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        if Path(entry.path).parent == folder and Path(entry.name).suffix in _FILES:
+                        if current == str(folder) and Path(entry.name).suffix in _FILES:
                             raise ConfigError(f"{entry.path} is a folder; expected a file of the run")
-                        pending.append(Path(entry.path))
+                        pending.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
                         kind = "a link" if entry.is_symlink() else "no plain file"
                         raise ConfigError(
@@ -161,16 +161,24 @@ def orphans(folder: Path) -> list[Orphan]:
     Any 64 hex digits in the run's files count as a name, in those set aside too: a picture too many is kept rather than
     one too few. Files of other names are left alone.
     """
-    named: set[str] = set()
-    for path in folder.rglob("*.json*"):
-        named.update(sha.decode() for sha in _SHA.findall(files.read_bytes(path)))
-    halves = set(folder.rglob(f"{files.PART}*"))
-    pictures = {p for p in folder.glob("blobs/*/*") if re.fullmatch(r"[0-9a-f]{64}", p.stem) and p.stem not in named}
-    return [
-        Orphan(path=path, bytes=seen.st_size)
-        for path in sorted(halves | pictures)
-        if stat.S_ISREG((seen := path.lstat()).st_mode)
-    ]
+    # Before any text is read: a picture that is written meanwhile is not among them.
+    unnamed = {sha for sha, _ in _pictures(folder)}
+    found = []
+    for where, _, names in os.walk(folder):
+        found += [Path(where, name) for name in names if name.startswith(files.PART)]
+        for path in (Path(where, name) for name in names if ".json" in name):
+            with files.open_plain(path) as file:
+                for line in file:
+                    unnamed.difference_update(_SHA.findall(line))
+    found += [path for sha, path in _pictures(folder) if sha in unnamed]
+    return [Orphan(path=path, bytes=seen.st_size) for path in sorted(found) if stat.S_ISREG((seen := path.lstat()).st_mode)]
+
+
+def _pictures(folder: Path) -> Iterator[tuple[bytes, Path]]:
+    """Yield the SHA-256 in the name of each picture of a run, and its path. There may be a million."""
+    for path in folder.glob("blobs/*/*"):
+        if _SHA.fullmatch(sha := path.stem.encode("utf-8", "replace")):
+            yield sha, path
 
 
 def remove(found: Sequence[Orphan], folder: Path) -> None:
@@ -190,12 +198,17 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
     """
     new = 0
     try:
-        for path in sorted(source.rglob("*")):
-            there = target / path.relative_to(source)
-            if path.is_symlink() or not path.is_file() or there.exists():
-                continue
-            place(path, there, link=link, below=target.parent)
-            new += 1
+        # Folder by folder: there may be a million files.
+        for where, folders, names in os.walk(source):
+            folders.sort()
+            into = target / Path(where).relative_to(source)
+            there = {path.name for path in into.iterdir()} if into.is_dir() else set()
+            for name in sorted(set(names) - there):
+                path = Path(where, name)
+                if path.is_symlink() or not path.is_file():
+                    continue
+                place(path, into / name, link=link, below=target.parent)
+                new += 1
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
     return new

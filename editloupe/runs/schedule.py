@@ -8,7 +8,6 @@ planned. Resume is the same path: a finding that stands from an earlier visit ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, count
@@ -24,7 +23,7 @@ TASKS_PER_SAMPLE = 1000
 """A group in which a protocol plans more tasks than this for each sample is given up."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledTask:
     """One task to be answered once."""
 
@@ -33,7 +32,7 @@ class ScheduledTask:
     """Which time it is asked, from 0."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Group:
     number: int
     """Its place among the groups."""
@@ -189,8 +188,8 @@ class Schedule:
 
     def _answers(self, group: _Group, task: Task) -> list[Finding]:
         """Return the findings of a task so far, by repeat."""
-        keys = ((task.id, repeat) for repeat in range(self._count(task)))
-        return [group.findings[key] for key in keys if key in group.findings]
+        found = (group.findings.get((task.id, repeat)) for repeat in range(self._count(task)))
+        return [finding for finding in found if finding is not None]
 
     def _complete(self, group: _Group, task: Task) -> bool:
         return len(self._answers(group, task)) == self._count(task)
@@ -200,10 +199,9 @@ def _answered(task: Task) -> Task:
     """Return a task without its prompt, which nobody asks any more: prompts are most of what a large run would hold."""
     if task.kind != "ask":
         return task
-    known = task.id
-    slim = copy(task)
-    object.__setattr__(slim, "prompt", "")
-    assert slim.id == known, "the id is that of the whole task"
+    slim = object.__new__(type(task))
+    # With its id, which is that of the whole task.
+    vars(slim).update(vars(task), id=task.id, prompt="")
     return slim
 
 

@@ -36,6 +36,10 @@ class Sound:
         self.digest.update(lines)
         self.size += len(lines)
 
+    def holds(self, content: bytes) -> bool:
+        """Return whether these are the bytes that were found to be sound."""
+        return bool(hashlib.sha256(content).digest() == self.digest.digest())
+
     @classmethod
     def of(cls, folder: Path, name: str, content: bytes) -> Sound:
         """Return how much of a file's content is known to be sound: nothing, if its bytes are not the remembered ones."""

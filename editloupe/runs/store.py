@@ -157,12 +157,12 @@ class RunStore:
         return store
 
     @classmethod
-    def edit(cls, folder: Path) -> RunStore:
+    def edit(cls, folder: Path, *, info_only: bool = False) -> RunStore:
         """Return an existing run as it stands, locked for this process, to put something beside what is there.
 
-        Raises ConfigError: no run, not writable, in use.
+        info_only: with run.json alone, as `read_info`.   Raises ConfigError: no run, not writable, in use.
         """
-        store = cls.read(folder)
+        store = cls.read_info(folder) if info_only else cls.read(folder)
         try:
             store._take_lock()
         except OSError as error:
@@ -200,7 +200,11 @@ class RunStore:
         samples = []
         for sample in loaded.samples:
             known = self.samples.get(sample.key)
-            same = known is not None and (known == sample or known.content == sample.content)
+            if known is not None and known == sample:
+                self.samples[sample.key] = sample  # one that is held anyway
+                same = True
+            else:
+                same = known is not None and known.content == sample.content
             if not same or sample.key in self.rejected:
                 samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
@@ -219,16 +223,32 @@ class RunStore:
             self.add_judge(by)
         self.add_findings([finding])
 
-    def add_findings(self, findings: Sequence[Finding]) -> None:
-        """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
+    def add_findings(self, findings: Sequence[Finding], lines: Mapping[checks.Key, bytes] | None = None) -> None:
+        """Append findings of listed judges and make sure that they are on disk. Raises StorageError.
+
+        lines: what `finding_lines` of the run that they come from returns; these need not be made again.
+        """
         assert self._findings_file is not None, "the run is open for reading only"
+        known = lines or {}
         with _storage(self.folder):
-            lines = (_line(checks.to_line(finding)) for finding in findings)
-            self._append("findings.jsonl", self._findings_file, lines)
+            made = (known.get(finding.key) or _line(checks.to_line(finding)) for finding in findings)
+            self._append("findings.jsonl", self._findings_file, made)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         for finding in findings:
             self._keep(finding)
+
+    def finding_lines(self) -> Mapping[checks.Key, bytes]:
+        """Return the line of each finding as it stands in findings.jsonl.
+
+        There are none if the file is no longer what was read, or if a line is not sound or not as it is written today.
+        """
+        sound = self._sound.get("findings.jsonl")
+        if sound is None or not sound.size:
+            return {}
+        content = files.read_bytes(self.folder / "findings.jsonl")[: sound.size]
+        lines = checks.sealed_lines(content) if sound.holds(content) else {}
+        return lines if list(lines) == list(self.findings) else {}
 
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""
@@ -439,8 +459,9 @@ class RunStore:
 
         Raises RunMismatch and ConfigError as `begin` does, but for what only writing shows.
         """
-        self._refuse_strangers()
-        if (self.folder / "run.json").exists():
+        begun = (self.folder / "run.json").exists()
+        self._refuse_strangers(look_inside=not begun)
+        if begun:
             self._load()
             if found := differences(self.spec, spec):
                 listed = "; ".join(f"{setting}: was {before}, is {now}" for setting, before, now in found)
@@ -451,8 +472,11 @@ class RunStore:
         self._refuse_changed(loaded.samples)
         return joined(self.info.get("judges"), judges, self.folder)
 
-    def _refuse_strangers(self) -> None:
-        """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
+    def _refuse_strangers(self, *, look_inside: bool = True) -> None:
+        """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start.
+
+        look_inside: False where what lies in the folder is looked at right after, as `_load` does.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
@@ -462,7 +486,7 @@ class RunStore:
                 raise ConfigError(
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
-        if self.folder.is_dir():
+        if look_inside and self.folder.is_dir():
             check_contents(self.folder)
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:

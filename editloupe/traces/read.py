@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,9 +92,7 @@ def lines_digest(lines: Sequence[bytes]) -> str:
 
 def read_end(path: Path) -> End | None:
     """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
-    with files.open_plain(path) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-        lines, _ = complete_lines(file.read(_TAIL))
+    lines, _ = complete_lines(files.read_tail(path, _TAIL))
     try:
         return End.model_validate_json(lines[-1]) if lines else None
     except ValidationError:

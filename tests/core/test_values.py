@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.answers import Choice, Label, Number, Record, answer_from_json
+from editloupe.answers import YES_NO, Choice, Label, Number, OneOf, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.tasks import About, Ask, Budget
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
 
 coordinate = st.integers(min_value=0, max_value=4000)
@@ -196,3 +198,35 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         replace(spec, constrain_labels=True),
     ]
     assert len({spec.id, *(o.id for o in others)}) == len(others) + 1
+
+
+@given(
+    prompt=st.text(st.characters(codec=None), max_size=20).map(lambda text: 40 * text),
+    name=st.text(st.characters(codec=None), max_size=5),
+    turns=st.integers(min_value=0),
+)
+def test_the_id_of_a_task_is_the_digest_of_its_json(prompt: str, name: str, turns: int):
+    # Texts of every kind and length: quotes, control characters, half a surrogate pair.
+    about, options = About(sample_id=name), OneOf(options=("yes", "no", f"x{name}"))
+    budget = Budget(max_turns=turns)
+    for _ in range(2):  # the second shares answer and budget with the first
+        task = Ask(protocol="p", metric="m", about=about, prompt=prompt, answer=options, budget=budget, rests_on=(name,))
+        assert task.id == digest(task.to_json())
+    other = replace(task, answer=replace(options, options=("yes", "no")))
+    assert other.id == digest(other.to_json()) != task.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hinted(Ask):
+    """A question with a field of its own."""
+
+    hint: str
+
+
+def test_the_id_of_a_task_is_of_all_its_fields():
+    plain = {"protocol": "p", "metric": "m", "about": About(sample_id="s"), "prompt": "?", "answer": YES_NO}
+    one, other = Hinted(**plain, hint="left"), Hinted(**plain, hint="right")
+    assert one.id == digest(one.to_json()) != other.id
+    # Equal to the eye of Python, and not the same JSON.
+    whole, broken = (Ask(**plain, budget=Budget(max_seconds=seconds)) for seconds in (1, 1.0))
+    assert whole == broken and (whole.id, broken.id) == (digest(whole.to_json()), digest(broken.to_json()))

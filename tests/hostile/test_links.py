@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.data import identified
 from editloupe.runs import index
 from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
@@ -17,8 +18,8 @@ from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
-          "samples.jsonl", "config.yaml", "index.sqlite", "report/.files.json", "report/report.md", "the trace",
-          "the judge's traces")  # fmt: skip
+          "samples.jsonl", "config.yaml", "index.sqlite", "images.txt", "report/.files.json", "report/report.md",
+          "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
 NAMES = (
@@ -44,10 +45,12 @@ MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The links come after the look, and every run is worth an index."""
+    """The links come after the look, and every run is worth an index, as its data are worth remembering."""
     for module in ("store", "folders"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
     monkeypatch.setattr(index, "LARGE", 0)
+    monkeypatch.setattr(identified, "MANY", 0)
+    monkeypatch.setattr(identified, "_SETTLED", -(10**18))
 
 
 @pytest.mark.parametrize("command", [*NAMES, *MORE])
@@ -61,7 +64,16 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
         # What is outside looks like what belongs there, so that a command has something to write to or to delete.
         for name in ("run", "other", "outside"):
             shutil.copytree(good / "run", home / name)
-        for name in ("run.lock", "run.owner", "index.sqlite", "probes/x", "forks/x", "report/report.md", "report/old.md"):
+        for name in (
+            "run.lock",
+            "run.owner",
+            "index.sqlite",
+            "images.txt",
+            "probes/x",
+            "forks/x",
+            "report/report.md",
+            "report/old.md",
+        ):
             replaced(outside / name).write_text("")
         (outside / "report" / ".files.json").write_text(json.dumps({"report": ["report.md", "old.md"]}))
         for name in ("ab" * 32 + ".png", ".part-" + "0" * 32):
@@ -96,7 +108,7 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     (outside / "findings.jsonl").write_bytes(b"".join(findings[:-1]) + b'{"cut')
     with (outside / "samples.jsonl").open("ab") as file:
         file.write(b'{"cut')
-    for name in ("run.lock", "run.owner", "index.sqlite", "report/report.md", "report/summary.md"):
+    for name in ("run.lock", "run.owner", "index.sqlite", "images.txt", "report/report.md", "report/summary.md"):
         replaced(outside / name).write_text("")
     shutil.copytree(outside, run, copy_function=os.link)
     before = surroundings(outside)

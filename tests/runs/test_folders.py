@@ -21,6 +21,7 @@ from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
+from editloupe.values import digest
 from tests.conftest import LOOK
 from tests.runs.test_resume import run, talker
 
@@ -126,6 +127,40 @@ def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(galler
     (gallery / "run.json").write_text(json.dumps(info))
     merge(tmp_path / "whole", [gallery])
     assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
+
+
+def test_a_merged_finding_stands_as_its_shard_wrote_it(edits: Edits, tmp_path: Path):
+    folder, shards = edits(2), [tmp_path / "a", tmp_path / "b"]
+    run(talker(), folder, shards[0], only=("s00",))
+    run(talker(), folder, shards[1], only=("s01",))
+    merge(tmp_path / "whole", shards)
+    lines = [(shard / "findings.jsonl").read_bytes() for shard in shards]
+    assert (tmp_path / "whole" / "findings.jsonl").read_bytes() == b"".join(lines)
+    assert RunStore.read(tmp_path / "whole").problems == []
+
+
+@pytest.mark.parametrize("how", ["twice", "torn", "no digest", "two names"])
+def test_what_is_merged_is_the_last_sound_line_of_a_finding(how: str, edits: Edits, tmp_path: Path):
+    run(talker(), edits(2), shard := tmp_path / "shard")
+    path = shard / "findings.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    other = json.loads(second) | {"seconds": 1.5}
+    del other["digest"], other["trace"]
+    changed = json.dumps({**other, "digest": digest(other)}).encode()
+    bare = json.dumps(other).encode()
+    key = json.dumps({"task_id": json.loads(first)["task_id"]})[1:-1].encode()
+    path.write_bytes(
+        {
+            "twice": first + changed + b"\n" + second,
+            "torn": first + second + changed,
+            "no digest": bare + b"\n" + first + second,
+            "two names": b"{" + key + b", " + second[1:] + first,
+        }[how]
+    )
+    merge(tmp_path / "whole", [shard])
+    assert RunStore.read(tmp_path / "whole").findings == RunStore.read(shard).findings
+    assert len((tmp_path / "whole" / "findings.jsonl").read_bytes().splitlines()) == 2
+    assert (tmp_path / "whole" / "findings.jsonl").read_bytes() in (first + second, second + first)
 
 
 def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):

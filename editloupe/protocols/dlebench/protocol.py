@@ -173,8 +173,8 @@ class DLEBench(RubricProtocol):
             dims = _dims(sample)
             for criterion in self.criteria:
                 numbers = self._answered(sample, criterion, known)
-                found = [known.finding(criterion.id, _about(sample, number)) for number in numbers]
-                missing = next((_status(f) for f in found if _status(f) != "ok"), None)
+                found = [known.finding(criterion.id, _about(sample, number) if number else sample) for number in numbers]
+                missing = next((status for f in found if (status := _status(f)) != "ok"), None)
                 answers = [f.answer for f in found if f is not None and isinstance(f.answer, Label)]
                 worst = None if missing else min(answers, key=lambda label: label.value)
                 yield Score(
@@ -198,7 +198,7 @@ class DLEBench(RubricProtocol):
     def _answered(self, sample: Sample, criterion: Criterion, known: Known) -> tuple[int, ...]:
         """Return the numbers of the targets as they were asked about: version 0.1.0 asked about each, also of a set."""
         numbers = self._targets(sample, criterion)
-        if numbers == (0,) and known.finding(criterion.id, _about(sample, 0)) is None:
+        if numbers == (0,) and known.finding(criterion.id, sample) is None:
             single = [n for n in _numbers(sample) if known.finding(criterion.id, _about(sample, n)) is not None]
             return _numbers(sample) if single else numbers
         return numbers
