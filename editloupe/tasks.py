@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter
 
 from editloupe.answers import AnswerSpec
-from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, is_empty, sample_key
+from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, cached_property, digest, is_empty, sample_key
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",

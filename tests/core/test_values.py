@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from editloupe.answers import Choice, Label, Number, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
+from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, cached_property, canonical_json, digest, parse_json
 
 coordinate = st.integers(min_value=0, max_value=4000)
 
@@ -196,3 +198,20 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         replace(spec, constrain_labels=True),
     ]
     assert len({spec.id, *(o.id for o in others)}) == len(others) + 1
+
+
+def test_two_threads_compute_what_two_instances_keep_side_by_side():
+    class Kept:
+        @cached_property
+        def number(self) -> int:
+            """A number."""
+            return both.wait(5)
+
+    both = threading.Barrier(2)
+    instances = [Kept(), Kept()]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda one: one.number, instances))
+    # The barrier lets them pass together, and gives each another number; nothing is computed again.
+    assert sorted(found) == [0, 1]
+    assert [one.number for one in instances] == found
+    assert Kept.number.__doc__ == "A number."
