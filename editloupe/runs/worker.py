@@ -6,12 +6,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import editloupe
+from editloupe.agent.cores import computing
 from editloupe.agent.judge import finding_of, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
@@ -61,6 +62,13 @@ class Worker:
         end = partial(Finding.of, task, judge_id=judge_id, repeat=repeat)
         if task.blocked is not None:
             return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
+        # A measure may have its own way to share cores and devices.
+        with computing() if task.kind == "ask" else nullcontext():
+            return self._ended(task, end, trace, name, repeat, anew)
+
+    def _ended(
+        self, task: Task, end: Callable[..., Finding], trace: Path | None, name: str | None, repeat: int, anew: str
+    ) -> Finding:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
