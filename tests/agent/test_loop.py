@@ -403,6 +403,20 @@ def test_tools_that_compute_wait_for_a_core_and_others_do_not(computes: bool, ed
     assert cv2.getNumThreads() == threads
 
 
+def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):
+    tasks = (os.cpu_count() or 1) + 2
+    together = threading.Barrier(tasks)
+
+    def reply(messages: object) -> str:
+        # All are asked before any is answered; else the barrier breaks, and the finding is `backend_failed`.
+        together.wait(60)
+        return final("Wrong Action")
+
+    setup = open_with(backend=FunctionLMM(reply), criteria=("if",))
+    outcome = run_over(setup, edits(tasks), tmp_path / "run", concurrency=tasks)
+    assert [finding.status for finding in outcome.findings] == ["ok"] * tasks
+
+
 def test_labels_are_constrained_on_the_last_turn_where_the_backend_can(sample: Sample, store: ImageStore):
     lmm = ScriptedLMM([LOOK, final("Wrong Action")], constrains_choices=True)
     judged(lmm, sample, store, budget=Budget(max_turns=1), constrain_labels=True)
