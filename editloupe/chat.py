@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.values import Count, ImageRef, Json, Serialisable, canonical_json, is_empty, text_digest
+from editloupe.values import Count, ImageRef, Json, Serialisable, cached_property, canonical_json, is_empty, text_digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -13,7 +12,18 @@ from pydantic import Field
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
-from editloupe.values import Box, Count, ImageRef, Json, Serialisable, View, digest, notebook_html, sample_key
+from editloupe.values import (
+    Box,
+    Count,
+    ImageRef,
+    Json,
+    Serialisable,
+    View,
+    cached_property,
+    digest,
+    notebook_html,
+    sample_key,
+)
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 

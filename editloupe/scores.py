@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from editloupe.answers import LabelRule
 from editloupe.errors import ConfigError
-from editloupe.values import Serialisable, is_empty, sample_key
+from editloupe.values import Serialisable, cached_property, is_empty, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter
@@ -20,6 +19,7 @@ from editloupe.values import (
     Json,
     Sample,
     Serialisable,
+    cached_property,
     canonical_bytes,
     digest,
     is_empty,

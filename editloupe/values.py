@@ -11,13 +11,13 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema, to_json
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
+
+Value = TypeVar("Value")
 
 _MOST: Final = 1_000_000
 _LONG: Final = 256
@@ -154,6 +156,29 @@ def source_digest(function: object) -> str:
         return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:12]  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
+
+
+class cached_property(Generic[Value]):  # noqa: N801 - as that of functools, which it stands for
+    """Compute an attribute once and keep it in the instance, as `functools.cached_property` does from Python 3.12 on.
+
+    That of 3.11 holds one lock for all instances of a class while it computes: the threads of a run would wait for it. Here
+    two threads that ask at once may both compute, so that the function must return equal values.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Self | Value:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from editloupe import errors
 from editloupe.backends.request_diff import chain, difference, short
@@ -13,7 +12,7 @@ from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
 from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.read import Trace
-from editloupe.values import Json, canonical_json
+from editloupe.values import Json, cached_property, canonical_json
 
 
 class RecordingEnds(ReplayMiss):

@@ -143,12 +143,14 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
     """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
+    if not (named := dict.fromkeys(_CROP.findall(thought))):
+        return ()
     panes = {name: [View.from_json(v) for v in data] for name, data in views.items()}
     # An image of the question is an input or made of one; images of tools are numbered.
     inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
     makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
     found: list[Evidence] = []
-    for name in dict.fromkeys(_CROP.findall(thought)):
+    for name in named:
         for view in panes.get(name, []):
             image, box = _root(view, makers)
             if image in inputs:

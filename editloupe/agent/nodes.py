@@ -7,13 +7,11 @@ its successor under "next".
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
+from editloupe.agent import cores
 from editloupe.agent.answer import Parsed, parse_bare, parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
@@ -279,16 +277,12 @@ def _observation_messages(
     return [*results, Message(role="user", parts=tuple(closing))]
 
 
-_CORES: Final = threading.BoundedSemaphore(os.cpu_count() or 1)
-"""More tools that compute at once than there are cores would only hold more memory, and slow each other down."""
-
-
 def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> ToolOutcome:
     """Run one call live. A ToolError becomes an observation; so does any other exception, counted as a crash."""
     box, cached = context.toolbox, False
     computes = getattr(box.tools.get(call.name), "computes", False)
     try:
-        with _CORES if computes else nullcontext():
+        with cores.computing() if computes else cores.waiting():
             if context.cache is None:
                 observation = box.call(call.name, call.arguments, tool_context)
             else:
@@ -308,7 +302,8 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
 def _ask(context: Context, request: Request) -> Reply:
     """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError, and so does what is no reply."""
     try:
-        reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
+        with cores.waiting():
+            reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
     except EditLoupeError:
         raise
     except Exception as error:

@@ -188,7 +188,7 @@ def connect_to(url: str) -> None:
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    if not is_loopback(url) and {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
+    if proxied(url):
         return
     try:
         socket.create_connection((host, port), timeout=LOOK_S).close()
@@ -197,6 +197,33 @@ def connect_to(url: str) -> None:
     except OSError as error:
         words = error.strerror or str(error)
         raise Unavailable(f"{url}: no connection ({words}); {UNREACHABLE_ADVICE}", lost=words) from error
+
+
+def proxied(url: str) -> bool:
+    """Return whether the environment names a proxy for an address."""
+    parts = urlsplit(url)
+    return (
+        not is_loopback(url)
+        and bool({parts.scheme, "all"} & getproxies().keys())
+        and not proxy_bypass(parts.hostname or "")
+    )
+
+
+def read_whole(chunks: Iterable[bytes], endpoint: Endpoint, began: float) -> bytes:
+    """Return the body of an answer to a request that began then (`time.monotonic`).
+
+    Raises Unavailable where it takes longer than `timeout_s`, Rejected where it is longer than `MAX_REPLY_BYTES`.
+    """
+    read = bytearray()
+    for chunk in chunks:
+        read += chunk
+        if time.monotonic() > began + endpoint.timeout_s:
+            raise Unavailable(
+                f"{endpoint.where}: no whole answer within {endpoint.timeout_s:g} s ({len(read):,} bytes so far)"
+            )
+        if len(read) > MAX_REPLY_BYTES:
+            raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+    return bytes(read)
 
 
 def bounded(
@@ -212,25 +239,13 @@ def bounded(
     """
     timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
 
-    def read_whole(chunks: Iterable[bytes], began: float) -> bytes:
-        read = bytearray()
-        for chunk in chunks:
-            read += chunk
-            if time.monotonic() > began + endpoint.timeout_s:
-                raise Unavailable(
-                    f"{endpoint.where}: no whole answer within {endpoint.timeout_s:g} s ({len(read):,} bytes so far)"
-                )
-            if len(read) > MAX_REPLY_BYTES:
-                raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
-        return bytes(read)
-
     class Bounded(client_class):  # type: ignore[misc]
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             began = time.monotonic()
             request.extensions["timeout"] = timeout
             response = super().send(request, stream=True, **options)
             try:
-                body = read_whole(response.iter_bytes(), began)
+                body = read_whole(response.iter_bytes(), endpoint, began)
             finally:
                 response.close()
             if check is not None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
+from editloupe.backends.direct import Connection
+from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, proxied, read_endpoint, read_whole
 from editloupe.backends.payload import REFUSES, REPLY_BOUND, TOO_LONG, ImageURLs, error_body, said
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -94,12 +96,21 @@ def open_backend(
     # Reading the certificates takes longer than a call: once for all clients.
     certificates = library.create_ssl_context(trust_env=trust_env)
     http_client = bounded(openai.DefaultHttpxClient, endpoint)
+    address = library.URL(f"{endpoint.url}/chat/completions")
+    through_proxy = proxied(endpoint.url)
 
     def new_client() -> Client:
         http = http_client(verify=certificates, trust_env=trust_env, follow_redirects=False)
         sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http)
         headers = {**sdk.default_headers, **sdk.auth_headers}
-        return Client(sdk=sdk, http=http, headers={name: text for name, text in headers.items() if isinstance(text, str)})
+        return Client(
+            sdk=sdk,
+            library=library,
+            http=http,
+            direct=None if through_proxy else connection_to(address, endpoint, certificates),
+            address=address,
+            headers={name: text for name, text in headers.items() if isinstance(text, str)},
+        )
 
     return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)
 
@@ -109,21 +120,34 @@ class Client:
     """One connection's worth of client, for one caller at a time."""
 
     sdk: openai.OpenAI
+    library: Any
+    """httpx2 or httpx."""
     http: Any
-    """The HTTP client under it, of httpx2 or httpx."""
+    """The HTTP client under the SDK."""
+    direct: Connection | None
+    """What completions are asked over; None for `http`, which goes through a proxy."""
+    address: Any
+    """Where completions are asked, a URL of the library."""
     headers: Mapping[str, str]
     """What the SDK sends with each request, the key included."""
 
-    def post(self, url: Any, body: bytes) -> bytes:
-        """Post JSON as the SDK does, and return the body of the answer.
+    def post(self, body: Sequence[bytes]) -> bytes:
+        """Post JSON as the SDK does, and return the body of the answer. body: in pieces.
 
         Below the SDK, which walks through all messages by their types with `chat.completions.create`, and prepares each
-        request anew with `post`: that costs as much as sending it. Raises openai.APIStatusError, what the HTTP library
-        raises, and BackendError of `bounded`.
+        request anew with `post`: that costs as much as sending it. Raises openai.APIStatusError, what the HTTP library and
+        `Connection.post` raise, and BackendError of `read_whole`.
         """
         import openai
 
-        answer = self.http.post(url, content=body, headers=self.headers)
+        if self.direct is None:
+            answer = self.http.post(self.address, content=b"".join(body), headers=self.headers)
+        else:
+            given = self.direct.post(body, self.headers)
+            if 200 <= given.status < 300:
+                return given.content
+            asked = self.library.Request("POST", self.address)
+            answer = self.library.Response(given.status, headers=given.headers, content=given.content, request=asked)
         if answer.is_success:
             return bytes(answer.content)
         said = answer.text.strip()
@@ -132,8 +156,24 @@ class Client:
         raise openai.APIStatusError(f"HTTP {answer.status_code}", response=answer, body=error_body(said))
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self.sdk.close()
+        if self.direct is not None:
+            self.direct.close()
+
+
+def connection_to(address: Any, endpoint: Endpoint, certificates: ssl.SSLContext) -> Connection:
+    """Return a connection to a URL of the HTTP library, which knows how host and path are written on the wire."""
+    tls = address.scheme == "https"
+    return Connection(
+        address.raw_host.decode("ascii"),
+        address.port or (443 if tls else 80),
+        address.raw_path.decode("ascii"),
+        certificates=certificates if tls else None,
+        connect_s=endpoint.connect_s,
+        timeout_s=endpoint.timeout_s,
+        read_whole=lambda chunks, began: read_whole(chunks, endpoint, began),
+    )
 
 
 class ClientPool:
@@ -219,7 +259,7 @@ class OpenAIBackend(Remote):
         sent = {**known, **extras}
         try:
             with self._clients.borrow() as client:
-                body = client.post(f"{self._at.url}/chat/completions", wire.body_of(known, pieces, extras))
+                body = client.post(wire.body_of(known, pieces, extras))
         except BackendError:
             raise
         except openai.APIStatusError as error:

@@ -112,10 +112,9 @@ def pieces_of(
     return pieces
 
 
-def body_of(before: JsonObject, pieces: Sequence[bytes], behind: JsonObject) -> bytes:
-    """Return a body that holds `before`, the messages in pieces, and `behind`: the bytes of one `json.dumps` of it all."""
-    parts = [_json(before)[:-1], b',"messages":', *pieces]
-    return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
+def body_of(before: JsonObject, pieces: Sequence[bytes], behind: JsonObject) -> list[bytes]:
+    """Return the pieces of a body of `before`, the messages, and `behind`: the bytes of one `json.dumps` of it all."""
+    return [_json(before)[:-1], b',"messages":', *pieces, b"," + _json(behind)[1:] if behind else b"}"]
 
 
 # Of this process alone, so that no text of a user, a model or an image can hold it.

@@ -214,7 +214,8 @@ def cleaned(value: object, scrub: Scrub, *, cut_images: bool = True) -> Json:
 
 def clean_text(text: str, scrub: Scrub) -> str:
     """Return the text without the key, with image data cut, and as valid UTF-8."""
-    return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
+    text = scrub(text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8"))
+    return _IMAGE_DATA.sub(r"\1…", text) if ";base64," in text else text
 
 
 def error_body(body: object) -> object:

@@ -359,7 +359,7 @@ class ImageStore:
         # A name from a file of somebody else may be a path.
         if self.folder is None or not _SHA256.fullmatch(ref.sha256):
             return None
-        return self.folder / ref.sha256[:2] / f"{ref.sha256}.{_EXTENSIONS.get(ref.media_type, 'bin')}"
+        return self.folder / f"{ref.sha256[:2]}/{ref.sha256}.{_EXTENSIONS.get(ref.media_type, 'bin')}"
 
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
@@ -420,6 +420,17 @@ def _is_whole_png(data: bytes) -> bool:
             return False
         at = end + 4
     return kind == b"IEND" and at == len(data)
+
+
+def _beside_pixels(png: bytes) -> bytes:
+    """Return a PNG without its chunks of pixels, which are nearly all of it; damage stays in."""
+    parts, at = [], 8
+    while at + 8 <= len(png):
+        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
+        if png[at + 4 : at + 8] != b"IDAT":
+            parts.append(png[at:end])
+        at = end
+    return b"".join(parts)
 
 
 def _decode_plain(data: bytes) -> RGB | None:
@@ -532,8 +543,10 @@ def _check_size(width: int, height: int, name: str, max_pixels: int) -> None:
 def _orientation(image: Image.Image, unread: bytes | None = None) -> int | None:
     """Return the EXIF orientation, 1 to 8; None for none. unread: the file's bytes if its pixels are not decoded yet."""
     # Pillow decodes a PNG to look for EXIF behind the pixels; most have none, and only headers are to be read.
-    if unread is not None and image.format == "PNG" and not any(mark in unread for mark in _PNG_ORIENTATION):
-        return None
+    if unread is not None and image.format == "PNG":
+        beside = _beside_pixels(unread)
+        if not any(mark in beside for mark in _PNG_ORIENTATION):
+            return None
     try:
         with _no_warnings():
             value = image.getexif().get(ExifTags.Base.Orientation)

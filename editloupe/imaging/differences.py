@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import cv2
@@ -25,7 +24,7 @@ from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, re
 from editloupe.imaging.significance import significance
 from editloupe.imaging.subjects import LEAST_SIDE, MOST, find_subjects
 from editloupe.imaging.whole_changes import WholeChange, find_whole_changes, turns_of
-from editloupe.values import Box
+from editloupe.values import Box, cached_property
 
 CLEAR: Final = 25.0
 """Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""

@@ -25,7 +25,7 @@ from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, Tr
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.executors import at_once
+from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
@@ -262,14 +262,19 @@ def execute(
             ledger.refused = _unreachable(setup, schedule)
         report()
         with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width):
-            for finding in filter(None, at_once(answer, schedule.next, width=crew.width if crew else width, stop=stop)):
-                task = schedule.places[finding.task_id, finding.repeat].task
-                store.add_finding(finding, by=Entry(judge=setup.judge_of(task), role=task.role))
-                schedule.arrived(finding)
+            for ended in together(answer, schedule.next, width=crew.width if crew else width, stop=stop):
+                if not (findings := [finding for finding in ended if finding is not None]):
+                    continue
+                for task in (schedule.places[finding.task_id, finding.repeat].task for finding in findings):
+                    store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
+                # A disk takes as long for one as for all that have come meanwhile.
+                store.add_findings(findings)
+                for finding in findings:
+                    schedule.arrived(finding)
+                    done += 1
+                    failures.update([finding.status] if finding.status != "ok" else [])
+                    report(finding)
                 ledger.check_time()
-                done += 1
-                failures.update([finding.status] if finding.status != "ok" else [])
-                report(finding)
             judged = schedule.findings
             notes = (*changed, *_notes(setup, found, schedule, judged, limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}

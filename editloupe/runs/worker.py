@@ -6,12 +6,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import editloupe
+from editloupe.agent.cores import computing
 from editloupe.agent.judge import finding_of, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
@@ -46,6 +48,8 @@ class Worker:
     """By key: the trace says at which size their targets are sent."""
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
+    _listed: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
+    """Names of tools → how a header lists them, which is the same for thousands of tasks."""
 
     def run_task(self, task: Task, *, repeat: int = 0, anew: str = "") -> Finding:
         """Return the finding of one task, whose trace is continued where it exists. Every end but a stop is a finding.
@@ -61,6 +65,13 @@ class Worker:
         end = partial(Finding.of, task, judge_id=judge_id, repeat=repeat)
         if task.blocked is not None:
             return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
+        # A measure may have its own way to share cores and devices.
+        with computing() if task.kind == "ask" else nullcontext():
+            return self._ended(task, end, trace, name, repeat, anew)
+
+    def _ended(
+        self, task: Task, end: Callable[..., Finding], trace: Path | None, name: str | None, repeat: int, anew: str
+    ) -> Finding:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
@@ -197,9 +208,14 @@ class Worker:
             repeat=repeat,
             task=task.to_json(),
             judge=judge.to_json(),
-            tools=listed_tools(box, task.tools) if task.kind == "ask" else [],
+            tools=self._tools(task.tools) if task.kind == "ask" else [],
             absent=dict(box.absent) if task.kind == "ask" else {},
         )
+
+    def _tools(self, names: tuple[str, ...]) -> list[dict[str, Any]]:
+        if names not in self._listed:
+            self._listed[names] = listed_tools(self.setup.toolbox, names)
+        return self._listed[names]
 
 
 def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:

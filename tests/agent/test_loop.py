@@ -403,6 +403,51 @@ def test_tools_that_compute_wait_for_a_core_and_others_do_not(computes: bool, ed
     assert cv2.getNumThreads() == threads
 
 
+class _Judges(_Broken):
+    """A tool that computes, and judges a folder for it."""
+
+    name, description, computes = "judges", "Asks a judge.", True
+
+    def __init__(self, path: Path, out: Path) -> None:
+        self._path, self._runs, self._parties = (
+            path,
+            (out / str(n) for n in itertools.count()),
+            threading.Barrier(os.cpu_count() or 1),
+        )
+
+    def __call__(self, args: object, context: object) -> Observation:
+        self._parties.wait(60)  # every core is held
+        inner = open_with(backend=FunctionLMM(lambda messages: final("Wrong Action")), criteria=("if",))
+        outcome = run_over(inner, self._path, next(self._runs))
+        return Observation(text=", ".join(finding.status for finding in outcome.findings))
+
+
+def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Callable[..., Path], tmp_path: Path):
+    cores, path = os.cpu_count() or 1, edits(os.cpu_count() or 1)
+    call = '<tool_call>{"name": "judges", "parameters": {}}</tool_call>'
+    lmm = FunctionLMM(lambda messages: call if len(messages) < 3 else final("Wrong Action"))
+    setup = replace(
+        open_with(backend=lmm, criteria=("if",)), toolbox=Toolbox(tools={"judges": _Judges(path, tmp_path / "inner")})
+    )
+    outcome = run_over(setup, path, tmp_path / "run", concurrency=cores)
+    assert [finding.status for finding in outcome.findings] == ["ok"] * cores
+    assert len(list((tmp_path / "inner").iterdir())) == cores
+
+
+def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):
+    tasks = (os.cpu_count() or 1) + 2
+    together = threading.Barrier(tasks)
+
+    def reply(messages: object) -> str:
+        # All are asked before any is answered; else the barrier breaks, and the finding is `backend_failed`.
+        together.wait(60)
+        return final("Wrong Action")
+
+    setup = open_with(backend=FunctionLMM(reply), criteria=("if",))
+    outcome = run_over(setup, edits(tasks), tmp_path / "run", concurrency=tasks)
+    assert [finding.status for finding in outcome.findings] == ["ok"] * tasks
+
+
 def test_labels_are_constrained_on_the_last_turn_where_the_backend_can(sample: Sample, store: ImageStore):
     lmm = ScriptedLMM([LOOK, final("Wrong Action")], constrains_choices=True)
     judged(lmm, sample, store, budget=Budget(max_turns=1), constrain_labels=True)

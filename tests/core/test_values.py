@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,7 +16,7 @@ from editloupe.answers import YES_NO, Choice, Label, Number, OneOf, Record, answ
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.tasks import About, Ask, Budget
-from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
+from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, cached_property, canonical_json, digest, parse_json
 
 coordinate = st.integers(min_value=0, max_value=4000)
 
@@ -230,3 +232,20 @@ def test_the_id_of_a_task_is_of_all_its_fields():
     # Equal to the eye of Python, and not the same JSON.
     whole, broken = (Ask(**plain, budget=Budget(max_seconds=seconds)) for seconds in (1, 1.0))
     assert whole == broken and (whole.id, broken.id) == (digest(whole.to_json()), digest(broken.to_json()))
+
+
+def test_two_threads_compute_what_two_instances_keep_side_by_side():
+    class Kept:
+        @cached_property
+        def number(self) -> int:
+            """A number."""
+            return both.wait(5)
+
+    both = threading.Barrier(2)
+    instances = [Kept(), Kept()]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda one: one.number, instances))
+    # The barrier lets them pass together, and gives each another number; nothing is computed again.
+    assert sorted(found) == [0, 1]
+    assert [one.number for one in instances] == found
+    assert Kept.number.__doc__ == "A number."
