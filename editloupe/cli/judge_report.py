@@ -74,11 +74,11 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         heading = replace(heading, notes=(*heading.notes, text))
     heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
-    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
+    names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
+    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading, judge_id=id_ if id_ in names else "")
     if outcome.whole:
         # Each judge of several has its own.
-        several = len(outcome.store.judge_names()) > 1
-        name = f"summary-{slug(outcome.setup.name)}-{outcome.setup.judge.id[:6]}" if several else "summary"
+        name = f"summary-{slug(outcome.setup.name)}-{id_[:6]}" if len(names) > 1 else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)

@@ -7,13 +7,14 @@ import re
 import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editloupe import files
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
+from editloupe.runs.judges import names_of
 from editloupe.traces.run_file import read_run_file
 from editloupe.values import Json, parse_json
 
@@ -29,6 +30,10 @@ class Listed:
     folder: Path
     judges: tuple[str, ...] = ()
     """Backend URIs."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Judge id → the given name, else the URI."""
+    mode: str = ""
+    """The protocol's option of this name; "" if it has none."""
     samples: int = 0
     asked: int = 0
     """Samples about which every judge was asked."""
@@ -44,6 +49,7 @@ class Listed:
         return {
             "run": str(self.folder),
             "judges": list(self.judges),
+            "mode": self.mode,
             "samples": self.samples,
             "asked": self.asked,
             "statuses": dict(self.statuses),
@@ -93,7 +99,8 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 def _listed(folder: Path) -> Listed:
     try:
         check_contents(folder)
-        listed: Any = read_run_file(folder).get("judges")
+        info = read_run_file(folder)
+        listed: Any = info.get("judges")
         judges = {id_: judge for id_, judge in (listed or {}).items() if isinstance(judge, Mapping)}
         asked = [id_ for id_, judge in judges.items() if judge.get("role", "judge") == "judge"]
         with RunIndex(folder) as index:
@@ -102,6 +109,8 @@ def _listed(folder: Path) -> Listed:
             return Listed(
                 folder=folder,
                 judges=tuple(str(judge.get("backend")) for judge in judges.values()),
+                names=names_of(listed),
+                mode=_mode(info),
                 samples=index.samples(),
                 asked=index.asked(asked),
                 statuses=index.statuses(),
@@ -112,6 +121,12 @@ def _listed(folder: Path) -> Listed:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"run.json cannot be read as a run: {error!r}"
     return Listed(folder=folder, statuses={}, problem=problem)
+
+
+def _mode(info: Mapping[str, Any]) -> str:
+    # Version 1 wrote it into the identity.
+    options = (info.get("record") or {}).get("options") or info["identity"]
+    return str(options.get("mode") or "")
 
 
 def is_written(folder: Path) -> bool:
