@@ -50,8 +50,8 @@ def runs(
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         asked = f"{one.asked} of {one.samples}"
-        means = _told(known[one.folder], one.names)
-        rows.append((str(one.folder), "\n".join(one.judges), one.mode or "–", means, asked, judged, when))
+        told = _told(known[one.folder], one.names)
+        rows.append((str(one.folder), "\n".join(one.judges), one.mode or "–", told, asked, judged, when))
     table("Run", "Judges", "Mode", "Means", "Samples asked", "Findings judged", "Last written", rows=rows)
 
 
