@@ -38,7 +38,7 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "marks"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "langsmith", "config", "trust_run"),
+    "Output": ("fail_on_error", "tags", "langsmith", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
 

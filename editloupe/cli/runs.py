@@ -41,9 +41,10 @@ def runs(
             print_json({**one.to_json(), "means": means})
         return
     rows: list[Sequence[str | Text]] = []
+    tagged = any(one.tags for one in found)
     for one in found:
         if one.problem:
-            rows.append((str(one.folder), plain("cannot be read", "red"), *"–––––"))
+            rows.append((str(one.folder), *("–" * tagged), plain("cannot be read", "red"), *"–––––"))
             named = one.problem.startswith(str(one.folder))
             warn([one.problem if named else f"{one.folder}: {one.problem}"])
             continue
@@ -51,8 +52,10 @@ def runs(
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         asked = f"{one.asked} of {one.samples}"
         told = _told(known[one.folder], one.names)
-        rows.append((str(one.folder), "\n".join(one.judges), one.mode or "–", told, asked, judged, when))
-    table("Run", "Judges", "Mode", "Means", "Samples asked", "Findings judged", "Last written", rows=rows)
+        tags = [", ".join(one.tags) or "–"] if tagged else []
+        rows.append((str(one.folder), *tags, "\n".join(one.judges), one.mode or "–", told, asked, judged, when))
+    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Mode", "Means", "Samples asked", "Findings judged")
+    table(*heads, "Last written", rows=rows)
 
 
 def _told(means: Mapping[str, Sequence[MeanOfAll]], names: Mapping[str, str]) -> str:

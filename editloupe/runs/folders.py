@@ -34,6 +34,7 @@ class Listed:
     """Judge id → the given name, else the URI."""
     mode: str = ""
     """The protocol's option of this name; "" if it has none."""
+    tags: tuple[str, ...] = ()
     samples: int = 0
     asked: int = 0
     """Samples about which every judge was asked."""
@@ -50,6 +51,7 @@ class Listed:
             "run": str(self.folder),
             "judges": list(self.judges),
             "mode": self.mode,
+            "tags": list(self.tags),
             "samples": self.samples,
             "asked": self.asked,
             "statuses": dict(self.statuses),
@@ -111,6 +113,7 @@ def _listed(folder: Path) -> Listed:
                 judges=tuple(str(judge.get("backend")) for judge in judges.values()),
                 names=names_of(listed),
                 mode=_mode(info),
+                tags=tags_of(info.get("record")),
                 samples=index.samples(),
                 asked=index.asked(asked),
                 statuses=index.statuses(),
@@ -121,6 +124,12 @@ def _listed(folder: Path) -> Listed:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"run.json cannot be read as a run: {error!r}"
     return Listed(folder=folder, statuses={}, problem=problem)
+
+
+def tags_of(record: object) -> tuple[str, ...]:
+    """Return the words that the user gave a run, of what run.json records."""
+    listed = record.get("tags") if isinstance(record, Mapping) else None
+    return tuple(str(tag) for tag in listed) if isinstance(listed, list) else ()
 
 
 def _mode(info: Mapping[str, Any]) -> str:

@@ -74,6 +74,19 @@ def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, monkeypatch: pyte
     )
 
 
+def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits):
+    folder = edits(1)
+    judged(editloupe, folder, "--tags", "nightly, v2")
+    judged(editloupe, folder)
+    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["nightly", "v2"]
+    assert "runs/one nightly, v2 baseline plain" in words(editloupe("runs")[1])
+    assert editloupe("export", "runs/one", GOLDEN / "repeats", "--html", "pages")[0] == 0
+    listed = Path("pages/index.html").read_text()
+    assert listed.count("nightly") == listed.count(">v2<") == 1
+    judged(editloupe, folder, "--tags", "old")
+    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["old"]
+
+
 def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ):
