@@ -90,6 +90,13 @@ _READ_ONCE: Final = frozenset(
 class _Lazy(TyperGroup):
     """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
 
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        for parameter in found:
+            # Its kind would stand beside a flag: <bool>.
+            parameter.metavar = " "
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in _READ_ONCE:
             gc.disable()
