@@ -281,6 +281,8 @@ class RunConfig(_Strict):
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Tolerated share of findings that are not ok."""
+    tags: Words = ()
+    """Comma-separated words by which lists of runs show the run, such as nightly,v2."""
     langsmith: bool = False
     """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
 

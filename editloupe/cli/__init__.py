@@ -90,6 +90,13 @@ _READ_ONCE: Final = frozenset(
 class _Lazy(TyperGroup):
     """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
 
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        for parameter in found:
+            # Its kind would stand beside a flag: <bool>.
+            parameter.metavar = " "
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in _READ_ONCE:
             gc.disable()
@@ -192,8 +199,10 @@ def _with_variables(command: Any) -> None:
             parameter.envvar, parameter.show_envvar = variable(str(flag)), False
         if getattr(parameter, "is_flag", False):
             parameter.metavar = " "
-        elif parameter.metavar is None and parameter.param_type_name == "argument":
-            parameter.metavar = parameter.name.upper()
+        elif parameter.param_type_name == "argument":
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            # Typer writes it beside the name: <path>, <list[Path]>.
+            parameter.display_type_rich = _no_type
         elif parameter.metavar is None and flag is not None:
             kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
             words: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "PATH"}
@@ -202,6 +211,10 @@ def _with_variables(command: Any) -> None:
         command.epilog = "Every option can be set by a variable too, such as --task-tokens by EDITLOUPE_TASK_TOKENS."
     for inner in getattr(command, "commands", {}).values():
         _with_variables(inner)
+
+
+def _no_type(ctx: object) -> None:
+    """Return what stands for an argument's type in help: nothing, since its name says it."""
 
 
 OF_TOOLS: Final = frozenset(

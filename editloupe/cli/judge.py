@@ -20,7 +20,7 @@ from editloupe.backends.vllm_server import Server, check_launch, unstarted
 from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
-from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
+from editloupe.cli.options import OUTPUT, AllJudges, AsJson, read_config, run_options, settled
 from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces, write
 from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
@@ -57,6 +57,7 @@ def judge(
         bool,
         Option("--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT),
     ] = False,
+    full: AllJudges = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run.
@@ -80,14 +81,15 @@ def judge(
     runs = [settled(run) for run in runs]
     if dry_run:
         return estimate([opened(run) for run in runs], entries_of(runs), folder, as_json=as_json)
-    return judge_all(runs, folder, redo=PENDING, as_json=as_json)
+    return judge_all(runs, folder, redo=PENDING, as_json=as_json, full=full)
 
 
-def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
+def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool, full: bool = False) -> int:
     """Judge with each judge in turn into one run folder, print the results, and return the exit code.
 
     runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
     those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
+    full: several judges have a table each, too, before the one of all.
     Raises ConfigError for several judges of a protocol that has no such role.
     """
     roles = getattr(plugins.load("protocols", runs[0].protocol), "roles", {})
@@ -101,6 +103,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
     entries = entries_of(runs) if several else []
     codes: dict[str, int] = {}
     outcome: Outcome | None = None
+    told = judge_report.Told(means=full or not several)
     for number, run in enumerate(runs, start=1):
         title = run.judge.title
         if several and budget.used_up:
@@ -110,7 +113,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         if several and not as_json:
             say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
-            outcome = _judge(run, folder, budget, entries, redo=redo, as_json=as_json)
+            outcome = _judge(run, folder, budget, entries, redo=redo, as_json=as_json, told=told)
         except BackendError as error:
             if not several:
                 raise
@@ -125,14 +128,21 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
     if several or not as_json:
-        judge_report.together(outcome, folder, codes if as_json else None)
+        judge_report.together(outcome, folder, codes if as_json else None, told)
     if outcome is not None and not as_json:
         judge_report.next_steps(outcome, folder)
     return code_of_all(list(codes.values()))
 
 
 def _judge(
-    run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
+    run: RunConfig,
+    folder: Path,
+    budget: RunBudget,
+    entries: Sequence[Entry],
+    *,
+    redo: frozenset[str],
+    as_json: bool,
+    told: judge_report.Told,
 ) -> Outcome:
     """run: as the user gave it.   entries: all judges of this command."""
     setup, launch, server = opened(run), _launch_of(run.judge), None
@@ -160,7 +170,7 @@ def _judge(
                 stop=stop,
                 entries=[_entry(run, setup), *entries],
             )
-        judge_report.report(outcome, heading, folder, as_json=as_json)
+        judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
         if server and (trouble := server.trouble()):
             note(trouble)
     return outcome

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from rich.console import RenderableType
 
 from editloupe.backends.base import LMM
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
@@ -61,7 +63,18 @@ def heading_of(setup: Setup) -> Heading:
     )
 
 
-def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
+@dataclass(kw_only=True)
+class Told:
+    """What one command has told of its judges."""
+
+    means: bool
+    """Each judge's means are printed as soon as it is done."""
+    notes: set[str] = field(default_factory=set)
+    kept: list[RenderableType] = field(default_factory=list)
+    """The means that were not printed."""
+
+
+def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, told: Told) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
     unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
@@ -74,11 +87,11 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         heading = replace(heading, notes=(*heading.notes, text))
     heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
-    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
+    names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
+    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading, judge_id=id_ if id_ in names else "")
     if outcome.whole:
         # Each judge of several has its own.
-        several = len(outcome.store.judge_names()) > 1
-        name = f"summary-{slug(outcome.setup.name)}-{outcome.setup.judge.id[:6]}" if several else "summary"
+        name = f"summary-{slug(outcome.setup.name)}-{id_[:6]}" if len(names) > 1 else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
@@ -104,9 +117,20 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         print_json(done)
         return
     for line in outcome.notes:
-        note(line)
+        if line not in told.notes:
+            note(line)
+    told.notes.update(outcome.notes)
     if outcome.scores and judged:
-        out().print(closing.terminal(closing.brief_tables(outcome.setup.protocol, outcome.scores), heading))
+        means = closing.terminal(closing.brief_tables(outcome.setup.protocol, outcome.scores), heading)
+        if told.means:
+            out().print(means)
+        else:
+            told.kept.append(means)
+            say(heading.text, "bold")
+            for line in heading.notes:
+                if line not in told.notes:
+                    say(line, "yellow")
+        told.notes.update(heading.notes)
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if unscored:
@@ -190,8 +214,8 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     say(f"Judge these again: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
 
 
-def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:
-    """Print the judges of a run side by side, if it has several.
+def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None, told: Told) -> None:
+    """Print the judges of a run side by side, if it has several; one by one where there is no such table.
 
     outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
     """
@@ -208,3 +232,6 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
     elif table is not None:
         say("")
         out().print(render.terminal(table))
+    else:
+        for means in told.kept:
+            out().print(means)

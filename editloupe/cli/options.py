@@ -38,7 +38,7 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "marks"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "langsmith", "config", "trust_run"),
+    "Output": ("fail_on_error", "tags", "langsmith", "config", "trust_run"),
 }
 """Every option of a run, in the order of `--help`."""
 
@@ -132,6 +132,12 @@ Columns = Annotated[
 Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
 Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
 Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
+AllJudges = Annotated[
+    bool,
+    Option(
+        "--full", help="Print the means of each of several judges too, not only all side by side.", rich_help_panel="Output"
+    ),
+]
 Full = Annotated[bool, Option("--full", help="Print every table in a terminal too. A pipe and a file always get all.")]
 JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
 MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]

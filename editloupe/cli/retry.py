@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from editloupe.cli.judge import judge_all, opened
-from editloupe.cli.options import AsJson, LangSmith, RunFolder, TrustRun, words
+from editloupe.cli.options import AllJudges, AsJson, LangSmith, RunFolder, TrustRun, words
 from editloupe.cli.output import note
 from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
@@ -35,6 +35,7 @@ def retry(
     ] = None,
     trust_run: TrustRun = False,
     langsmith: LangSmith = False,
+    full: AllJudges = False,
     as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
@@ -66,4 +67,4 @@ def retry(
         raise ConfigError(f"{run_folder} was judged by a protocol that is not installed here: {error}") from error
     for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
         note(f"warning: {name} is left out: how it was asked is not recorded. Name it again: editloupe judge … --backend")
-    return judge_all(runs, run_folder, redo=PENDING | chosen, as_json=as_json)
+    return judge_all(runs, run_folder, redo=PENDING | chosen, as_json=as_json, full=full)

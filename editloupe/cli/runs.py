@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.text import Text
 from typer import Argument, Option
@@ -18,30 +18,53 @@ from editloupe.runs.folders import orphans, remove, runs_below
 from editloupe.runs.merge import merge as join
 from editloupe.runs.store import RunStore
 
+if TYPE_CHECKING:
+    from editloupe.reports.means import MeanOfAll
+
 
 def runs(
     folder: Annotated[Path, Argument(help="Where to look; runs may lie deeper.")] = Path("runs"), as_json: AsJson = False
 ) -> None:
-    """List the runs below a folder. Exit code 2 if there is none."""
+    """List the runs below a folder. Exit code 2 if there is none.
+
+    Means are of all samples (judged/asked). Those of a large run were written when it ended; "–" if findings came since.
+    """
+    from editloupe.reports.means import means_of_run  # with it come the protocols, which the other commands here need not
+
     found = list(runs_below(folder))
     if not found:
         raise ConfigError(f"no run is below {folder}")
+    known = {one.folder: (None if one.problem else means_of_run(one.folder)) or {} for one in found}
     if as_json:
         for one in found:
-            print_json(one.to_json())
+            means = {id_: [mean.to_json() for mean in of] for id_, of in known[one.folder].items()}
+            print_json({**one.to_json(), "means": means})
         return
     rows: list[Sequence[str | Text]] = []
+    tagged = any(one.tags for one in found)
     for one in found:
         if one.problem:
-            rows.append((str(one.folder), plain("cannot be read", "red"), "–", "–", "–"))
+            rows.append((str(one.folder), *("–" * tagged), plain("cannot be read", "red"), *"–––––"))
             named = one.problem.startswith(str(one.folder))
             warn([one.problem if named else f"{one.folder}: {one.problem}"])
             continue
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         asked = f"{one.asked} of {one.samples}"
-        rows.append((str(one.folder), "\n".join(one.judges), asked, judged, when))
-    table("Run", "Judges", "Samples asked", "Findings judged", "Last written", rows=rows)
+        told = _told(known[one.folder], one.judges)
+        tags = [", ".join(one.tags) or "–"] if tagged else []
+        rows.append((str(one.folder), *tags, "\n".join(one.judges.values()), one.mode or "–", told, asked, judged, when))
+    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Mode", "Means", "Samples asked", "Findings judged")
+    table(*heads, "Last written", rows=rows)
+
+
+def _told(means: Mapping[str, Sequence[MeanOfAll]], names: Mapping[str, str]) -> str:
+    """Return a line a judge, with its name if there are several: the mean of all metrics, or of each if there is none."""
+    several, lines = len(names) > 1, []
+    for id_, of in means.items():
+        told = ", ".join(one.text for one in of if one.metric == "overall") or ", ".join(one.text for one in of)
+        lines.append(f"{names[id_]}: {told or '–'}" if several and id_ in names else told)
+    return "\n".join(filter(None, lines)) or "–"
 
 
 def merge(

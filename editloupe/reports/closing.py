@@ -13,9 +13,10 @@ from rich.text import Text
 from editloupe.protocols.base import EvalProtocol
 from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
+from editloupe.reports.means import means_of_all, means_table
 from editloupe.reports.pivot import label_tables, spec_table
 from editloupe.reports.summary import column_of, row_order, specs, summarise
-from editloupe.scores import CellKind, Score
+from editloupe.scores import Score
 from editloupe.tables import Table
 from editloupe.values import Json, Serialisable, is_empty
 
@@ -60,15 +61,9 @@ def brief_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]
 
     Where rows, such as languages, are never put together, they are the tables of `score_tables`.
     """
-    first = specs(protocol)[0]
-    if first.apart:
+    if specs(protocol)[0].apart:
         return score_tables(protocol, scores)
-    cell: CellKind = first.cell if first.cell in ("rate", "geometric_mean", "count") else "mean"
-    spec = replace(
-        first, title="Means of all samples", name="means", rows="editor", columns="metric", metrics=(), order=(), cell=cell,
-        overall=False, transposed=False, apart=False,
-    )  # fmt: skip
-    table = spec_table(spec, scores, protocol.metrics)
+    table = means_table(protocol, scores, together=False)
     return [] if table is None else [table]
 
 
@@ -114,6 +109,11 @@ def markdown(tables: Sequence[Table], heading: Heading) -> str:
     )
 
 
-def as_json(protocol: EvalProtocol, scores: Sequence[Score], heading: Heading) -> dict[str, Json]:
-    """Return the numbers for programs, by editor; a mean that does not exist is null."""
-    return {**heading.to_json(), "editors": [one.to_json() for one in summarise(protocol, scores)]}
+def as_json(protocol: EvalProtocol, scores: Sequence[Score], heading: Heading, *, judge_id: str) -> dict[str, Json]:
+    """Return the numbers for programs, of all samples and by editor; a mean that does not exist is null.
+
+    judge_id: "" where nobody has the role "judge".
+    """
+    means: list[Json] = [one.to_json() for one in means_of_all(protocol, scores)]
+    editors: list[Json] = [one.to_json() for one in summarise(protocol, scores)]
+    return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": editors}

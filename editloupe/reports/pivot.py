@@ -107,7 +107,10 @@ class _Pivot:
         self.by_metric = spec.columns == "metric"
         self.hundred = all(on_hundred(spec, metric) for metric in metrics)
         # A row over the only row would say the same again.
-        self.sums = spec.overall and (bool(spec.order) or len(row_order(spec, scores)) > 1)
+        rows = row_order(spec, scores)
+        self.sums = spec.overall and (bool(spec.order) or len(rows) > 1)
+        # Of other data, the mean over the benchmark's rows is that of a part, or of too few.
+        self.of_benchmark = set(rows) == set(spec.order)
         columns: dict[str, _Column] = {}
         if self.by_metric:
             for m in metrics:
@@ -167,8 +170,11 @@ class _Pivot:
         return [(column, found[name]) for name, column in self.columns.items()]
 
     def _sums(self, reading: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> list[Row]:
-        """The rows that sum up: over the listed rows, each counting alike, and over all samples."""
-        spec, rows = self.spec, []
+        """The rows that sum up: over the listed rows, each counting alike, and over all samples.
+
+        The first leads if the data has exactly the rows that the protocol lists, as its benchmark has.
+        """
+        spec, over_rows = self.spec, []
         noun = spec.rows.split("_")[-1]
         nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
         known = [[found[row] for row in spec.order if row in found] for _, found in split]
@@ -183,16 +189,20 @@ class _Pivot:
                 whole = [s for of in own if figure(spec, column.metrics, of).mean is not None for s in of]
                 cell = self._cell(column, macro(spec, column.metrics, own), whole, macro=True)
                 cells.append(replace(cell, note=note))
-            least, most = min(rest), max(rest)
-            sentence = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
-            rows.append(Row(cells=(words(sentence), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True))
+            most, listed = max(rest), len(spec.order)
+            of = f"all {listed}" if alike and most == listed else f"{'' if alike else 'up to '}{most} of {listed} benchmark"
+            sentence = f"Mean of {of} {nouns}{reading}"
+            over_rows.append(
+                Row(cells=(words(sentence), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True)
+            )
         cells = []
         for column, found in split:
             every = [score for of in found.values() for score in of]
             cells.append(self._cell(column, figure(spec, column.metrics, every), every))
         kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
         sentence = f"{kind} of all samples{reading}"
-        return [*rows, Row(cells=(words(sentence), *cells), keys={spec.rows: sentence.lower()}, strong=True)]
+        over_all = [Row(cells=(words(sentence), *cells), keys={spec.rows: sentence.lower()}, strong=True)]
+        return [*over_rows, *over_all] if self.of_benchmark else [*over_all, *over_rows]
 
     def _cell(self, column: _Column, figure: Mean | None, scores: Sequence[Score], *, macro: bool = False) -> Cell:
         """One figure, with the interval of these scores."""

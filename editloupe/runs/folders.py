@@ -7,7 +7,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,11 @@ class Listed:
     """One run."""
 
     folder: Path
-    judges: tuple[str, ...] = ()
-    """Their names (`names_of`)."""
+    judges: Mapping[str, str] = field(default_factory=dict)
+    """Judge id → name (`names_of`)."""
+    mode: str = ""
+    """The protocol's option of this name; "" if it has none."""
+    tags: tuple[str, ...] = ()
     samples: int = 0
     asked: int = 0
     """Samples about which every judge was asked."""
@@ -44,7 +47,9 @@ class Listed:
         """Return JSON for programs."""
         return {
             "run": str(self.folder),
-            "judges": list(self.judges),
+            "judges": list(self.judges.values()),
+            "mode": self.mode,
+            "tags": list(self.tags),
             "samples": self.samples,
             "asked": self.asked,
             "statuses": dict(self.statuses),
@@ -94,7 +99,8 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 def _listed(folder: Path) -> Listed:
     try:
         check_contents(folder)
-        listed: Any = read_run_file(folder).get("judges")
+        info = read_run_file(folder)
+        listed: Any = info.get("judges")
         judges = {id_: judge for id_, judge in (listed or {}).items() if isinstance(judge, Mapping)}
         asked = [id_ for id_, judge in judges.items() if judge.get("role", "judge") == "judge"]
         with RunIndex(folder) as index:
@@ -102,7 +108,9 @@ def _listed(folder: Path) -> Listed:
             written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
             return Listed(
                 folder=folder,
-                judges=tuple(names_of(judges).values()),
+                judges=names_of(judges),
+                mode=_mode(info),
+                tags=tags_of(info.get("record")),
                 samples=index.samples(),
                 asked=index.asked(asked),
                 statuses=index.statuses(),
@@ -113,6 +121,18 @@ def _listed(folder: Path) -> Listed:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"run.json cannot be read as a run: {error!r}"
     return Listed(folder=folder, statuses={}, problem=problem)
+
+
+def tags_of(record: object) -> tuple[str, ...]:
+    """Return the words that the user gave a run, of what run.json records."""
+    listed = record.get("tags") if isinstance(record, Mapping) else None
+    return tuple(str(tag) for tag in listed) if isinstance(listed, list) else ()
+
+
+def _mode(info: Mapping[str, Any]) -> str:
+    # Version 1 wrote it into the identity.
+    options = (info.get("record") or {}).get("options") or info["identity"]
+    return str(options.get("mode") or "")
 
 
 def is_written(folder: Path) -> bool:

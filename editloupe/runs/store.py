@@ -491,8 +491,8 @@ class RunStore:
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
         before = self.spec.record
-        # The rule for repeats stays if the new judge is asked once.
-        kept = {"repeats": before["repeats"]} if "repeats" in before else {}
+        # The rule for repeats stays if the new judge is asked once, and tags if none are given.
+        kept = {name: before[name] for name in ("repeats", "tags") if name in before}
         # A visit may ask for some of the metrics only.
         listed = [*_list(before.get("metrics")), *_list(spec.record.get("metrics"))]
         metrics = list({str(_object(m).get("id")): m for m in listed}.values())

@@ -17,8 +17,8 @@ from editloupe.service.http_metrics import Metrics
 from editloupe.service.http_models import problem
 from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown
 
-ENDPOINTS = ("/v1/judge", "/v1/judge/upload", "/v1/judge/batch", "/healthz", "/readyz", "/metrics", "/openapi.json")
-_OPEN = ("/healthz", "/readyz")
+ENDPOINTS = ("/v1/judge", "/v1/judge/upload", "/v1/judge/batch", "/healthz", "/readyz", "/metrics", "/openapi.json", "/")
+_OPEN = ("/healthz", "/readyz", "/")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,19 @@ none. It has the protocol's scores, and a reward, which is a number only if ever
 folder.
 """
 
+_START: Final = """\
+editloupe: judges image edits.
+
+{routes}  GET  /openapi.json    The description of all this, from which clients can be generated.
+
+Judge an edit:
+
+  curl -s {here}/v1/judge/upload{token} -F source=@before.png -F edited=@after.png \\
+    -F instruction="Change the color of the red mug to blue."
+"""
+
+_SHOW_TOKEN: Final = ' -H "Authorization: Bearer TOKEN"'
+
 
 def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: Callable[[int], None]) -> Any:
     """Return the ASGI application.
@@ -171,6 +184,15 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         """Counters and gauges for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type=metrics.media_type)
 
+    async def start(request: Request) -> Response:
+        """What this is, for who opens the address in a browser."""
+        listed = "".join(
+            f"  {next(iter(more.get('methods', ['GET']))):4} {path:16} {(endpoint.__doc__ or '').partition('.')[0]}.\n"
+            for path, endpoint, _, more in routes
+        )
+        shown = "" if limits.token is None else _SHOW_TOKEN
+        return PlainTextResponse(_START.format(routes=listed, here=str(request.base_url).rstrip("/"), token=shown))
+
     app = FastAPI(
         title="editloupe",
         version=editloupe.__version__,
@@ -198,6 +220,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
     for path, endpoint, statuses, more in routes:
         # Generated clients name their functions by it.
         app.add_api_route(path, endpoint, operation_id=endpoint.__name__, responses=_problems(*statuses), **more)
+    app.add_api_route("/", start, include_in_schema=False)
     app.openapi = _openapi(app.openapi, secured=limits.token is not None)
     app.add_middleware(Guard, queue=queue, limits=limits, metrics=metrics)
     return app

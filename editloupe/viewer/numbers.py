@@ -13,7 +13,7 @@ from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
-from editloupe.reports.pivot import spec_table
+from editloupe.reports.means import means_table
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
 from editloupe.scores import NOT_JUDGED, Score
@@ -169,11 +169,7 @@ class Numbers:
 
 def _means(judged: Judged) -> list[dict[str, Any]]:
     """The means of one judge: all samples, then each editor if there are few."""
-    first = specs(judged.protocol)[0]
-    spec = replace(first, columns="metric", metrics=(), name="overview", transposed=False, overall=not first.apart)
-    if not first.apart:
-        spec = replace(spec, rows="editor", order=(), cell="mean")
-    table = spec_table(spec, judged.scores, judged.protocol.metrics, cluster=judged.cluster)
+    table = means_table(judged.protocol, judged.scores, together=True, cluster=judged.cluster)
     if table is None:
         return []
     rows = [
@@ -198,4 +194,6 @@ def _means(judged: Judged) -> list[dict[str, Any]]:
         for row in table.rows
     ]
     editors = [row for row in rows if row["name"]]
-    return [row for row in rows if not row["name"]] + (editors if len(editors) <= _FEW or first.apart else [])
+    return [row for row in rows if not row["name"]] + (
+        editors if len(editors) <= _FEW or specs(judged.protocol)[0].apart else []
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,9 +113,17 @@ def test_check_lists_a_few_of_each_kind_in_a_terminal(
     assert listed("--full") == rows
 
 
-@pytest.mark.parametrize("command", ["judge", "rubrics", "show"])
+@pytest.mark.parametrize("command", ["judge", "rubrics", "show", ""])
 def test_the_help_of_a_flag_names_no_type(editloupe: Editloupe, command: str) -> None:
-    assert "<bool>" not in editloupe(command, "--help")[1]
+    said = editloupe(*filter(None, [command]), "--help")[1]
+    assert "--help" in said and "<bool>" not in said
+
+
+@pytest.mark.parametrize("command", [("judge",), ("merge",), ("build", "unicedit"), ("rank",)], ids=" ".join)
+def test_the_help_of_an_argument_names_no_type(editloupe: Editloupe, command: tuple[str, ...]) -> None:
+    arguments = editloupe(*command, "--help")[1].partition("Arguments")[2].partition("Options")[0]
+    assert "PATH" in arguments or "SHARD" in arguments
+    assert not re.search(r"<\w", arguments)
 
 
 def test_several_judges_end_with_one_way_to_look_further(editloupe: Editloupe, run: Path, tmp_path: Path) -> None:
@@ -123,3 +132,16 @@ def test_several_judges_end_with_one_way_to_look_further(editloupe: Editloupe, r
     assert code == 0 and said.count("4 of 4 findings judged, 4 of them from before") == 2
     assert said.count("All tables: ") == said.count("Look at one: ") == 1
     assert said.splitlines()[-2:] == ["All tables: editloupe report run", "Look at one: editloupe show run s00"]
+    # One table, of both; one of each before it only if asked for.
+    assert (said.count("Means of all samples"), said.count("Judges side by side")) == (0, 1)
+    assert len(said.partition("Judges side by side")[2].splitlines()) < 12
+    _, said, _ = editloupe("judge", tmp_path / "edits", "--criteria", "if", *named, "--out", "run", "--full")
+    assert (said.count("Means of all samples"), said.count("Judges side by side")) == (2, 1)
+
+
+def test_several_judges_without_a_common_table_have_one_each(editloupe: Editloupe, run: Path, tmp_path: Path) -> None:
+    # The second of two is told nothing, since the budget is used up by the first.
+    named = [word for name in ("kind", "stern") for word in ("--backend", f"{name}=scripted/{name}.jsonl")]
+    command = ("judge", tmp_path / "edits", "--criteria", "if", *named, "--out", "other", "--run-tokens", "1")
+    _, said, _ = editloupe(*command)
+    assert (said.count("Means of all samples"), said.count("Judges side by side")) == (1, 0)

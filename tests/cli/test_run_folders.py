@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +16,7 @@ from editloupe import files
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
+GOLDEN = Path(__file__).parents[1] / "golden" / "runs_v1"
 
 
 def words(text: str) -> str:
@@ -38,7 +40,7 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     # Two criteria a sample: both of the first, one of the second.
     assert "3 of 3 findings judged; of 4 samples, 2 not asked yet, 1 asked in part." in editloupe("show", "runs/one")[1]
     assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
-    assert "runs/one baseline 2 of 4 3 of 3" in words(editloupe("runs")[1])
+    assert re.search(r"runs/one baseline plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3", words(editloupe("runs")[1]))
     listed = json.loads(editloupe("runs", "--json")[1])
     assert (listed["samples"], listed["asked"], listed["statuses"]) == (4, 2, {"ok": 3})
 
@@ -55,6 +57,48 @@ def test_a_second_judge_that_was_not_asked_yet_leaves_the_run_open(editloupe: Ru
     said = editloupe("show", "runs/one")[1]
     assert "6 of 6 findings judged.\n" in said
     assert "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
+
+
+def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(GOLDEN)
+    monkeypatch.setenv("COLUMNS", "200")
+    told = words(editloupe("runs", ".")[1])
+    # Of the four findings of the second judge three failed; `report` has the same means.
+    assert "baseline_tool baseline tool baseline: Overall 54.17 (8/8)" in told and "golden/looking: IF 100 (1/4)" in told
+    assert "repeats golden/wavering plain IF 66.67 (4/5) 5 of 5" in told
+    one = json.loads(editloupe("runs", GOLDEN / "repeats", "--json")[1])
+    ((mean,),) = one["means"].values()
+    assert (one["mode"], mean) == (
+        "plain",
+        {"metric": "instruction_following", "short": "IF", "mean": pytest.approx(200 / 3), "judged": 4, "asked": 5},
+    )
+
+
+def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits):
+    folder = edits(1)
+    judged(editloupe, folder, "--tags", "nightly, v2")
+    judged(editloupe, folder)
+    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["nightly", "v2"]
+    assert "runs/one nightly, v2 baseline plain" in words(editloupe("runs")[1])
+    assert editloupe("export", "runs/one", GOLDEN / "repeats", "--html", "pages")[0] == 0
+    listed = Path("pages/index.html").read_text()
+    assert listed.count("nightly") == listed.count(">v2<") == 1
+    judged(editloupe, folder, "--tags", "old")
+    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["old"]
+
+
+def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
+    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
+):
+    judged(editloupe, edits(2))
+    (known,) = json.loads(editloupe("runs", "--json")[1])["means"].items()
+    monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
+    monkeypatch.setattr("editloupe.reports.means.RunStore", None)  # the run is not read
+    assert dict([known]) == json.loads(editloupe("runs", "--json")[1])["means"]
+    findings = Path("runs/one/findings.jsonl")
+    os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
+    assert json.loads(editloupe("runs", "--json")[1])["means"] == {}
+    assert "baseline plain – 2 of 2" in words(editloupe("runs")[1])
 
 
 def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run, edits: Edits):

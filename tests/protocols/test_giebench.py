@@ -327,7 +327,7 @@ def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(j
     rows = {line.cells[0].text: [cell.value for cell in line.cells[1:]] for line in table.rows}
     assert rows["Mean of all samples"] == [100, pytest.approx(0.8, abs=0.01)]
     assert rows["Mean of all samples, missing outputs as the worst"] == [50, None]
-    assert rows["Mean of 1 of 9 types, missing outputs as the worst"] == [50, None]
+    assert rows["Mean of 1 of 9 benchmark types, missing outputs as the worst"] == [50, None]
 
 
 def test_the_original_as_its_own_edit_needs_no_outputs(judged: Callable[..., Outcome]) -> None:
@@ -483,7 +483,7 @@ def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge:
     assert len(models) == rows
     table = table_of(judge, models, tmp_path)
     heads = [column.title for column in table.columns]
-    assert heads[1:10] == list(EDIT_TYPES) and heads[10:12] == ["Mean of 9 of 9 types", "Mean of all samples"]
+    assert heads[1:10] == list(EDIT_TYPES) and heads[10:12] == ["Mean of all 9 types", "Mean of all samples"]
     for line in table.rows:
         cells, shown = models[str(line.cells[0].value)], dict(zip(heads, line.cells, strict=True))
         for name in EDIT_TYPES:
@@ -493,11 +493,11 @@ def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge:
         assert f"{shown['Mean of all samples'].value:.2f}" == cells["Overall"][0], line.cells[0].value
         assert shown["Mean of all samples"].judged == cells["Overall"][2]
         macro = sum(100 * cells[name][1] / cells[name][2] for name in EDIT_TYPES) / 9
-        assert shown["Mean of 9 of 9 types"].value == pytest.approx(macro)
+        assert shown["Mean of all 9 types"].value == pytest.approx(macro)
     if "GPT-Image-1" in models and number == "2" and judge == "GPT-4o":
         last = dict(zip(heads, table.rows[-1].cells, strict=True))
         # 856 right of 1,007 is 85.00; over types 84.75; of all 1,080, with the 73 missing outputs as wrong, 79.26.
-        assert f"{last['Mean of 9 of 9 types'].value:.2f}" == "84.75"
+        assert f"{last['Mean of all 9 types'].value:.2f}" == "84.75"
         assert f"{last['Mean of all samples, missing outputs as the worst'].value:.2f}" == "79.26"
 
 

@@ -135,14 +135,31 @@ def test_a_missing_output_is_left_out_and_counted_as_the_worst(
     assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
     _, markdown, _ = editloupe("report", run, "--markdown")
     assert re.findall(r"^\| (?:\*\*)?(Mean of [^|*]*?)(?:\*\*)? \|", markdown, flags=re.MULTILINE)[:4] == [
-        "Mean of 1 of 7 types", "Mean of all samples", "Mean of 1 of 7 types, missing outputs as the worst",
-        "Mean of all samples, missing outputs as the worst",
+        "Mean of all samples", "Mean of 1 of 7 benchmark types",
+        "Mean of all samples, missing outputs as the worst", "Mean of 1 of 7 benchmark types, missing outputs as the worst",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "first", "last"),
+    [
+        ((), "Mean of all 7 types", "Mean of all samples"),
+        # Seven of eight types: the mean over the benchmark's leaves one out.
+        (("style",), "Mean of all samples", "Mean of all 7 types"),
+    ],
+)
+def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types(
+    more: tuple[str, ...], first: str, last: str, write: Callable[..., Path], editloupe: Program
+):
+    types = (*EDIT_TYPES, *more)
+    run = write({(kind, IF): BEST for kind in types}, samples=[edit(kind, edit_type=kind) for kind in types])
+    _, told, _ = editloupe("report", run)
+    assert re.findall(r"Mean of all (?:7 types|samples)", told)[:2] == [first, last]
 
 
 def test_where_nothing_is_missing_there_is_one_reading(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
     rows = records(reported(write({("a", IF): BEST, ("a", VC): COLLAPSE})), "scores-overall")
-    assert [r["edit_type"] for r in rows] == ["Change Color", "mean over types", "mean of all samples"]
+    assert [r["edit_type"] for r in rows] == ["Change Color", "mean of all samples", "mean over types"]
     assert figures(rows, "mean over types")["mean"] == 50.0
 
 
@@ -400,7 +417,7 @@ def runs(judged_once: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
 def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
     code, told, _ = editloupe("report", runs["oracle"])
     assert code == 0
-    assert "Mean of 3 to 4 of 7 types" in told and "4 types)" in told and "3 types)" in told
+    assert "Mean of up to 4 of 7 benchmark types" in told and "4 types)" in told and "3 types)" in told
     assert "r (p)" in told
     folder = runs["oracle"] / "report"
     names = {path.name for path in folder.iterdir()}

@@ -416,6 +416,21 @@ def test_a_place_is_free_before_the_client_sees_the_status(tmp_path: Path, lengt
     assert seen == [("http.response.start", 0), ("http.response.body", 0)]
 
 
+@pytest.mark.parametrize("token", [None, "let me in"])
+def test_the_address_itself_says_what_can_be_asked(token: str | None, tmp_path: Path):
+    with serving(tmp_path / "run", token=token) as service:
+        status, headers, said = service.ask("/")
+        assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
+        assert "POST /v1/judge/upload Judge one edit; its images come as files of a form.\n" in said
+        assert "GET  /metrics         Counters and gauges for Prometheus.\n" in said and "GET  /openapi.json" in said
+        # The token itself is the asker's to know.
+        shown = "" if token is None else ' -H "Authorization: Bearer TOKEN"'
+        assert f"curl -s http://127.0.0.1:{service.port}/v1/judge/upload{shown} -F source=" in said
+        assert token is None or token not in said
+        assert service.ask("/", headers={"Host": "elsewhere.example"})[0] == 421
+        assert service.ask("/", {})[0] == 405
+
+
 def test_who_shows_no_token_learns_of_no_address(tmp_path: Path):
     with serving(tmp_path / "run", token="let me in") as service:
         for headers in ({}, {"Authorization": "Bearer wrong"}):

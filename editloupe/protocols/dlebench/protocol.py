@@ -12,8 +12,8 @@ Reproduced:
 
 Differs:
 - the wording of the prompts is ours, since the paper publishes none;
-- data without all seven types gets the macro mean over those present, printed as "k of 7 types", and a micro mean over all
-  samples beside it;
+- data of other types gets the micro mean over all samples first, and then the macro mean over those of the seven that are
+  present, printed as "k of 7 benchmark types";
 - the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here;
   the crops are framed by Eq. 1, the paper's rule for making reference images (section 3.1), whose use here is ours;
 - the paper names four tools and enhances every crop; here there are five, and small crops are enlarged (docs/tools.md);
