@@ -279,8 +279,19 @@ def _observation_messages(
     return [*results, Message(role="user", parts=tuple(closing))]
 
 
-_CORES: Final = threading.BoundedSemaphore(os.cpu_count() or 1)
+def usable_cores() -> int:
+    """Return on how many cores this process may run, which a container or `taskset` may hold to a few."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_cores = threading.BoundedSemaphore(usable_cores())
 """More tools that compute at once than there are cores would only hold more memory, and slow each other down."""
+
+
+def use_cores(count: int) -> None:
+    """Let no more than `count` calls of tools compute at once in this process. Call it before the first task."""
+    global _cores
+    _cores = threading.BoundedSemaphore(count)
 
 
 def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> ToolOutcome:
@@ -288,7 +299,7 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
     box, cached = context.toolbox, False
     computes = getattr(box.tools.get(call.name), "computes", False)
     try:
-        with _CORES if computes else nullcontext():
+        with _cores if computes else nullcontext():
             if context.cache is None:
                 observation = box.call(call.name, call.arguments, tool_context)
             else:

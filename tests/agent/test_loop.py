@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 import cv2
 import pytest
 
+from editloupe.agent import nodes
 from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
 from editloupe.backends.function import FunctionLMM
@@ -387,9 +387,14 @@ class _Meets:
         return Observation(text="done")
 
 
-@pytest.mark.parametrize("computes", [False, True])
-def test_tools_that_compute_wait_for_a_core_and_others_do_not(computes: bool, edits: Callable[..., Path], tmp_path: Path):
-    cores = os.cpu_count() or 1
+@pytest.mark.parametrize(("computes", "given"), [(False, None), (True, None), (True, 1)])
+def test_tools_that_compute_wait_for_a_core_and_others_do_not(
+    computes: bool, given: int | None, edits: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nodes, "_cores", nodes._cores)
+    if given is not None:
+        nodes.use_cores(given)
+    cores = given or nodes.usable_cores()
     meets = _Meets(cores + 1, computes=computes, wait_s=0.3 if computes else 60)
     call = '<tool_call>{"name": "meets", "parameters": {}}</tool_call>'
     setup = open_with(
