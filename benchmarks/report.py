@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.pages import put
+from benchmarks.pages import compiled_once, put
 from editloupe.answers import Label
 from editloupe.config import RunConfig
 from editloupe.data.samples import Loaded
@@ -83,10 +83,12 @@ def _image(name: str) -> ImageRef:
 
 
 def measure(folder: Path) -> tuple[float, float, float]:
-    """Seconds, seconds of CPU and peak MB of one `editloupe report` in a process of its own."""
+    """Return seconds, seconds of CPU and peak MB of one `editloupe report` in a process of its own."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "editloupe", "report", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env=compiled_once(folder.parent), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

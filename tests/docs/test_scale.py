@@ -18,5 +18,5 @@ def test_the_arithmetic_prints_what_the_page_shows(capsys: pytest.CaptureFixture
 
 def test_the_arithmetic_takes_the_measured_figures():
     row = next(line.split("|") for line in PAGE.splitlines() if "`--workers 2`" in line and line.startswith("|"))
-    cpu_ms, disk_mb = row[4].strip(), row[7].strip()
+    cpu_ms, disk_mb = row[4].strip(), row[10].strip()
     assert f"TASK_BYTES = {float(cpu_ms) / 1000:.2f}, 0.0026, {disk_mb}e6 / 192" in PAGE
