@@ -70,6 +70,8 @@ class Row:
     """Of a sample, in the process that was started."""
     cores: float
     """Kept busy: CPU seconds a second."""
+    others: float
+    """Cores that everything else kept busy, the endpoint included."""
     peak_mb: float
     disk_mb: float
 
@@ -134,15 +136,15 @@ def spread_report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
         _conditions(args),
         "",
         "| spread over | share of connections ÷ latency | rate ÷ one core | CPU ms a sample | of it the parent "
-        "| cores busy | s to the first call | rate after it ÷ one core | peak MB | disk MB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| cores busy | cores busy with others | s to the first call | rate after it ÷ one core | peak MB | disk MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for who, found in rows.items():
         row, (rate, after) = _middle(found), (_ratio(found, rows.get(ONE_CORE, []), of) for of in ("rate", "after"))
         parent = f"{row.parent_ms:.0f}" if who in ("editloupe_workers", "editloupe_ray") else ""
         figures = [
-            f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.start:.1f}", after,
-            f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}",
+            f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.others:.1f}",
+            f"{row.start:.1f}", after, f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}",
         ]  # fmt: skip
         lines.append(f"| {NAMES[who]} | {' | '.join(figures)} |")
     return "\n".join(lines)
@@ -198,6 +200,7 @@ def _asked(python: str, who: str, data: Path, server: Server, args: argparse.Nam
         cpu_ms=1000 * used.cpu / args.samples,
         parent_ms=1000 * used.own / args.samples,
         cores=used.cpu / told["seconds"],
+        others=used.others / told["seconds"],
         peak_mb=used.grown,
         disk_mb=told["disk"],
     )

@@ -21,6 +21,8 @@ class Used:
     """In seconds, of all."""
     own: float
     """In seconds, of the first process alone."""
+    others: float
+    """In seconds of CPU, of all other processes of the machine."""
     grown: float
     """In MB: the most at a time of what no other process shares, above what it was in the beginning."""
 
@@ -30,6 +32,7 @@ class Watch:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
+        self._machine = _busy()
         self._began, self._memory = _tree(pid)
         self._last = dict(self._began)
         self._peak = self._memory
@@ -42,10 +45,12 @@ class Watch:
         self._stop.set()
         self._thread.join()
         self._look()
+        machine = _busy() - self._machine
         spent = {pid: ticks - self._began.get(pid, 0) for pid, ticks in self._last.items()}
         return Used(
             cpu=sum(spent.values()) / _TICK,
             own=spent[self._pid] / _TICK,
+            others=max(0, machine - sum(spent.values())) / _TICK,
             grown=(self._peak - self._memory) * _PAGE / 1e6,
         )
 
@@ -57,6 +62,12 @@ class Watch:
         ticks, pages = _tree(self._pid)
         self._last |= ticks
         self._peak = max(self._peak, pages)
+
+
+def _busy() -> int:
+    """Return the clock ticks in which the machine's cores did something."""
+    user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return user + nice + system + interrupts + soft
 
 
 def _tree(root: int) -> tuple[dict[int, int], int]:
