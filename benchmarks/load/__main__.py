@@ -151,9 +151,10 @@ def spread_report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
 
 
 def _conditions(args: argparse.Namespace) -> str:
+    rounds = "1 round" if args.rounds == 1 else f"the median of {args.rounds} rounds"
     return (
         f"{args.connections} connections, {args.latency:g} s an answer, {args.samples} samples of {CALLS} calls, "
-        f"{os.cpu_count()} cores; the median of {args.rounds} rounds; memory above what the imports take."
+        f"{os.cpu_count()} cores; {rounds}; memory above what the imports take."
     )
 
 
