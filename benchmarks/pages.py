@@ -1,7 +1,9 @@
-"""Measured tables stand in the docs between two comments, so that a run can put them there again."""
+"""Measured tables stand in the docs between two comments, so that a run can put them there again; how processes that are
+measured find their modules compiled."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -17,3 +19,11 @@ def put(page: str, mark: str, text: str) -> None:
     if not block.search(whole):
         raise SystemExit(f"{page} has no block between {begin} and {end}")
     path.write_text(block.sub(lambda _: f"{begin}\n\n{text.strip()}\n\n{end}", whole), encoding="utf-8")
+
+
+def compiled_once(folder: Path) -> dict[str, str]:
+    """Return the environment with which Python keeps compiled modules below `folder`, as an installed package has them.
+
+    The first process compiles. An environment may forbid that, and each start would compile editloupe again.
+    """
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}

@@ -4,14 +4,16 @@
     python -m benchmarks.load --peers PYTHON      # an interpreter that has inspect-ai, langgraph and langchain-openai
     python -m benchmarks.load --only lean,editloupe_alike
     python -m benchmarks.load --write             # and put the tables into docs/backends.md and docs/scale.md
-    python -m benchmarks.load --only lean,editloupe,editloupe_workers --write     # docs/scale.md alone
+    python -m benchmarks.load --only editloupe_one_core,editloupe,editloupe_workers,editloupe_ray --write  # docs/scale.md
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of a tool, then a
 label. No two pairs are alike, so that nothing is decoded, hashed or encoded for several samples at once. Beside editloupe
 stand threads with the openai SDK, and Inspect AI and a plain LangGraph loop where they are installed, and a lean loop over
 the HTTP library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call and
-hold the same dialogue, with two crops that are at hand; editloupe asks a second time, with its tools really running. They
-take turns, round after round, and the middle round counts. Threads are as many as each takes by itself.
+hold the same dialogue, with two crops that are at hand; editloupe asks a second time, with its tools really running: on all
+cores, on one core, with two workers, and with two workers on a Ray cluster of two nodes. All take turns, round after round,
+and the middle round counts. Threads are as many as each takes by itself. CPU and memory are of all processes that an asker
+starts, Ray's own ones included. Needs Linux.
 """
 
 from __future__ import annotations
@@ -23,37 +25,53 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from benchmarks.load import askers
 from benchmarks.load.data import draw
-from benchmarks.load.server import CALLS, serving
-from benchmarks.pages import put
+from benchmarks.load.processes import Watch
+from benchmarks.load.server import CALLS, Server, serving
+from benchmarks.pages import compiled_once, put
 
 NAMES = {
     "lean": "a lean loop",
     "editloupe_alike": "editloupe, the same dialogue",
     "editloupe": "editloupe, localize_differences and zoom_in running",
+    "editloupe_one_core": "the same on one core, `taskset -c 0`",
     "editloupe_workers": "the same, `--workers 2`",
+    "editloupe_ray": "the same, `--workers 2 --executor ray`, two nodes",
     "threads_openai": "threads + openai",
     "langgraph": "LangGraph + langchain-openai",
     "inspect_ai": "Inspect AI",
 }
 
-PAGES = (
-    ("backends.md", "measured load", [who for who in NAMES if who != "editloupe_workers"]),
-    ("scale.md", "measured workers", ["lean", "editloupe", "editloupe_workers"]),
-)
-"""Page, block, and whose rows stand there."""
+ONE_CORE = "editloupe_one_core"
+SPREAD = ("editloupe", ONE_CORE, "editloupe_workers", "editloupe_ray")
+"""The ways to spread a run, of docs/scale.md; compared with one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One round of one way of asking. share: calls a second over connections / latency.   cpu_ms: of a sample."""
+    """One round of one way of asking."""
 
+    rate: float
+    """Calls a second."""
     share: float
+    """Of connections / latency, the most that the rate can be."""
+    start: float
+    """Seconds to the first call."""
+    after: float
+    """Calls a second from then on."""
     cpu_ms: float
+    """Of a sample, in all processes."""
+    parent_ms: float
+    """Of a sample, in the process that was started."""
+    cores: float
+    """Kept busy: CPU seconds a second."""
+    others: float
+    """Cores that everything else kept busy, the endpoint included."""
     peak_mb: float
     disk_mb: float
 
@@ -77,65 +95,116 @@ def main() -> None:
             for who in [who for who in asking if who not in missing]:
                 python = args.peers if who in ("langgraph", "inspect_ai") else sys.executable
                 with tempfile.TemporaryDirectory(dir=folder) as out:
-                    told = _asked(python, who, data, server.url, args.connections, Path(out))
-                if "missing" in told:
-                    missing[who] = str(told["missing"])
+                    found = _asked(python, who, data, server, args, Path(out))
+                if isinstance(found, str):
+                    missing[who] = found
                     continue
-                rate = CALLS * args.samples / told["seconds"]
-                row = Row(
-                    share=rate / (args.connections / args.latency),
-                    cpu_ms=1000 * told["cpu"] / args.samples,
-                    peak_mb=told["peak"],
-                    disk_mb=told["disk"],
-                )
-                rows[who].append(row)
-                print(f"round {number + 1}, {NAMES[who]}: {row}", file=sys.stderr)
-    print(report({who: found for who, found in rows.items() if found}, missing, args))
-    for page, block, names in PAGES if args.write else ():
-        if {*names} <= {*asking}:
-            told = {who: why for who, why in missing.items() if who in names}
-            put(page, block, report({who: rows[who] for who in names if rows[who]}, told, args))
+                rows[who].append(found)
+                print(f"round {number + 1}, {NAMES[who]}: {found}", file=sys.stderr)
+    beside = [who for who in NAMES if who not in SPREAD or who == "editloupe"]
+    for page, block, names, make in (
+        ("backends.md", "measured load", beside, report),
+        ("scale.md", "measured workers", SPREAD, spread_report),
+    ):
+        text = make({who: rows[who] for who in names if rows.get(who)}, args)
+        told = [f"{NAMES[who]} was not measured: {missing[who]} is not installed." for who in names if who in missing]
+        text = "\n\n".join([text, *told])
+        print(f"{text}\n")
+        if args.write and {*names} <= {*asking}:
+            put(page, block, text)
 
 
-def report(rows: dict[str, list[Row]], missing: dict[str, str], args: argparse.Namespace) -> str:
+def report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
     """The middle of the rounds as a Markdown table, with the ratios to the lean loop of the same round."""
     middle = {who: _middle(found) for who, found in rows.items()}
     lines = [
-        f"{args.connections} connections, {args.latency:g} s an answer, {args.samples} samples of {CALLS} calls, "
-        f"{os.cpu_count()} cores; the median of {args.rounds} rounds; memory above what the imports take.",
+        _conditions(args),
         "",
         "| asked by | share of connections ÷ latency | rate ÷ lean | CPU ms a sample | CPU ÷ lean | peak MB | disk MB |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for who, row in sorted(middle.items(), key=lambda item: item[1].cpu_ms):
-        pairs = list(zip(rows[who], rows.get("lean", []), strict=False))
-        rate = f"{statistics.median(a.share / b.share for a, b in pairs):.2f}" if pairs else ""
-        cpu = f"{statistics.median(a.cpu_ms / b.cpu_ms for a, b in pairs):.2f}" if pairs else ""
+        rate, cpu = (_ratio(rows[who], rows.get("lean", []), of) for of in ("rate", "cpu_ms"))
         figures = f"{row.share:.2f} | {rate} | {row.cpu_ms:.0f} | {cpu} | {row.peak_mb:.0f} | {row.disk_mb:.0f}"
         lines.append(f"| {NAMES[who]} | {figures} |")
-    told = [f"{NAMES[who]} was not measured: {package} is not installed." for who, package in missing.items()]
-    return "\n".join([*lines, *(["", *told] if told else [])])
+    return "\n".join(lines)
 
 
-def _middle(found: list[Row]) -> Row:
-    return Row(
-        share=statistics.median(row.share for row in found),
-        cpu_ms=statistics.median(row.cpu_ms for row in found),
-        peak_mb=statistics.median(row.peak_mb for row in found),
-        disk_mb=statistics.median(row.disk_mb for row in found),
+def spread_report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
+    """The middle of the rounds of the ways to spread a run, with the ratios to one core in the same round."""
+    lines = [
+        _conditions(args),
+        "",
+        "| spread over | share of connections ÷ latency | rate ÷ one core | CPU ms a sample | of it the parent "
+        "| cores busy | cores busy with others | s to the first call | rate after it ÷ one core | peak MB | disk MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for who, found in rows.items():
+        row, (rate, after) = _middle(found), (_ratio(found, rows.get(ONE_CORE, []), of) for of in ("rate", "after"))
+        parent = f"{row.parent_ms:.0f}" if who in ("editloupe_workers", "editloupe_ray") else ""
+        figures = [
+            f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.others:.1f}",
+            f"{row.start:.1f}", after, f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}",
+        ]  # fmt: skip
+        lines.append(f"| {NAMES[who]} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def _conditions(args: argparse.Namespace) -> str:
+    rounds = "1 round" if args.rounds == 1 else f"the median of {args.rounds} rounds"
+    return (
+        f"{args.connections} connections, {args.latency:g} s an answer, {args.samples} samples of {CALLS} calls, "
+        f"{os.cpu_count()} cores; {rounds}; memory above what the imports take."
     )
 
 
-def _asked(python: str, who: str, data: Path, url: str, connections: int, out: Path) -> dict[str, float]:
-    command = [python, "-m", askers.__name__, who, str(data), url, str(connections), str(out)]
+def _ratio(found: list[Row], base: list[Row], of: str) -> str:
+    """The median of the ratios of the same rounds; "" where there is nothing to compare with."""
+    pairs = list(zip(found, base, strict=False))
+    return f"{statistics.median(getattr(a, of) / getattr(b, of) for a, b in pairs):.2f}" if pairs else ""
+
+
+def _middle(found: list[Row]) -> Row:
+    return Row(**{field.name: statistics.median(getattr(row, field.name) for row in found) for field in fields(Row)})
+
+
+def _asked(python: str, who: str, data: Path, server: Server, args: argparse.Namespace, out: Path) -> Row | str:
+    """Return what an asker took, or the name of the package that it lacks."""
+    command = [python, "-m", askers.__name__, who, str(data), server.url, str(args.connections), str(out)]
     root = str(Path(__file__).resolve().parents[2])
     own = {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-    done = subprocess.run(command, env={**os.environ, **own}, cwd=out, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{NAMES[who]} failed with exit code {done.returncode}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(told, dict)
-    return told
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    server.seen()
+    with subprocess.Popen(command, env={**compiled_once(data.parent), **own}, cwd=out, **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        ready = process.stdout.readline().strip()
+        if ready.startswith("{"):
+            return str(json.loads(ready)["missing"])
+        if ready == "ready":
+            watch = Watch(process.pid)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            said = process.stdout.readline()
+            while said and not said.startswith("{"):
+                said = process.stdout.readline()
+            used = watch.end() if said else None
+    if process.returncode:
+        raise SystemExit(f"{NAMES[who]} failed with exit code {process.returncode}")
+    told, first = json.loads(said), server.seen().first
+    assert used is not None and first is not None
+    calls, start = CALLS * args.samples, first - told["began"]
+    return Row(
+        rate=calls / told["seconds"],
+        share=calls / told["seconds"] / (args.connections / args.latency),
+        start=start,
+        after=calls / (told["seconds"] - start),
+        cpu_ms=1000 * used.cpu / args.samples,
+        parent_ms=1000 * used.own / args.samples,
+        cores=used.cpu / told["seconds"],
+        others=used.others / told["seconds"],
+        peak_mb=used.grown,
+        disk_mb=told["disk"],
+    )
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
     python -m benchmarks.load.askers WHO DATA URL CONNECTIONS OUT
 
-prints one line of JSON: seconds, cpu (seconds, workers included), peak (MB above what the imports take), disk (MB written
-to OUT). Only the chosen one's packages are needed. All hold the same dialogue about each pair:
-three calls with the same two pictures in each, the replies between them, and a crop that is at hand after each reply.
+prints "ready" when all is imported, begins with the next line of standard input, prints one line of JSON: began (by the
+monotonic clock), seconds, disk (MB written to OUT), and ends with its input. Only the chosen one's packages are needed. All
+hold the same dialogue about each pair: three calls with the same two pictures in each, the replies between them, and a crop
+that is at hand after each reply.
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import operator
-import resource
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -48,9 +50,29 @@ def editloupe() -> Work:
     return _run("looks", crops_at_hand=False)
 
 
+def editloupe_one_core() -> Work:
+    """The same on one core, as under `taskset -c 0`."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    return _run("looks", crops_at_hand=False)
+
+
 def editloupe_workers() -> Work:
     """The same, its tasks spread over two workers, whose start counts."""
     return _run("looks", crops_at_hand=False, workers=2)
+
+
+def editloupe_ray() -> Work:
+    """The same, its two workers on a Ray cluster of two nodes with a core each, both on this machine. Its start does not
+    count; that of the workers does."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    atexit.register(cluster.shutdown)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    os.environ["RAY_ADDRESS"] = cluster.address
+    return _run("looks", crops_at_hand=False, workers=2, executor="ray")
 
 
 def editloupe_alike() -> Work:
@@ -58,7 +80,8 @@ def editloupe_alike() -> Work:
     return _run("m", crops_at_hand=True)
 
 
-def _run(model: str, *, crops_at_hand: bool, workers: int | None = None) -> Work:
+def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
+    """spread: `workers` and `executor` of the run."""
     from dataclasses import replace
 
     import openai  # noqa: F401 - before the clock starts
@@ -77,9 +100,7 @@ def _run(model: str, *, crops_at_hand: bool, workers: int | None = None) -> Work
                 return Observation(text=GO_ON, views=(View.whole(crop),))
 
         weights = ToolSettings(reader="off")
-        setup = open_with(
-            backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, workers=workers
-        )
+        setup = open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, **spread)
         if crops_at_hand:
             tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(weights)}
             setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))
@@ -211,8 +232,12 @@ def inspect_ai() -> Work:
 
 
 ASKERS: dict[str, Callable[[], Work]] = {
-    f.__name__: f for f in (lean, threads_openai, editloupe, editloupe_workers, editloupe_alike, langgraph, inspect_ai)
-}
+    f.__name__: f
+    for f in (
+        lean, threads_openai, editloupe, editloupe_one_core, editloupe_workers, editloupe_ray, editloupe_alike, langgraph,
+        inspect_ai,
+    )
+}  # fmt: skip
 
 
 def _pairs(data: Path) -> list[Pair]:
@@ -253,19 +278,17 @@ def main(who: str, data: str, url: str, connections: str, out: str) -> None:
     try:
         work = ASKERS[who]()
     except ImportError as error:
-        print(json.dumps({"missing": error.name}))
+        print(json.dumps({"missing": error.name}), flush=True)
         return
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    began = time.perf_counter()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began = time.monotonic()
     work(Path(data), url, int(connections), Path(out))
-    seconds = time.perf_counter() - began
-    after, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + children.ru_utime + children.ru_stime
-    # Of children the system tells the largest; workers are two, and import the same.
-    grown = (children.ru_maxrss - before.ru_maxrss) * 2 if who == "editloupe_workers" else 0
-    peak = (after.ru_maxrss - before.ru_maxrss + grown) / 1024
+    seconds = time.monotonic() - began
     disk = sum(file.stat().st_blocks * 512 for file in Path(out).rglob("*") if file.is_file()) / 1e6
-    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak, "disk": disk}))
+    print(json.dumps({"began": began, "seconds": seconds, "disk": disk}), flush=True)
+    # Who watches looks a last time.
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import multiprocessing
 import random
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,11 +42,13 @@ _REPLIES = (b'"role":"assistant"', b'"role": "assistant"')
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a server saw. faults: by kind.   asked: for each request, how often it came; only where there are faults."""
+    """What a server saw. faults: by kind.   asked: for each request, how often it came; only where there are faults.
+    first: when the first one came, by the monotonic clock; None for none."""
 
     calls: int
     faults: dict[str, int]
     asked: list[int]
+    first: float | None
 
 
 class Server:
@@ -85,6 +88,7 @@ class _House:
         self._latency, self._faults = latency, faults
         self._rng = random.Random(seed)
         self._calls = 0
+        self._first: float | None = None
         self._failed: Counter[str] = Counter()
         self._asked: Counter[bytes] = Counter()
 
@@ -96,8 +100,9 @@ class _House:
 
     def _tell(self, pipe: Connection) -> None:
         pipe.recv()
-        pipe.send(Seen(calls=self._calls, faults=dict(self._failed), asked=list(self._asked.values())))
-        self._calls = 0
+        asked = list(self._asked.values())
+        pipe.send(Seen(calls=self._calls, faults=dict(self._failed), asked=asked, first=self._first))
+        self._calls, self._first = 0, None
         self._failed.clear()
         self._asked.clear()
 
@@ -110,6 +115,7 @@ class _House:
                 turn = sum(body.count(reply) for reply in _REPLIES)
                 looks = turn == 0 and f'"{LOOKS}"'.encode() in body
                 self._calls += 1
+                self._first = self._first or time.monotonic()
                 fault = None
                 if self._faults:
                     self._asked[hashlib.blake2b(body).digest()] += 1

@@ -50,7 +50,7 @@ class Cassette:
                 raise ReplayMiss(f"a {kind} call is missing from the trace")
         return cls(
             events=events,
-            messages={event.hash: Message.from_json(event.message) for event in messages},
+            messages={event.hash: event.content for event in messages},
             following={event.parent: event.hash for event in messages},
             models=tuple(models[i] for i in range(len(models))),
             tools=tuple(tools[i] for i in range(len(tools))),

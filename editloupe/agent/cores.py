@@ -13,10 +13,24 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
-_FREE: Final[SimpleQueue[None]] = SimpleQueue()
-for _ in range(os.cpu_count() or 1):
-    _FREE.put(None)
 _here: Final = threading.local()
+
+
+def usable_cores() -> int:
+    """Return on how many cores this process may run, which a container or `taskset` may hold to a few."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_cores(count: int) -> None:
+    """Let no more than `count` tasks compute at once in this process. Call it before the first task."""
+    global _free
+    _free = SimpleQueue()
+    for _ in range(count):
+        _free.put(None)
+
+
+_free: SimpleQueue[None] = SimpleQueue()
+use_cores(usable_cores())
 
 
 @contextmanager
@@ -25,13 +39,13 @@ def computing() -> Iterator[None]:
     if getattr(_here, "held", False):
         yield
         return
-    _FREE.get()
+    _free.get()
     _here.held = True
     try:
         yield
     finally:
         _here.held = False
-        _FREE.put(None)
+        _free.put(None)
 
 
 @contextmanager
@@ -41,9 +55,9 @@ def waiting() -> Iterator[None]:
         yield
         return
     _here.held = False
-    _FREE.put(None)
+    _free.put(None)
     try:
         yield
     finally:
-        _FREE.get()
+        _free.get()
         _here.held = True

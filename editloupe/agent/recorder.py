@@ -157,7 +157,7 @@ class TraceRecorder:
                 if not self._shared:
                     self._write(recorded)
                 self.models_answered += 1
-                return Reply.from_json(recorded.reply)
+                return recorded.content
             if recorded is not None or self.on_miss == "raise":
                 raise self.cassette.request_miss(ordinal, request)
             self.model = "live"

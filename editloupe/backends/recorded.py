@@ -105,7 +105,7 @@ class RecordedLMM:
             kind = found.event.error
             error: type[BackendError] = ContextTooLong if kind == "ContextTooLong" else Rejected
             raise error(f"recorded in {found.where}: {kind}: {found.event.message}")
-        reply = Reply.from_json(found.event.reply)
+        reply = found.event.content
         sent: dict[str, Json] = {**reply.sent, "recorded_in": found.where}
         return replace(reply, sent=sent if found.count == 1 else sent | {"recordings": found.count})
 
@@ -132,7 +132,7 @@ class RecordedLMM:
             if isinstance(event, MessageEvent):
                 self._holders.setdefault(event.hash, path)
                 if event.parent is None:
-                    self._openings[_images(Message.from_json(event.message))].append(path)
+                    self._openings[_images(event.content)].append(path)
             elif isinstance(event, ModelCall | ModelFailure):
                 self._with_tokens |= isinstance(event, ModelCall) and bool(event.reply.get("tokens"))
                 known = self._answers.get(event.request_key)

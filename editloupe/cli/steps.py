@@ -67,7 +67,7 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
         except TraceError as error:
             note(f"warning: {error}")
             continue
-        ends = [Finding.from_json(e.finding) for e in trace.events if isinstance(e, FindingEvent)]
+        ends = [e.content for e in trace.events if isinstance(e, FindingEvent)]
         if parent is not None:
             found[str(path.relative_to(folder))] = (trace, parent, ends[-1] if ends else None)
     return found

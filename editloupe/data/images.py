@@ -35,6 +35,8 @@ RGB: TypeAlias = NDArray[np.uint8]
 """H×W×3 uint8, RGB, 0..255."""
 MAX_PIXELS: Final = 150_000_000
 """Larger images are refused before decoding: a guard against decompression bombs (450 MB as RGB)."""
+CACHE_BYTES: Final = 2**28
+"""Of decoded images that a store keeps at hand."""
 MIN_SIDE: Final = 8
 """Smaller images hold nothing that could be compared."""
 MAX_BYTES: Final = 2**30
@@ -119,7 +121,7 @@ class ImageStore:
         folder: Path | None = None,
         *,
         max_pixels: int = MAX_PIXELS,
-        cache_bytes: int = 2**28,
+        cache_bytes: int = CACHE_BYTES,
         writes: bool = True,
         identified: Identified | None = None,
     ) -> None:

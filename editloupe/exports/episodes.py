@@ -289,7 +289,7 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
     for event in events:
         match event:
             case MessageEvent():
-                message = Message.from_json(event.message)
+                message = event.content
                 head = event.hash
                 known[head] = (*known.get(event.parent, ()), message)
                 if own is not None:
@@ -313,7 +313,7 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
                     event=event,
                     messages=known.get(answered.head if answered else head, ()),
                     added=() if shared else tuple(own or ()),
-                    reply=Reply.from_json(answered.reply) if answered else None,
+                    reply=answered.content if answered else None,
                     shared=shared,
                 )
                 # A reply that is kept without its message may stand behind the last shared one.

@@ -259,7 +259,7 @@ def recorded_in(path: Path, finding: Finding) -> bool:
 
 def findings_of(trace: Trace) -> list[Finding]:
     """Return every finding of a trace, the last one last."""
-    return [Finding.from_json(event.finding) for event in trace.events if isinstance(event, FindingEvent)]
+    return [event.content for event in trace.events if isinstance(event, FindingEvent)]
 
 
 def _read(path: Path) -> Trace | None:

@@ -23,6 +23,8 @@ class Cluster:
     gpus: reserved for each.   Raises MissingExtra, and ConfigError where there is no cluster.
     """
 
+    shares = False
+
     def __init__(self, gpus: float) -> None:
         try:
             import ray

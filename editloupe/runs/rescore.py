@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 import editloupe
 from editloupe.agent.answer import parse_bare, parse_reply
 from editloupe.answers import AnswerSpec, Number, OneOf, Scale, confidences_in, read_answer, reason_in
-from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
@@ -251,7 +250,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     choices = None if last.choices is None else tuple(last.choices)
     # A reply that was held to a JSON Schema has no tags.
     _, whole = held(trace.events)
-    reply = Reply.from_json(last.reply)
+    reply = last.content
     if trace.header.judge.get("bare_replies"):
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:

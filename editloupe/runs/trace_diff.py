@@ -7,7 +7,6 @@ from itertools import zip_longest
 from typing import Literal
 
 from editloupe.backends.request_diff import message_difference
-from editloupe.chat import Message
 from editloupe.traces.events import MessageEvent
 from editloupe.traces.read import Trace
 
@@ -32,7 +31,7 @@ def first_divergence(one: Trace, other: Trace) -> Divergence | None:
         if a is None or b is None:
             longer = "the other one" if a is None else "this one"
             return Divergence(step=step, part="length", message=f"{longer} goes on after it")
-        here, there = Message.from_json(a.message), Message.from_json(b.message)
+        here, there = a.content, b.content
         # Equal hashes mean equal beginnings.
         if a.hash != b.hash:
             message = message_difference(here, there, was="here", is_="there")

@@ -36,12 +36,13 @@ import cv2
 
 import editloupe
 from editloupe import files
+from editloupe.agent.cores import usable_cores, use_cores
 from editloupe.backends import langsmith
 from editloupe.backends.base import LMM
 from editloupe.backends.limits import ConnectionLimit, limit_of, stand_in
 from editloupe.chat import Usage
 from editloupe.config import RunConfig, RunSpec
-from editloupe.data.images import ImageStore
+from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import (
     BackendError,
     ConfigError,
@@ -93,6 +94,8 @@ class Launcher(Protocol):
 
     host: str
     """The address of this machine by which workers reach it."""
+    shares: bool
+    """Whether all workers run on this machine, so that each takes its share of the cores and of the memory for images."""
 
     def start(self, address: Address, key: bytes, number: int) -> Process:
         """Start a worker, which calls `work` with these arguments."""
@@ -153,6 +156,7 @@ class Crew:
             "config": setup.config.model_dump(mode="json"),
             "tools": tools,
             "seats": seats,
+            "beside": count if launcher.shares else 1,
             "identity": _identity(setup),
         }
         self._changed = threading.Condition()
@@ -497,12 +501,13 @@ def _opened(opening: dict[str, Any], stop: threading.Event) -> Worker:
         raise ConfigError(f"not as it is where the run was started: {said}")
     if opening["tools"]:
         setup.toolbox.prepare()
+    use_cores(max(1, usable_cores() // opening["beside"]))
     for one in setup.respondents.values():
         stand_in(one.backend.endpoint, _Connections(one.backend.endpoint))
     grants = _Grants()
     return Worker(
         setup=setup.with_backends(lambda backend: Metered(backend, grants)),
-        images=ImageStore(run / "blobs"),
+        images=ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // opening["beside"]),
         run=run,
         stop=stop,
         cache=ToolCache(tool_cache_of(run), device=weights_of(config).device, shared=True),
@@ -611,7 +616,7 @@ work((host, port), bytes.fromhex(key), number)
 class Local:
     """Starts workers as processes of this machine."""
 
-    host = "127.0.0.1"
+    host, shares = "127.0.0.1", True
 
     def start(self, address: Address, key: bytes, number: int) -> LocalProcess:
         """Start one. Raises OSError."""

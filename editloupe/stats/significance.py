@@ -1,4 +1,4 @@
-"""Tests of no difference between two judges, with the correction for many tests."""
+"""Tests of no difference between two judges, with the correction for many tests, and of no correlation."""
 
 from __future__ import annotations
 
@@ -47,6 +47,19 @@ def signed_ranks(differences: Sequence[float | None], clusters: Sequence[Hashabl
     from scipy.stats import wilcoxon  # 0.3 s, and most commands need none of it
 
     return Significance(p=float(wilcoxon(moved).pvalue), n=len(moved))
+
+
+def pearson(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """Return Pearson's r, -1 to 1, and the two-sided p of no correlation between normal values.
+
+    x, y: of the same length, 3 or more, neither of one value alone.
+    """
+    from scipy.special import betainc  # scipy.stats has both figures and takes 0.4 s to import
+
+    r = float(np.corrcoef(x, y)[0, 1])
+    # Under no correlation (1 + r) / 2 has the beta distribution of half of n - 2, twice.
+    half = len(x) / 2 - 1
+    return r, float(2 * betainc(half, half, (1 - abs(r)) / 2))
 
 
 def sign_flips(outcomes: Sequence[int], clusters: Sequence[Hashable]) -> Significance:

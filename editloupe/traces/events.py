@@ -7,9 +7,13 @@ holds the digest of all lines before it. Images are named by their SHA-256 and l
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from editloupe.chat import Message, Reply
+from editloupe.findings import Finding
 
 SCHEMA_VERSION = 2
 """Increased when an older reader would misread a newer trace."""
@@ -50,6 +54,16 @@ class MessageEvent(_Event):
     parent: str | None
     message: dict[str, Any]
 
+    @property
+    def content(self) -> Message:
+        """The message, parsed once. Raises as `Message.from_json`."""
+        return self._content
+
+    # A name that begins with "_" is left out where the fields are written.
+    @cached_property
+    def _content(self) -> Message:
+        return Message.from_json(self.message)
+
 
 class ModelCall(_Event):
     """One answered request. `head` is the hash of its last message; with the chain, it gives the whole request."""
@@ -61,6 +75,15 @@ class ModelCall(_Event):
     choices: list[str] | None
     reply: dict[str, Any]
     seconds: float
+
+    @property
+    def content(self) -> Reply:
+        """The reply, parsed once. Raises as `Reply.from_json`."""
+        return self._content
+
+    @cached_property
+    def _content(self) -> Reply:
+        return Reply.from_json(self.reply)
 
 
 class ModelFailure(_Event):
@@ -110,6 +133,15 @@ class FindingEvent(_Event):
 
     kind: Literal["finding"] = "finding"
     finding: dict[str, Any]
+
+    @property
+    def content(self) -> Finding:
+        """The finding, parsed once. Raises as `Finding.from_json`."""
+        return self._content
+
+    @cached_property
+    def _content(self) -> Finding:
+        return Finding.from_json(self.finding)
 
 
 class End(_Event):

@@ -62,7 +62,7 @@ class Trace:
 
     def messages(self) -> tuple[Message, ...]:
         """Return the conversation in order."""
-        return tuple(Message.from_json(e.message) for e in self.events if isinstance(e, MessageEvent))
+        return tuple(e.content for e in self.events if isinstance(e, MessageEvent))
 
     def steps(self) -> tuple[Step, ...]:
         """Return thought, action and observation of each model reply."""
@@ -173,23 +173,18 @@ def finding_digest(data: Json) -> str | None:
 def _check_shape(event: Event) -> None:
     """Parse what an event holds. Raises KeyError, TypeError, ValueError and the like if it has another shape."""
     match event:
-        case MessageEvent():
-            Message.from_json(event.message)
-        case ModelCall():
-            Reply.from_json(event.reply)
+        case MessageEvent() | ModelCall() | FindingEvent():
+            _ = event.content
         case ToolResult():
             ToolCall.from_json(event.call)
             images = Observation.from_json(event.observation).images
             if len(images) != len(event.aliases):
                 raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
-        case FindingEvent():
-            Finding.from_json(event.finding)
 
 
 def last_finding(events: Iterable[Event]) -> Finding | None:
     """Return the last finding of a trace; None if it has none."""
-    data = next((event.finding for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
-    return None if data is None else Finding.from_json(data)
+    return next((event.content for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
 
 
 def held(events: Iterable[Event]) -> tuple[bool, bool]:
@@ -212,7 +207,7 @@ def seconds_spent(events: Iterable[Event]) -> float:
     for event in events:
         if isinstance(event, FindingEvent):
             # A finding of version 0.1.0 tells its own session alone.
-            spent = max(spent, Finding.from_json(event.finding).seconds)
+            spent = max(spent, event.content.seconds)
         elif isinstance(event, ModelCall | ToolResult):
             spent += event.seconds
     return spent
@@ -251,14 +246,14 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
             known.add(str(event.parent.get("head")))
         if not isinstance(event, MessageEvent):
             continue
-        message, place = Message.from_json(event.message), event.hash[:12]
+        message, place = event.content, event.hash[:12]
         if not _fits(message, event):
             problems.append(f"{name}: message {place} was changed after it was recorded (hash mismatch)")
         if event.parent not in known:
             problems.append(f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing")
         known.add(event.hash)
         call = replies.get(str(event.parent))
-        if call is not None and not _says(message, Reply.from_json(call.reply)):
+        if call is not None and not _says(message, call.content):
             problems.append(
                 f"{name}: model call {call.ordinal + 1} was changed after it was recorded: its reply is not that of "
                 f"message {place} recorded from it"
@@ -308,7 +303,7 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
 
 
 def _step(event: ModelCall, results: list[ToolResult], notes: list[str]) -> Step:
-    reply = Reply.from_json(event.reply)
+    reply = event.content
     return Step(
         thought=reply.reasoning,
         reply=reply.text,

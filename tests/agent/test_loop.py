@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 import cv2
 import pytest
 
+from editloupe.agent import cores as of_process
 from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
 from editloupe.backends.function import FunctionLMM
@@ -387,9 +387,14 @@ class _Meets:
         return Observation(text="done")
 
 
-@pytest.mark.parametrize("computes", [False, True])
-def test_tools_that_compute_wait_for_a_core_and_others_do_not(computes: bool, edits: Callable[..., Path], tmp_path: Path):
-    cores = os.cpu_count() or 1
+@pytest.mark.parametrize(("computes", "given"), [(False, None), (True, None), (True, 1)])
+def test_tools_that_compute_wait_for_a_core_and_others_do_not(
+    computes: bool, given: int | None, edits: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(of_process, "_free", of_process._free)
+    if given is not None:
+        of_process.use_cores(given)
+    cores = given or of_process.usable_cores()
     meets = _Meets(cores + 1, computes=computes, wait_s=0.3 if computes else 60)
     call = '<tool_call>{"name": "meets", "parameters": {}}</tool_call>'
     setup = open_with(
@@ -412,7 +417,7 @@ class _Judges(_Broken):
         self._path, self._runs, self._parties = (
             path,
             (out / str(n) for n in itertools.count()),
-            threading.Barrier(os.cpu_count() or 1),
+            threading.Barrier(of_process.usable_cores()),
         )
 
     def __call__(self, args: object, context: object) -> Observation:
@@ -423,7 +428,7 @@ class _Judges(_Broken):
 
 
 def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Callable[..., Path], tmp_path: Path):
-    cores, path = os.cpu_count() or 1, edits(os.cpu_count() or 1)
+    cores, path = of_process.usable_cores(), edits(of_process.usable_cores())
     call = '<tool_call>{"name": "judges", "parameters": {}}</tool_call>'
     lmm = FunctionLMM(lambda messages: call if len(messages) < 3 else final("Wrong Action"))
     setup = replace(
@@ -435,7 +440,7 @@ def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Ca
 
 
 def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):
-    tasks = (os.cpu_count() or 1) + 2
+    tasks = of_process.usable_cores() + 2
     together = threading.Barrier(tasks)
 
     def reply(messages: object) -> str:

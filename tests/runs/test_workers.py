@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import editloupe as package
+from editloupe.agent import cores
 from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, WorkerError
@@ -282,6 +283,24 @@ def test_a_worker_says_what_is_not_as_at_the_parent(changed: dict[str, Any], tol
         opening[name] = {**opening[name], **value} if isinstance(value, dict) else value  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=told):
         workers._opened(opening, threading.Event())
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_workers_of_one_machine_share_its_cores_and_its_memory_for_images(
+    count: int, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cores, "_free", cores._free)
+    setup, ledger = (
+        open_setup(RunConfig(path=edits(1))),
+        Ledger(budget=RunBudget(), prices=Prices(), stop=threading.Event()),
+    )
+    crew = workers.Crew(workers.Local(), setup, tmp_path, ledger, count=count, seats=1, tools=False)
+    (tmp_path / "cache").mkdir()
+    crew._mark.touch()
+    with_share = workers._opened(crew._opening, threading.Event())
+    assert with_share.images.cache_bytes == 2**28 // count
+    # One core at the least.
+    assert cores._free.qsize() == max(1, cores.usable_cores() // count)
 
 
 def test_a_worker_that_differs_breaks_the_run_at_once(

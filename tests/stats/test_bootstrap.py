@@ -83,6 +83,15 @@ def test_the_seed_decides_the_draws():
     assert (draws(20, resamples=50).sum(axis=1) == 20).all()
 
 
+@pytest.mark.parametrize("count", [1, 3, 333, 70_001])
+def test_draws_are_those_of_one_call_of_the_generator(count: int):
+    picked = np.random.default_rng(5).integers(count, size=(20, count))
+    assert all(
+        np.array_equal(np.bincount(p, minlength=count), d)
+        for p, d in zip(picked, draws(count, resamples=20, seed=5), strict=True)
+    )
+
+
 def test_three_averages_of_correlations():
     """r = 0 and 0.8: mean 0.4; tanh 0.4 = 0.37995; arctanh 0.8 = ln 3, half of it tanh(0.54931) = (√9−1)/(√9+1) = 0.5."""
     assert aggregate([0.0, 0.8], "mean") == pytest.approx(0.4)

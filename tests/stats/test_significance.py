@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.stats.significance import sign_flips, signed_ranks
+from editloupe.stats.significance import pearson, sign_flips, signed_ranks
 
 
 def alone(nets: Sequence[int], *, both: int = 0) -> tuple[list[int], list[str]]:
@@ -97,3 +97,19 @@ def test_signed_ranks_are_of_source_images():
     # Means 2, 2, −0.5, 4, 5.5, 7.5 and 0, which says nothing.
     assert found.n == 6
     assert found.p == pytest.approx(stats.wilcoxon([2, 2, -0.5, 4, 5.5, 7.5]).pvalue)
+
+
+def test_pearsons_r_of_four_points_has_a_p_of_what_it_lacks_of_1():
+    # Deviations -1.5, -0.5, 0.5, 1.5 and -1.5, 0.5, -0.5, 1.5: r = (2.25 - 0.25 - 0.25 + 2.25) / 5. Where nothing is
+    # correlated, r of 4 points is uniform from -1 to 1, so that p = 1 - |r|.
+    assert pearson([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx((0.8, 0.2))
+    assert pearson([1, 2, 3, 4], [-1, -3, -2, -4]) == pytest.approx((-0.8, 0.2))
+    assert pearson([0, 1, 2], [5, 7, 9]) == pytest.approx((1, 0))
+
+
+@pytest.mark.parametrize("count", [3, 5, 40, 1889])
+def test_pearsons_r_and_p_are_those_of_scipy(count: int):
+    rng = np.random.default_rng(count)
+    x, y = rng.normal(size=count), rng.normal(size=count)
+    expected = stats.pearsonr(x, y)
+    assert pearson(x.tolist(), y.tolist()) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)

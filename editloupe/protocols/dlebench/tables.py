@@ -16,6 +16,7 @@ from editloupe.imaging.targets import AREAS, area_name
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric, TableSpec
 from editloupe.stats import bootstrap
+from editloupe.stats.significance import pearson
 from editloupe.tables import (
     Cell,
     Column,
@@ -195,9 +196,7 @@ def correlation(points: Sequence[tuple[float, float]], *, none: str = "no points
     elif np.ptp(x) == 0 or np.ptp(y) < 1e-9:
         why = "one area" if np.ptp(x) == 0 else "one score"
     else:
-        from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
-
-        r, p = map(float, pearsonr(x, y))
+        r, p = pearson(x, y)
     note = "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
     return Cell(value=r, digits=2, signed=True, note=note, why=why, more={"judged": n, "p": p, "why": why or None})
 
