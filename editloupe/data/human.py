@@ -22,6 +22,8 @@ Known: TypeAlias = Callable[[str], str | None]
 """The metric that a name means; None if it means none."""
 NO_RATER: Final = "human"
 """The rater of a column that names none."""
+ADJUDICATED: Final = "adjudicated"
+"""The rater of labels that settle a disagreement. They are no further vote (`reports.readings`)."""
 CRITERIA: Final = (
     "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
     "sc", "pq",
