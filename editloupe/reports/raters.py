@@ -146,7 +146,7 @@ def _on_metric(people: HumanLabels, metric: Metric | str, options: AlignOptions)
 
     whole = group("all", range(len(items)))
     raters = tuple(dict.fromkeys(rater for given in reading.ratings for rater in given))
-    notes = list(reading.unread)
+    notes = [*reading.unread, *(f"{name}: {text}" for text in reading.adjudicated)]
     if not whole.figures["alpha_nominal"].judged:
         notes.append(f"{name}: {_raters(raters)}, and no item that two people rated")
     return RatersOnMetric(
