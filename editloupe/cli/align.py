@@ -107,8 +107,8 @@ def align(
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
 
-    Several judges that say yes or no also stand side by side. --human FILE alone, RUN --people and a RUN without judges: how
-    far people agree among themselves (DLEBench, Table 2).
+    Several judges that say yes or no also stand side by side. --human FILE alone, RUN --people and a RUN without judges:
+    how far people agree among themselves (DLEBench, Table 2).
 
     --pair sets a metric beside ratings of another name and scale, such as a similarity beside stars from 1 to 5.
     """

@@ -6,7 +6,8 @@
     question.json?rater=NAME&id=ID   one of them, with its pictures
     answer, undo               what the page sends (POST)
 
-A rater is told nothing of what others said; the adjudicator is told what the raters said of a question.
+A rater is told nothing of what others said, nor which editor made an edit; the adjudicator is told what the raters said of
+a question.
 """
 
 from __future__ import annotations
@@ -188,9 +189,7 @@ class AnnotationSite:
         questions: list[Json] = [
             {
                 "id": question.id,
-                "sample": question.about.key,
-                "name": question_name(question.metric, metrics),
-                "scope": question.about.scope,
+                **_named(question, metrics),
                 "status": status,
             }
             for question, status in self.annotation.statuses(rater)
@@ -215,14 +214,11 @@ class AnnotationSite:
         return {
             "id": question.id,
             "task_id": task.id,
-            "sample": question.about.key,
+            **_named(question, annotation.metrics),
             "edit_type": sample.edit_type,
-            "name": question_name(question.metric, annotation.metrics),
-            "scope": question.about.scope,
             "instructions": list(instructions),
             "prompt": task.prompt,
             "spec": task.answer.to_json(),
-            "asks": task.answer.instructions(),
             "options": _options(task.answer, task.prompt, metric),
             "views": [{name: value for name, value in view.items() if name != "origin"} for view in shown],
             "problem": problem,
@@ -278,6 +274,13 @@ class AnnotationSite:
             "status": "skipped" if answer is None else "answered",
         }
         return {"given": said, "revision": given.revision}
+
+
+def _named(question: Question, metrics: Mapping[str, Metric]) -> dict[str, Json]:
+    """What a rater is told of a question's place. Not which editor made the edit, nor which two are compared."""
+    about = question.about
+    scope = "two edits" if about.beside else about.scope
+    return {"sample": about.sample_id, "name": question_name(question.metric, metrics), "scope": scope}
 
 
 def _options(spec: AnswerSpec, prompt: str, metric: Metric | None) -> list[Json]:

@@ -51,9 +51,13 @@ class Desk:
         return list(data["questions"])
 
     def question(self, sample: str, name: str, scope: str = "") -> dict[str, Any]:
-        """A question by its sample's key and its name."""
+        """A question by its sample's id and its name."""
         (one,) = (q for q in self.queue() if (q["sample"], q["name"], q["scope"]) == (sample, name, scope))
-        status, data = self.ask("GET", f"/question.json?rater={quote(self.rater)}&id={one['id']}")
+        return self.fetch(one["id"])
+
+    def fetch(self, id_: str) -> dict[str, Any]:
+        """A question by its id."""
+        status, data = self.ask("GET", f"/question.json?rater={quote(self.rater)}&id={id_}")
         assert status == 200, data
         return dict(data)
 

@@ -93,9 +93,9 @@ def test_questions_of_a_judged_run_are_asked_again_of_people_and_nothing_of_the_
 
     def do(desk: Open) -> None:
         anna, (first, *_) = desk("anna"), desk("anna").queue()
-        asked = anna.question(first["sample"], first["name"])
+        asked = anna.fetch(first["id"])
         assert anna.answer(asked, "Wrong Action")[0] == 200
-        told = json.dumps([desk("ben").queue(), desk("ben").question(first["sample"], first["name"])])
+        told = json.dumps([desk("ben").queue(), desk("ben").fetch(first["id"])])
         assert "Wrong Action" in told  # an option
         assert '"given": null' in told and '"votes": []' in told and "anna" not in told
 
@@ -218,15 +218,20 @@ def test_pairs_are_shown_in_both_orders_and_stored_as_if_they_were_not_exchanged
         for key, sample in samples.items():
             assert sample.edited is not None
             shas[sample.edited.sha256] = key
-        for one in anna.queue():
-            asked = anna.question(one["sample"], one["name"], one["scope"])
+        for number, one in enumerate(anna.queue()):
+            asked = anna.fetch(one["id"])
+            # Neither editor is named.
+            assert (one["sample"], one["scope"]) == ("s", "two edits") and not {"left", "right"} & set(
+                map(str, asked.values())
+            )
+            assert "left/s" not in json.dumps(asked)
             shown = [shas[view["address"].split("/")[-1][:64]] for view in asked["views"][1:]]
             assert [view["alias"] for view in asked["views"]] == ["Original Image", "Edit A", "Edit B"]
-            first[one["sample"]] = shown[0]
+            first[("left/s", "right/s")[number]] = shown[0]
             # Anna prefers the edit by "right", wherever it stands.
             said = ("Edit A", "Edit B")[shown.index("right/s")]
             assert anna.answer(asked, said)[0] == 200
-            again = anna.question(one["sample"], one["name"], one["scope"])
+            again = anna.fetch(one["id"])
             assert again["given"]["answer"]["name"] == said
 
     code, _, err = annotate(edits, "--protocol", "pairwise", "--criteria", "if", "--seed", seed, "--out", "run", do=do)
@@ -245,7 +250,7 @@ def test_some_seed_exchanges_the_places_of_a_pair_and_some_does_not(annotate: Se
 
     def do(desk: Open) -> None:
         for rater in "abcdefghijkl":
-            asked = desk(rater).question("left/s", IF, "beside right/s")
+            asked = desk(rater).fetch(desk(rater).queue()[0]["id"])
             seen.add(asked["views"][1]["address"])
 
     assert annotate(edits, "--protocol", "pairwise", "--out", "run", do=do)[0] == 0

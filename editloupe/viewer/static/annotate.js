@@ -21,6 +21,9 @@
   // Words with the key that does the same.
   const keyed = (text, key) => make("span", { children: [`${text} `, make("kbd", { text: key, attributes: { "aria-hidden": "true" } })] });
 
+  const SHORT = 500; // characters of a question that is shown above its answers
+  const guide = byId("guide");
+
   // ---- What is asked
 
   let queue = []; // {id, sample, name, scope, status}
@@ -103,7 +106,12 @@
       make("p", { text: found.instructions.length > 1 ? `${number + 1}. ${text}` : text, attributes: { class: `instruction${text.length > 180 ? " long" : ""}`, dir: "auto" } })));
     byId("facts").replaceChildren(...[found.sample, found.edit_type].filter(Boolean).map((text) => make("span", { text, attributes: { class: "fact dim" } })));
     byId("question").textContent = found.scope ? `${found.name}, ${found.scope}` : found.name;
-    byId("prompt").replaceChildren(...written(found.prompt), make("p", { text: found.asks }));
+    const short = found.prompt.length <= SHORT, asked = written(found.prompt);
+    // A short question stands above its answers; a long one is read once, and then in the way.
+    guide.hidden = short;
+    byId("asked").hidden = !short;
+    byId("asked").replaceChildren(...(short ? asked : []));
+    byId("prompt").replaceChildren(...(short ? [] : asked));
     byId("note").value = found.given?.note ?? "";
     byId("told").textContent = "";
     byId("told").className = "";
@@ -485,7 +493,7 @@
       const keyOf = (number) => (number >= 0 && number <= 9 ? `${number}` : number === 10 ? (first > 0 ? "0" : "x") : "");
       const buttons = Array.from({ length: most - first + 1 }, (_, place) => first + place)
         .map((number) => choice(`${number}`, keyOf(number), { pressed: given?.value === number }));
-      return [make("div", { attributes: { class: "answers numbers" }, children: buttons })];
+      return [make("div", { attributes: { class: "answers digits" }, children: buttons })];
     }
     const step = spec.whole ? 1 : "any", bounds = { min: spec.low, max: spec.high, step };
     const middle = given?.value ?? "";
@@ -494,15 +502,15 @@
     range.addEventListener("input", () => { number.value = range.value; });
     number.addEventListener("input", () => { if (number.value !== "") range.value = number.value; });
     submit = () => answer(number.value.trim());
-    for (const digit of "0123456789") keysOfAnswer[digit] = () => { number.value = digit; number.focus(); };
+    for (const digit of "0123456789") keysOfAnswer[digit] = () => { number.value = digit; range.value = digit; number.focus(); };
     return [
       make("label", { text: `A ${spec.whole ? "whole " : ""}number from ${spec.low} to ${spec.high}`, attributes: { class: "field" }, children: [number] }),
       range, saver(),
     ];
   }
 
-  function saver(text = "Save") {
-    const button = make("button", { attributes: { type: "button", class: "save" }, children: [keyed(text, "Enter")] });
+  function saver(text = "Save", key = "Enter") {
+    const button = make("button", { attributes: { type: "button", class: "save" }, children: [keyed(text, key)] });
     button.addEventListener("click", () => submit());
     return button;
   }
@@ -532,7 +540,7 @@
     submit = () => answer(field.value);
     keysOfAnswer.i = () => field.focus();
     const schema = make("details", { children: [make("summary", { text: "JSON Schema" }), make("pre", { text: JSON.stringify(spec.schema, null, 2), attributes: { tabindex: 0 } })] });
-    return [make("label", { attributes: { class: "field" }, children: [keyed("A JSON object", "i"), field] }), schema, saver()];
+    return [make("label", { attributes: { class: "field" }, children: [keyed("A JSON object", "i"), field] }), schema, saver("Save", "Ctrl+Enter")];
   }
 
   // ---- Boxes: drawn on a picture, or set by keys. In thousandths of its width and height.
@@ -607,7 +615,7 @@
       name.addEventListener("input", () => { box[5] = name.value; });
       named.push(select, name);
     }
-    const remove = make("button", { text: "Remove", attributes: { type: "button" } });
+    const remove = make("button", { text: "×", attributes: { type: "button", title: "Remove it (Delete)", "aria-label": `Remove box ${number + 1}` } });
     const drop = () => {
       boxes.list.splice(number, 1);
       redraw();
@@ -713,7 +721,6 @@
   byId("previous").addEventListener("click", () => go(at - 1));
   byId("following").addEventListener("click", () => go(at + 1));
   byId("help").addEventListener("click", () => byId("keys").showModal());
-  const guide = byId("guide");
   try {
     guide.open = localStorage.getItem("editloupe:guide") === "open";
     guide.addEventListener("toggle", () => localStorage.setItem("editloupe:guide", guide.open ? "open" : "shut"));
