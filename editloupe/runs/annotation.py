@@ -456,8 +456,10 @@ class Annotation:
         arrived: list[Finding] = []
         while True:
             known = known_of(arrived)
-            new = [task for task in planned(self.protocol, self._groups[number], known) if task.id not in tasks]
-            tasks |= {task.id: task for task in new}
+            now = {task.id: task for task in planned(self.protocol, self._groups[number], known)}
+            new = [task for id_, task in now.items() if id_ not in tasks]
+            # In the protocol's own order, also of what came later.
+            tasks = {**now, **{id_: task for id_, task in tasks.items() if id_ not in now}}
             answers = [(task.id, self._others.get(task.question) or own.get(task.question)) for task in new]
             found = [replace(finding, task_id=id_) for id_, finding in answers if finding is not None]
             if not found or not known.consulted:
