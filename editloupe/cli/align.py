@@ -36,6 +36,7 @@ from editloupe.reports.columns import (
 )
 from editloupe.reports.human_labels import read_label_table, read_people
 from editloupe.reports.judged import chosen as chosen_judges
+from editloupe.reports.judged import protocol_of
 from editloupe.reports.label_tables import column_names
 from editloupe.reports.raters import RaterAgreement, agreement_between_raters
 from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
@@ -337,8 +338,7 @@ def _among_people(
     metrics = [m for m in known.metrics if m.id in people.metrics]
     if chosen is not None:
         metrics = [known.metric(name) for name in chosen]
-    protocol = make_protocol(store.protocol, store.options())
-    return agreement_between_raters(with_facts(people, store.samples, protocol), metrics, options)
+    return agreement_between_raters(with_facts(people, store.samples, protocol_of(store)), metrics, options)
 
 
 def _agreement(

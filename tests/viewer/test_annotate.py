@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from editloupe.errors import ConfigError
+from editloupe.reports.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.annotation import Assignment
 from editloupe.runs.store import RunStore
@@ -175,6 +177,15 @@ def test_what_another_role_found_is_not_asked_and_what_rests_on_it_is(
     (one,) = RunStore.read(tmp_path / "run").people.values()
     # "no" is no number from 0 to 1: it is an answer, and no rating of the metric.
     assert (one.finding.part, one.finding.label, one.of_metric, one.rating) == ("cat", "no", False, None)
+    # One of two objects is answered: no score yet. With the other one it is the share that is kept.
+    with pytest.raises(ConfigError, match="carry no human labels"):
+        read_people(RunStore.read(tmp_path / "run"))
+
+    def rest(desk: Open) -> None:
+        assert desk("anna").answer(desk("anna").question("s00", "kept", "cup"), "yes")[0] == 200
+
+    assert annotate("run", do=rest)[0] == 0
+    assert read_people(RunStore.read(tmp_path / "run")).ratings == {("", "s00", 0, ""): {"kept": {"anna": 0.5}}}
 
 
 @pytest.mark.usefixtures("toys")
@@ -255,6 +266,30 @@ def test_some_seed_exchanges_the_places_of_a_pair_and_some_does_not(annotate: Se
 
     assert annotate(edits, "--protocol", "pairwise", "--out", "run", do=do)[0] == 0
     assert len(seen) == 2
+
+
+def test_votes_on_pairs_become_ratings_as_a_judges_become_scores(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
+    edits = two_editors(tmp_path / "edits")
+
+    def do(desk: Open) -> None:
+        # Anna always prefers the edit by "right"; Ben prefers what is shown first, which is no preference.
+        shas = {s.edited.sha256: key for key, s in RunStore.read(tmp_path / "run").samples.items() if s.edited}
+        for rater in ("anna", "ben"):
+            for one in desk(rater).queue():
+                asked = desk(rater).fetch(one["id"])
+                shown = [shas[view["address"].split("/")[-1][:64]] for view in asked["views"][1:]]
+                said = ("Edit A", "Edit B")[shown.index("right/s")] if rater == "anna" else "Edit A"
+                assert desk(rater).answer(asked, said)[0] == 200
+
+    assert annotate(edits, "--protocol", "pairwise", "--criteria", "if", "--out", "run", do=do)[0] == 0
+    found = read_people(RunStore.read(tmp_path / "run")).ratings
+    ratings = {key[0]: by_metric["instruction_following"] for key, by_metric in found.items()}
+    # The share of pairs that are won; one that is won in one order only is a tie.
+    assert ratings == {"left": {"anna": 0.0, "ben": 0.5}, "right": {"anna": 1.0, "ben": 0.5}}
+    code, out, err = editloupe("align", "run", "--json", "--resamples", "100")
+    assert code == 0, err
+    (one,) = json.loads(out)["raters"]["criteria"]
+    assert sorted(one["raters"]) == ["anna", "ben"] and one["all"]["figures"]["alpha_interval"]["judged"] == 2
 
 
 # ---- Who is asked ----------------------------------------------------------------------------------------------------
@@ -599,6 +634,12 @@ def test_simulated_raters_reach_the_alpha_that_is_published(annotate: Session, e
     # By edit type, as DLEBench's Table 2 has it. The unit that one observer rated makes no pair.
     by_type = {group["name"]: group["figures"]["alpha_ordinal"]["judged"] for group in place["by"]["edit_type"]}
     assert by_type == {"One": 6, "Other": 5}
+    # The table of a run without judges says the same.
+    assert editloupe("export", "run", "--human", "people.csv")[0] == 0
+    code, out, err = editloupe("align", "--human", "people.csv", "--rubric", tmp_path / "five.toml", "--json")
+    assert code == 0, err
+    figures = json.loads(out)["raters"]["criteria"][0]["all"]["figures"]
+    assert round(figures["alpha_ordinal"]["value"], 3) == 0.815
 
 
 def test_an_adjudicated_label_stands_for_peoples_and_is_no_vote(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
@@ -629,6 +670,9 @@ def test_an_adjudicated_label_stands_for_peoples_and_is_no_vote(annotate: Sessio
     assert after["figures"]["exact"]["asked"] == 3
     assert after["ceiling"] == before["ceiling"]
     assert any("1 adjudicated rating: each stands for people's, and is no rater's vote" in note for note in notes)
+    code, _, err = editloupe("export", "run", "--human", "people.csv")
+    assert code == 0, err
+    assert "s00,,0,,adjudicated,instruction_following,Flawless Execution" in (tmp_path / "people.csv").read_text()
     code, out, _ = editloupe("align", "run", "--people", "--resamples", "100")
     assert code == 0 and "2 raters (anna, ben)" in out and "1 adjudicated rating" in out
     code, _, err = editloupe("align", "run", "--people", "--judge", "baseline")
