@@ -77,6 +77,9 @@ def annotate(
         bool,
         Option("--names", help="With --adjudicate: show who said what. Default: Rater 1, 2, …", rich_help_panel=_PANEL),
     ] = False,
+    only_status: Annotated[
+        bool, Option("--status", help="Say how far each rater is, and end. Nothing is served.", rich_help_panel=_PANEL)
+    ] = False,
     port: Annotated[
         int | None,
         Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
@@ -111,6 +114,8 @@ def annotate(
         _tell_questions(annotation)
         if assignment != Assignment():
             assignment.keep(folder)
+    if only_status:
+        return 0
     site = AnnotationSite(annotation=annotation, adjudicates=adjudicate, names_shown=names)
     with bound(site, "127.0.0.1", port, ()) as server:
         say(f"Serving {folder} for {_whom(annotation, adjudicate)} at {server.url} (Ctrl-C ends it)")

@@ -211,10 +211,13 @@ class Meanwhile(Exception):
 
 
 class Annotation:
-    """The questions of one run for its raters; thread-safe. Raises ConfigError for a run that cannot be asked again."""
+    """The questions of one run for its raters; thread-safe.
+
+    assignment: who is asked what; None for what the run keeps. Raises ConfigError for a run that cannot be asked again.
+    """
 
     def __init__(self, folder: Path, assignment: Assignment | None = None) -> None:
-        self.folder, self.assignment = folder, assignment or Assignment()
+        self.folder, self.assignment = folder, assignment or Assignment.of(folder) or Assignment()
         store = RunStore.read(folder)
         self.metrics: dict[str, Metric] = store.metrics()
         self.protocol = _protocol(store)

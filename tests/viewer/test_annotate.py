@@ -67,6 +67,8 @@ def test_data_become_a_run_without_judges_whose_questions_are_a_judges(annotate:
     (line,) = lines(tmp_path / "run")
     assert line["label"] == "Wrong Action" and line["reason"] == "Too blue." and line["seconds"] == 1.5
     assert json.loads((tmp_path / "run" / "run.json").read_text())["judges"] == {}
+    code, out, _ = annotate("run", "--status", do=lambda desk: pytest.fail("nothing is served"))
+    assert code == 0 and "anna: 1 of 4 questions answered, 0 skipped, 3 open" in out and "http" not in out
     # The same command goes on; so does the run by itself, with the raters that it keeps.
     for words in ((edits, "--raters", "anna", "--out", "run"), ("run",)):
         code, out, _ = annotate(*words)
