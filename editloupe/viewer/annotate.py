@@ -204,7 +204,10 @@ class AnnotationSite:
         metric = annotation.metrics.get(question.metric)
         shown, problem = self._views(task, rater, sample)
         place = home(sample, [m for m in targets(sample) if any(m.image.sha256 == v["origin"] for v in shown)])
-        instructions = [sample.asked(question.about.turn)] if question.about.turn else [t.instruction for t in sample.turns]
+        turns = [sample.asked(question.about.turn)] if question.about.turn else [t.instruction for t in sample.turns]
+        # Where a judge is not told the instruction, nobody is.
+        prompt = " ".join(task.prompt.split())
+        instructions = [instruction for instruction in turns if " ".join(instruction.split()) in prompt]
         votes: list[Json] = []
         if self.adjudicates:
             everybody = annotation.raters

@@ -150,6 +150,37 @@ def test_every_kind_of_answer_is_taken_by_the_rules_of_its_spec(annotate: Sessio
 
 
 @pytest.mark.usefixtures("toys")
+def test_an_instruction_that_a_judge_is_not_told_is_not_shown(annotate: Session, tmp_path: Path) -> None:
+    def do(desk: Open) -> None:
+        assert desk("anna").question("s00", "differences")["instructions"] == []
+
+    assert annotate(draw_edits(tmp_path / "edits", 1), "--protocol", "changes", "--out", "run", do=do)[0] == 0
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("json", '{"differences": [{"op": "ADD", "object": "mug", "box": [10, 20, 30, 40]}]}'),
+        ("lines", "ADD: mug, [0.01, 0.02, 0.03, 0.04]"),
+    ],
+)
+def test_boxes_with_labels_and_names_are_read_in_the_form_that_is_asked_for(
+    annotate: Session, tmp_path: Path, form: str, said: str
+) -> None:
+    def do(desk: Open) -> None:
+        asked = desk("anna").question("s00", "differences")
+        assert asked["spec"]["form"] == form
+        status, told = desk("anna").answer(asked, "PAINT: mug, [0.01, 0.02, 0.03, 0.04]")
+        assert status == 422, told
+        status, told = desk("anna").answer(asked, said)
+        assert status == 200 and told["given"]["answer"]["data"]["differences"][0]["box"] == [10, 20, 30, 40]
+
+    words = ("--protocol", "changes", "--option", f"form={form}", "--out", "run")
+    assert annotate(draw_edits(tmp_path / "edits", 1), *words, do=do)[0] == 0
+
+
+@pytest.mark.usefixtures("toys")
 def test_a_description_of_a_label_comes_from_the_question(annotate: Session, tmp_path: Path) -> None:
     def do(desk: Open) -> None:
         options = desk("anna").question("s00", "size")["options"]

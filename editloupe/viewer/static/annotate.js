@@ -534,7 +534,7 @@
   }
 
   function record(spec, given) {
-    const field = make("textarea", { attributes: { id: "text", class: "json", rows: 9, spellcheck: "false" } });
+    const field = make("textarea", { attributes: { id: "text", class: "json", rows: 7, spellcheck: "false" } });
     const begin = given ? JSON.parse(given.text) : skeleton(spec.schema);
     field.value = JSON.stringify(begin, null, 2);
     submit = () => answer(field.value);
@@ -565,7 +565,7 @@
     const where = boxes.view ? `Draw on “${boxes.view.alias}”: drag a box. ` : "";
     redraw();
     drawing(Boolean(boxes.view));
-    return [make("p", { text: `${where}Numbers are thousandths of width and height.`, attributes: { class: "dim" } }), rows, add, saver("Save boxes")];
+    return [make("p", { text: `${where}Numbers are thousandths of width and height.`, attributes: { class: "dim" } }), rows, add, saver("Save boxes", "Ctrl+Enter")];
   }
 
   // The answer in the words that the question's spec reads.
