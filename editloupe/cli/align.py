@@ -338,7 +338,11 @@ def _among_people(
     metrics = [m for m in known.metrics if m.id in people.metrics]
     if chosen is not None:
         metrics = [known.metric(name) for name in chosen]
-    return agreement_between_raters(with_facts(people, store.samples, protocol_of(store)), metrics, options)
+    people = with_facts(people, store.samples, protocol_of(store))
+    if human is not None:
+        return agreement_between_raters(people, metrics, options)
+    advice = f"let another one answer: editloupe annotate {run} --raters A,B"
+    return agreement_between_raters(people, metrics, options, advice=advice)
 
 
 def _agreement(

@@ -83,6 +83,8 @@ def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editlou
             assert desk("anna").answer(desk("anna").question(sample, IF), "Flawless Execution")[0] == 200
 
     annotate(edits, "--raters", "anna", "--out", "run", do=do)
+    code, _, err = editloupe("align", "run")
+    assert code == 2 and "1 rater (anna) only" in err and "editloupe annotate run --raters A,B" in err
     code, _, err = editloupe("judge", edits, "--out", "run")
     assert code == 0, err
     code, out, _ = editloupe("align", "run", "--criteria", "if", "--resamples", "100")
