@@ -225,6 +225,8 @@ class Annotation:
         self._spec = store.spec
         self.identity = store.identity
         """Digest of what is asked."""
+        self._checked = (0, 0, 0)
+        """Number, size and time of the run.json that holds it."""
 
         self._groups = groups(list(self.samples.values()))
         self._group_of = {sample.key: number for number, group in enumerate(self._groups) for sample in group}
@@ -399,8 +401,15 @@ class Annotation:
 
     def check(self) -> None:
         """Raise DataError, which says what changed, if run.json no longer holds the questions that are asked here."""
+        try:
+            seen = (self.folder / "run.json").stat()
+        except OSError as error:
+            raise DataError(f"{self.folder} is no run any more: {error.strerror or error}") from error
+        if (seen.st_ino, seen.st_size, seen.st_mtime_ns) == self._checked:
+            return
         now = RunStore.read_info(self.folder)
         if now.identity == self.identity:
+            self._checked = seen.st_ino, seen.st_size, seen.st_mtime_ns
             return
         changes = [f"{name} was {short(a)}, and is {short(b)}" for name, a, b in self._spec.differs_from(now.spec)]
         raise DataError(

@@ -42,7 +42,7 @@ from editloupe.runs.annotation import (
 from editloupe.runs.people import Given, writable
 from editloupe.scores import Metric
 from editloupe.tasks import Ask
-from editloupe.values import Json, Sample, finite
+from editloupe.values import Json, Sample, digest, finite
 from editloupe.viewer.pages import ASSET_TYPES, FOREVER, PLAIN_CSP, Response, assets, rendered, text
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.rows import question_name, tone
@@ -69,6 +69,11 @@ class AnnotationSite:
     def _pictures(self) -> Pictures:
         folder = self.annotation.folder.resolve()
         return Pictures(folder, lambda name: path if (path := folder / name).is_file() else None)
+
+    @cached_property
+    def _shelf(self) -> str:
+        """Under which a browser keeps what is not saved yet; another run's at the same address has another name."""
+        return digest([str(self.annotation.folder.resolve()), self.annotation.identity])[:16]
 
     @cached_property
     def _images(self) -> ImageStore:
@@ -177,7 +182,7 @@ class AnnotationSite:
             token=self.token,
             adjudicates=self.adjudicates,
             writable=writable(self.annotation.folder),
-            shelf=f"editloupe:annotate:{self.annotation.identity}:{rater}",
+            shelf=f"editloupe:annotate:{self._shelf}:{rater}",
         )
 
     def _progress(self, rater: str) -> dict[str, Json]:

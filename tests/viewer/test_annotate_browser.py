@@ -253,6 +253,26 @@ def test_a_second_tab_tells_what_was_stored_and_asks(opened: Callable[..., Page]
     assert [line["label"] for line in lines(run)] == ["Flawless Execution", "Wrong Action", "Localization Failure"]
 
 
+def test_a_key_that_comes_too_early_answers_nothing(opened: Callable[..., Page], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with serving(EXAMPLES, "--limit", "2", "--out", run) as (url, _):
+        page = opened(f"{url}annotate.html?rater=anna")
+        shown(page, "1 of 4")
+        # Three presses before the next question is there: the first one counts, for the question that was seen.
+        for_each = (
+            "for (const key of '123') document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
+        )
+        page.evaluate(f"() => {{ {for_each} }}")
+        shown(page, "2 of 4")
+        assert [line["label"] for line in lines(run)] == ["Flawless Execution"]
+        assert not page.locator("#meanwhile").is_visible()
+        # The focus goes on at the new question, also from a button that is gone.
+        page.locator(".option").nth(1).focus()
+        page.keyboard.press("Space")
+        shown(page, "3 of 4")
+        assert page.evaluate("document.activeElement.id") == "question"
+
+
 def test_pictures_move_together_and_zoom_to_the_target(opened: Callable[..., Page], tmp_path: Path) -> None:
     with serving(EXAMPLES, "--limit", "1", "--out", tmp_path / "run") as (url, _):
         page = opened(f"{url}annotate.html?rater=anna")

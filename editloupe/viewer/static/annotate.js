@@ -30,6 +30,7 @@
   let at = -1;
   let question = null; // the one that is shown, with its pictures
   let since = 0; // when it was shown, in ms
+  let moving = false; // whether another question is on its way: a key pressed meanwhile was not meant for it
   const fetched = new Map(); // id → question, asked for ahead
 
   async function get(address) {
@@ -70,19 +71,26 @@
     return -1;
   }
 
-  async function go(place, { focus = false } = {}) {
-    if (place < 0 || place >= queue.length) return;
+  async function go(place) {
+    if (place < 0 || place >= queue.length || moving) return;
     const id = queue[place].id;
+    moving = true;
     try {
       const found = await ask(id);
       fetched.delete(id);
       at = place;
       show(found);
-      if (focus) byId("question").focus({ preventScroll: true });
     } catch (error) {
       tell(`The question cannot be loaded: ${error.message}`, true);
       return;
+    } finally {
+      moving = false;
     }
+    fetchAhead();
+  }
+
+  // Ask for what comes next, so that it need not be waited for.
+  async function fetchAhead() {
     const ahead = nextOpen(at);
     if (ahead >= 0 && ahead !== at && !fetched.has(queue[ahead].id)) {
       const next = queue[ahead].id;
@@ -115,9 +123,12 @@
     byId("note").value = found.given?.note ?? "";
     byId("told").textContent = "";
     byId("told").className = "";
+    const within = document.activeElement === document.body || byId("widget").contains(document.activeElement);
     pictures(found);
     votes(found);
     widget(found);
+    // What had the focus is gone; a screen reader goes on at the new question.
+    if (within) byId("question").focus({ preventScroll: true });
     if (found.given) {
       const words = found.given.status === "skipped" ? `skipped (${found.given.note})` : shortly(found.given.answer);
       tell(`You said: ${words}`);
@@ -335,8 +346,8 @@
       settle(id, saved);
       moved = moved || id === here;
     }
-    busy = false;
     if (moved) await onward();
+    busy = false;
   }
 
   function settle(id, saved) {
@@ -369,7 +380,7 @@
   }
 
   async function answer(text, note = byId("note").value) {
-    if (busy || !question) return;
+    if (busy || moving || !question) return;
     const id = question.id;
     if (waiting[id] && waiting[id].answer === text && waiting[id].note === note) return flush();
     busy = true;
@@ -381,13 +392,11 @@
     press(text);
     tell("Saving…");
     const saved = await send(id);
+    if (saved) {
+      settle(id, saved);
+      await onward();
+    } else if (byId("told").textContent === "Saving…") tell("");
     busy = false;
-    if (!saved) {
-      if (byId("told").textContent === "Saving…") tell("");
-      return;
-    }
-    settle(id, saved);
-    await onward();
   }
 
   // Answered in another tab, or taken back there, since this page asked: nothing is lost, and the rater decides.
