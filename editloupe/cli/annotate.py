@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from typer import Option
+from typer import Argument, Option
 
 from editloupe.cli.judge import asked_name, data_name
 from editloupe.cli.options import OUTPUT, PANELS, finite, settled, with_options, words
 from editloupe.cli.options import runs as runs_of
 from editloupe.cli.output import many, note, say, slug, status, warn
-from editloupe.config import RunConfig, pairs
+from editloupe.config import pairs
 from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError
 from editloupe.runs.annotation import Annotation, Assignment, Progress, begin, wanted_questions
@@ -25,19 +25,18 @@ from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
 _PANEL: Final = "People"
 _ASKED: Final = (
-    "path", *PANELS["Data"], "protocol", "mode", "rubric", "criteria", "prompt", "option", "tools",
+    *PANELS["Data"], "protocol", "mode", "rubric", "criteria", "prompt", "option", "tools",
 )  # fmt: skip
 
 
-def _described(given: dict[str, Any]) -> tuple[dict[str, Any], Callable[[], RunConfig]]:
-    """The options that were given, and the run that they describe."""
-    return dict(given), lambda: runs_of(dict(given))[0]
-
-
-@with_options("asked", _ASKED, _described)
+@with_options("given", _ASKED)
 def annotate(
-    asked: tuple[dict[str, Any], Callable[[], RunConfig]],
+    given: dict[str, Any],
     *,
+    path: Annotated[
+        Path | None,
+        Argument(metavar="PATH|RUN", help="A run folder; or a folder of edits, or a metadata file.", show_default=False),
+    ] = None,
     out_dir: Annotated[
         Path | None,
         Option("--out", help="Run folder, for PATH. Default: runs/NAME-people-PROTOCOL.", rich_help_panel=OUTPUT),
@@ -88,18 +87,17 @@ def annotate(
 ) -> int:
     """Let people answer a run's questions in a browser: one key a label. No model is asked.
 
-    PATH is a run folder, or data as `judge` takes them: a run without judges is made of these, with the questions of
-    --protocol. The same command again goes on. What people say is in the run's people.jsonl, which align and compare read.
+    Of data, as `judge` takes them, a run without judges is made, with the questions of --protocol. The same command again
+    goes on. What people say is in the run's people.jsonl, which align and compare read.
 
     Examples:
 
-    \\b
+    \b
     editloupe annotate runs/first --raters anna,ben
     editloupe annotate my-edits --criteria if --raters anna,ben --overlap 0.2
     editloupe annotate runs/first --adjudicate
     """
-    given, described = asked
-    folder = _folder(given, described, out_dir)
+    folder = _folder(path, given, out_dir)
     store = RunStore.read_info(folder)
     assignment = _assignment(folder, store, given, raters, overlap, share, seed)
     annotation = Annotation(folder, assignment)
@@ -129,18 +127,17 @@ def annotate(
     return 0
 
 
-def _folder(given: Mapping[str, Any], described: Callable[[], RunConfig], out_dir: Path | None) -> Path:
+def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -> Path:
     """The run that is asked about, made of data where PATH is none. Raises as `begin`."""
-    path = given.get("path")
     if path is None:
         raise ConfigError("PATH is missing: name a run folder, or a folder of edits")
     if (path / "run.json").exists():
-        own = [name for name in given if name not in ("path", "criteria")]
+        own = [name for name in given if name != "criteria"]
         if own or out_dir is not None:
             name = f"--{own[0].replace('_', '-')}" if own else "--out"
             raise ConfigError(f"{path} is a run, which knows its data and its questions; leave {name} out")
-        return Path(path)
-    run = settled(described())
+        return path
+    run = settled(runs_of({**given, "path": path})[0])
     folder = out_dir or Path("runs") / "-".join(map(slug, [data_name(path.resolve()), "people", *asked_name(run)]))
     with status("reading the data") as line:
         begin(run, folder, tell=lambda done, total: line.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from editloupe.errors import ConfigError, EditLoupeError
@@ -65,7 +65,10 @@ class Served(Protocol):
         """Store what a person's page sent to an address; None if nothing takes it there."""
 
 
-class Viewer(ThreadingHTTPServer):
+S = TypeVar("S", bound=Served)
+
+
+class Viewer(ThreadingHTTPServer, Generic[S]):
     """A server of one site; `with` it, then `serve_forever()`. Raises ConfigError where the address cannot be taken.
 
     connections: how many it holds at once. A further one takes the place of the one that has been waiting for a request for
@@ -81,14 +84,14 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        site: Served,
+        site: S,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         names: Iterable[str] = (),
         connections: int = MOST_CONNECTIONS,
         head_s: float = HEAD_S,
-        renew: Callable[[Any], Served] | None = None,
+        renew: Callable[[S], S] | None = None,
     ) -> None:
         self.site = site
         self.most, self.head_s = connections, head_s
@@ -185,7 +188,7 @@ class Viewer(ThreadingHTTPServer):
             data = parse_json(body)
         except ValueError:
             return text("Expected JSON.\n", "text/plain", status=HTTPStatus.BAD_REQUEST)
-        found: Response | None = self.site.said(unquote(urlsplit(target).path).removeprefix("/"), data)
+        found = self.site.said(unquote(urlsplit(target).path).removeprefix("/"), data)
         return found or text("Nothing here.\n", "text/plain", status=HTTPStatus.NOT_FOUND)
 
     def answer(self, target: str) -> Response:
@@ -225,7 +228,7 @@ class _Head(io.RawIOBase):
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET, HEAD and a person's POST; everything else is 501, as the base class has it."""
 
-    server: Viewer
+    server: Viewer[Any]
     protocol_version = "HTTP/1.1"
     server_version = "editloupe"
     sys_version = ""
@@ -304,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Silent: the terminal is the reader's."""
 
 
-def bound(site: Served, host: str, port: int | None, names: Iterable[str], **more: Any) -> Viewer:
+def bound(site: S, host: str, port: int | None, names: Iterable[str], **more: Any) -> Viewer[S]:
     """Return a server at the port, or without one at the first that is free from PORT on. Raises ConfigError.
 
     more: further arguments of `Viewer`.
@@ -319,7 +322,7 @@ def bound(site: Served, host: str, port: int | None, names: Iterable[str], **mor
     return Viewer(site, host=host, port=tried[-1], names=names, **more)
 
 
-def serve_until_stopped(server: Viewer) -> None:
+def serve_until_stopped(server: Viewer[Any]) -> None:
     """Serve until Ctrl-C or a plain kill, which end it alike, also where it was started in a script's background."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
