@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from editloupe import files
-from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale
+from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale, Text
 from editloupe.backends.request_diff import short
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, DataError, ImageError, ReplyError, StorageError, UnknownPlugin
 from editloupe.findings import Finding
+from editloupe.parsing import fold
 from editloupe.protocols.base import (
     EvalProtocol,
     QuestionKey,
@@ -325,12 +326,16 @@ class Annotation:
         ]
 
     def disagreements(self) -> list[Question]:
-        """Return the questions to which two raters gave different answers, in the order of the data."""
+        """Return the questions to which two raters gave different answers, in the order of the data.
+
+        Of texts case, space and punctuation do not count; boxes and records differ where anything in them does.
+        """
         standing = self._standing()
         said: dict[QuestionKey, dict[str, str]] = {}
         for (rater, key), given in standing.items():
             if rater != ADJUDICATED and given.finding.answer is not None:
-                said.setdefault(key, {})[rater] = str(given.finding.answer)
+                answer = given.finding.answer
+                said.setdefault(key, {})[rater] = fold(answer.text) if isinstance(answer, Text) else str(answer)
         split = {key: next(iter(answers)) for key, answers in said.items() if len(set(answers.values())) > 1}
         found: dict[str, Question] = {}
         for rater in dict.fromkeys(split.values()):
@@ -557,4 +562,5 @@ def _number(text: str) -> float | None:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    # Finer than people are, so that no two lines of a rater are the same.
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

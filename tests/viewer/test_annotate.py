@@ -111,7 +111,7 @@ def test_questions_of_a_judged_run_are_asked_again_of_people_and_nothing_of_the_
 
 
 @pytest.mark.usefixtures("toys")
-def test_every_kind_of_answer_is_taken_by_the_rules_of_its_spec(annotate: Session, tmp_path: Path) -> None:
+def test_every_kind_of_answer_is_taken_by_the_rules_of_its_spec(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
     edits = draw_edits(tmp_path / "edits", 1)
     good = {
         "size": ("Medium", "Medium"),
@@ -147,8 +147,54 @@ def test_every_kind_of_answer_is_taken_by_the_rules_of_its_spec(annotate: Sessio
 
     code, _, err = annotate(edits, "--protocol", "review", "--raters", "anna", "--out", "run", do=do)
     assert code == 0, err
+    code, _, err = editloupe("export", "run", "--human", "people.jsonl")
+    assert code == 0, err
+    table = [json.loads(line) for line in (tmp_path / "people.jsonl").read_text().splitlines()]
+    assert {row["criterion"]: row["label"] for row in table if row["criterion"] in ("name", "keep", "where")} == {
+        "name": "a red mug", "keep": "yes", "where": "10, 20, 300, 400",
+    }  # fmt: skip
     said = {key[2]: answer for key, answer in given(tmp_path / "run").items()}
     assert said == {("keep" if name == "Keep it" else name): answer for name, (_, answer) in good.items()}
+
+
+@pytest.mark.usefixtures("toys")
+def test_texts_that_differ_in_case_alone_are_no_disagreement(annotate: Session, tmp_path: Path) -> None:
+    def do(desk: Open) -> None:
+        for rater, name, where in (("anna", "Red mug.", "[[0, 0, 9, 9]]"), ("ben", "red  mug", "[[0, 0, 9, 8]]")):
+            for asked, said in (("Keep it", "yes"), ("name", name), ("where", where)):
+                assert desk(rater).answer(desk(rater).question("s00", asked), said)[0] == 200
+
+    words = (draw_edits(tmp_path / "edits", 1), "--protocol", "review", "--raters", "anna,ben", "--out", "run")
+    assert annotate(*words, do=do)[0] == 0
+    code, out, _ = annotate("run", "--adjudicate", "--status")
+    assert code == 0 and "Raters disagree on 1 of the 3 questions" in out
+
+
+def test_the_reference_and_the_crops_that_a_judge_gets_are_shown(annotate: Session, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 2)
+    first, second = (json.loads(line) for line in (edits / "metadata.jsonl").read_text().splitlines())
+    first |= {"reference_file_name": second["edited_file_name"], "bbox": [20, 20, 44, 44]}
+    (edits / "metadata.jsonl").write_text(json.dumps(first))
+
+    def whole(desk: Open) -> None:
+        asked = desk("anna").question("s00", IF)
+        assert [view["alias"] for view in asked["views"]] == ["Original Image", "Edited Image", "Reference Image"]
+        # The target's place as shares of 320×240 px, for the key z; its outline is on the first two.
+        assert asked["home"] == pytest.approx([20 / 320, 20 / 240, 44 / 320, 44 / 240])
+        assert [len(view["boxes"]) for view in asked["views"]] == [1, 1, 0]
+
+    def oracle(desk: Open) -> None:
+        crop, mask = desk("anna").question("s00", IF, "target 1"), desk("anna").question("s00", VC)
+        assert {view["op"] for view in crop["views"]} == {"crop"} and crop["home"] is None
+        assert all((view["width"], view["height"]) != (320, 240) for view in crop["views"])
+        assert {view["op"] for view in mask["views"]} == {"mask"} and mask["home"] is not None
+        for view in (*crop["views"], *mask["views"]):
+            assert desk("anna").ask("GET", f"/{view['address']}")[0] == 200
+
+    assert annotate(edits, "--option", "reference=always", "--out", "one", do=whole)[0] == 0
+    code, _, err = annotate(edits, "--mode", "oracle", do=oracle)
+    assert code == 0, err
+    assert (tmp_path / "runs" / "edits-people-oracle" / "run.json").exists()
 
 
 @pytest.mark.usefixtures("toys")
