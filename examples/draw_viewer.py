@@ -1,4 +1,4 @@
-"""Take the pictures in docs/viewer.md and docs/annotate.md: judges the example folder and drawn edits, and photographs pages.
+"""Take the pictures in docs/viewer.md and docs/annotate.md: judge the example folder and drawn edits, photograph pages.
 
     python -m examples.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
