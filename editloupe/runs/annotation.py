@@ -24,7 +24,15 @@ from editloupe.backends.request_diff import short
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError, ImageError, ReplyError, StorageError, UnknownPlugin
+from editloupe.errors import (
+    ConfigError,
+    DataError,
+    EditLoupeError,
+    ImageError,
+    ReplyError,
+    StorageError,
+    UnknownPlugin,
+)
 from editloupe.findings import Finding
 from editloupe.parsing import fold
 from editloupe.protocols.base import (
@@ -240,7 +248,9 @@ class Annotation:
         """What measures and further roles found, by question."""
         self._lock = threading.RLock()
         self._journal = Journal(folder, self.metrics)
-        plans = [self._planned(number, ()) for number in range(len(self._groups))]
+        self._unplanned: list[str] = []
+        """Why some samples are asked nothing."""
+        plans = [self._first_plan(number) for number in range(len(self._groups))]
         self._fixed = [
             None if consulted else self._for_people(number, tasks) for number, (tasks, consulted) in enumerate(plans)
         ]
@@ -260,8 +270,8 @@ class Annotation:
 
     @property
     def problems(self) -> list[str]:
-        """What of people's answers could not be read."""
-        return self._journal.problems
+        """What of people's answers could not be read, and which samples the protocol could not ask about."""
+        return [*self._journal.problems, *self._unplanned]
 
     def questions(self, rater: str) -> list[Question]:
         """Return what a rater is asked, in the order of the data. For the adjudicator, what the raters disagree on."""
@@ -465,6 +475,14 @@ class Annotation:
             and task.question not in self._others
             and (not wanted or task.metric in wanted)
         )
+
+    def _first_plan(self, number: int) -> tuple[tuple[Task, ...], bool]:
+        """Return what `_planned` does before anybody has answered; nothing where the protocol cannot plan."""
+        try:
+            return self._planned(number, ())
+        except EditLoupeError as error:
+            self._unplanned.append(f"{', '.join(sample.key for sample in self._groups[number])}: not asked: {error}")
+            return (), False
 
     def _planned(self, number: int, said: Sequence[Given]) -> tuple[tuple[Task, ...], bool]:
         """Return what is planned for a group where a person has said this, and whether that depends on answers."""

@@ -198,6 +198,34 @@ def test_the_reference_and_the_crops_that_a_judge_gets_are_shown(annotate: Sessi
 
 
 @pytest.mark.usefixtures("toys")
+def test_a_sample_that_the_protocol_cannot_ask_about_costs_no_other(annotate: Session, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 2)
+    rows = (edits / "metadata.jsonl").read_text().replace('"id": "s01"', '"id": "b"')
+    (edits / "metadata.jsonl").write_text(rows)
+
+    def do(desk: Open) -> None:
+        assert [q["sample"] for q in desk("anna").queue()] == ["s00"]
+        assert desk("anna").answer(desk("anna").question("s00", "right"), "yes")[0] == 200
+
+    code, _, err = annotate(edits, "--protocol", "faulty", "--out", "run", do=do)
+    assert code == 0 and "b: not asked: protocol 'faulty'" in err and "no such column" in err
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_picture_that_cannot_be_made_is_said_and_the_question_can_be_skipped(annotate: Session, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 1)
+    rows = (edits / "metadata.jsonl").read_text().replace('"id": "s00"', '"id": "b"')
+    (edits / "metadata.jsonl").write_text(rows)
+
+    def do(desk: Open) -> None:
+        asked = desk("anna").question("b", "right")
+        assert asked["views"] == [] and "op 'crop'" in asked["problem"]
+        assert desk("anna").answer(asked, None, "A picture is broken")[0] == 200
+
+    assert annotate(edits, "--protocol", "faulty", "--option", "fault=crop", "--out", "run", do=do)[0] == 0
+
+
+@pytest.mark.usefixtures("toys")
 def test_an_instruction_that_a_judge_is_not_told_is_not_shown(annotate: Session, tmp_path: Path) -> None:
     def do(desk: Open) -> None:
         assert desk("anna").question("s00", "differences")["instructions"] == []
