@@ -57,7 +57,7 @@ def grow(folder: Path, tasks: int) -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[Viewer, float]]:
+def serving(folder: Path) -> Iterator[tuple[Viewer[Site], float]]:
     """The server, and how long it took to open the run, in seconds."""
     began = time.perf_counter()
     viewer = Viewer(Site.of([RunReader(folder, live=True)], live=True))
@@ -71,7 +71,7 @@ def serving(folder: Path) -> Iterator[tuple[Viewer, float]]:
         viewer.server_close()
 
 
-def on_the_server(viewer: Viewer, target: str, times: int) -> list[float]:
+def on_the_server(viewer: Viewer[Site], target: str, times: int) -> list[float]:
     """Seconds of each of several answers; the first stands first."""
     found = []
     for _ in range(times):

@@ -456,7 +456,21 @@ class RunSpec:
 def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
     for name in sorted({*ours, *theirs}):
         a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, list) and isinstance(b, list):
+            # A rubric's criteria and labels are lists: one that is reworded is named, and not the whole list.
+            a, b = _named_entries(a, b)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             yield from _differences(f"{prefix}{name}.", a, b)
         elif a != b:
             yield f"{prefix}{name}", a, b
+
+
+def _named_entries(ours: list[Json], theirs: list[Json]) -> tuple[Json, Json]:
+    """Return two lists of objects by the objects' ids or names; others, and lists in which these differ, as they are."""
+    found: list[dict[str, Json]] = []
+    for entries in (ours, theirs):
+        names = [str(one.get("id") or one.get("name") or "") for one in entries if isinstance(one, Mapping)]
+        if not all(names) or len(names) != len(entries) or len(set(names)) != len(names):
+            return ours, theirs
+        found.append(dict(zip(names, entries, strict=True)))
+    return (found[0], found[1]) if list(found[0]) == list(found[1]) else (ours, theirs)

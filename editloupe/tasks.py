@@ -60,6 +60,11 @@ class About(Serialisable):
         return cls.of(first, part=f"beside {second.key}")
 
     @property
+    def beside(self) -> str:
+        """The key of the second sample of a pair; "" for a question about one."""
+        return self.part.removeprefix("beside ") if self.part.startswith("beside ") else ""
+
+    @property
     def key(self) -> str:
         """The sample's key, unique in a run."""
         return sample_key(self.editor, self.sample_id)

@@ -1,4 +1,4 @@
-"""Take the pictures of the viewer in docs/viewer.md: judges the example folder and drawn edits, and photographs pages.
+"""Take the pictures in docs/viewer.md and docs/annotate.md: judge the example folder and drawn edits, photograph pages.
 
     python -m examples.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -18,11 +19,14 @@ from benchmarks.judged_runs import make
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
+from editloupe.runs.annotation import Annotation, begin
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
+from editloupe.viewer.annotate import AnnotationSite
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
+from editloupe.viewer.serve import Viewer
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,6 +74,21 @@ def photograph_runs(browser: Browser, runs: list[Path]) -> None:
     page.screenshot(path=ROOT / "docs" / "images" / "viewer-matrix.png")
 
 
+def photograph_questions(browser: Browser, folder: Path) -> None:
+    """Photograph the first question of the example folder as a rater sees it."""
+    begin(RunConfig(path=ROOT / "examples" / "edits"), folder)
+    with Viewer(AnnotationSite(annotation=Annotation(folder))) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        page = browser.new_page(viewport={"width": 1400, "height": 720}, reduced_motion="reduce")
+        page.goto(f"{viewer.url}annotate.html?rater=anna")
+        page.wait_for_selector(".option")
+        page.wait_for_timeout(500)
+        page.screenshot(path=ROOT / "docs" / "images" / "annotate.png")
+        viewer.shutdown()
+        thread.join(5)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         first, mug, pages = (Path(temporary) / name for name in ("first", "mug", "pages"))
@@ -89,6 +108,7 @@ def main() -> None:
         page.keyboard.press("c")
         page.wait_for_timeout(500)
         page.screenshot(path=ROOT / "docs" / "images" / "viewer-beside.png")
+        photograph_questions(browser, Path(temporary) / "people")
         photograph_runs(browser, [first, make(Path(temporary) / "three-judges", samples=40, editors=2)])
         browser.close()
 

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
     "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
+    "annotate": "Let people answer a run's questions in a browser: one key a label. No model is asked.",
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
     "masks": "Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.",
@@ -59,7 +60,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
 
 PANELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Judge": ("init", "check", "judge", "retry", "measure", "rank", "serve", "targets", "masks", "build"),
+    "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
     "Look": ("runs", "show", "view", "report", "export"),
     "Compare": ("compare", "align", "gate", "canary"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),

@@ -32,9 +32,11 @@ from editloupe.reports.columns import (
     editors_of,
     join,
     rated_editors,
+    with_facts,
 )
 from editloupe.reports.human_labels import read_label_table, read_people
 from editloupe.reports.judged import chosen as chosen_judges
+from editloupe.reports.judged import protocol_of
 from editloupe.reports.label_tables import column_names
 from editloupe.reports.raters import RaterAgreement, agreement_between_raters
 from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
@@ -94,6 +96,9 @@ def align(
     tie: Annotated[
         str | None, Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0.")
     ] = None,
+    among: Annotated[
+        bool, Option("--people", help="How far people agree among themselves, without the judges of RUN.")
+    ] = False,
     resamples: Resamples = RESAMPLES,
     level: Level = LEVEL,
     seed: Seed = SEED,
@@ -106,8 +111,8 @@ def align(
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
 
-    Several judges that say yes or no also stand side by side. --human FILE alone: how far people agree among themselves,
-    without a judge (DLEBench, Table 2).
+    Several judges that say yes or no also stand side by side. --human FILE alone, RUN --people and a RUN without judges:
+    how far people agree among themselves (DLEBench, Table 2).
 
     --pair sets a metric beside ratings of another name and scale, such as a similarity beside stars from 1 to 5.
     """
@@ -117,6 +122,8 @@ def align(
             "name a run folder, or a table of scores with --scores FILE; or people's ratings alone with --human FILE, for "
             "the agreement of people among themselves"
         )
+    if among and (not runs or votes is not None):
+        raise ConfigError("--people takes RUN, and no --votes; for a table alone give --human FILE")
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise ConfigError("--json, --csv and --markdown exclude each other")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
@@ -176,7 +183,15 @@ def align(
                 raise ConfigError(f"{name} goes with --scores; a run knows its own")
         tables = [partial(_of_table, file, score_columns, yes_from=threshold) for file in scores]
         by_editor = unit == "editor"
-        found = list(_of_runs(runs, tables, human, columns, judge, chosen, paired, group, options, by_editor=by_editor))
+        if among or (len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}):
+            others = {"--scores": scores, "--pair": paired, "--unit editor": by_editor, "--judge": judge, "--group": group}
+            others |= {"--good-from": good_from, "a second RUN": runs[1:]}
+            if taken := [name for name, value in others.items() if value]:
+                why = "--people compares" if among else f"{runs[0]} has no judge, so that align compares"
+                raise ConfigError(f"{why} people among themselves, which does not go with {', '.join(taken)}")
+            found = [_among_people(runs[0], human, columns, chosen, options)]
+        else:
+            found = list(_of_runs(runs, tables, human, columns, judge, chosen, paired, group, options, by_editor=by_editor))
     _print(found, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     return 0
 
@@ -315,6 +330,22 @@ def _between_raters(
             raise ConfigError(f"--criteria {', '.join(unknown)}: {human} rates {', '.join(people.metrics) or 'none'}")
         metrics = [m for m in metrics if (m if isinstance(m, str) else m.id) in wanted.values()]
     return agreement_between_raters(people, metrics, options)
+
+
+def _among_people(
+    run: Path, human: Path | None, columns: str | None, chosen: tuple[str, ...] | None, options: AlignOptions
+) -> RaterAgreement:
+    store = RunStore.read(run)
+    warn(store.problems)
+    known, people = store.metric_set(), read_people(store, human, columns)
+    metrics = [m for m in known.metrics if m.id in people.metrics]
+    if chosen is not None:
+        metrics = [known.metric(name) for name in chosen]
+    people = with_facts(people, store.samples, protocol_of(store))
+    if human is not None:
+        return agreement_between_raters(people, metrics, options)
+    advice = f"let another one answer: editloupe annotate {run} --raters A,B"
+    return agreement_between_raters(people, metrics, options, advice=advice)
 
 
 def _agreement(

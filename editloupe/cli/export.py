@@ -117,8 +117,9 @@ def export(
     if not asked:
         return 0
     source = Source(folder=runs[0], judge=judge, samples=tuple(sample or ()), blob_base_url=blob_base_url, prices=known)
-    # Only spans and trajectories show traces that have no finding yet.
-    if not source.findings and (asked.keys() - {"--otel", "--atif"} or next(source.episodes(), None) is None):
+    # Only spans and trajectories show traces that have no finding yet, and people need no judge.
+    empty = not source.findings and (asked.keys() - {"--otel", "--atif"} or next(source.episodes(), None) is None)
+    if empty and asked.keys() != {"--human"}:
         raise ConfigError(f"{runs[0]} has no finding to export; judge something first")
     if otel is not None:
         with status("writing spans") as line:

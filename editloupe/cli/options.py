@@ -155,7 +155,7 @@ def run_options(*, without: Collection[str] = (), also: Collection[str] = (), pr
     """
     without = {*without, *OF_BUILDERS}.difference(also)
     names = ("path", *(name for panel in PANELS.values() for name in panel))
-    made = functools.partial(_runs, project=project)
+    made = functools.partial(runs, project=project)
     return with_options("runs", [name for name in names if name not in without], made)
 
 
@@ -226,8 +226,8 @@ def kind_of(annotation: Any) -> Any:
     return annotation
 
 
-def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
-    """The runs that a command line describes. Raises ConfigError.
+def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
+    """Return the runs that the options of a command line describe. Raises ConfigError.
 
     project: whether editloupe.yaml is read where no path is named.
     """
@@ -247,12 +247,12 @@ def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
     # Of the protocol's options, each by itself.
     line["option"] = {**kept.get("option", {}), **line["option"]}
     try:
-        runs = RunConfig.each_judge({**kept, **line})
+        found = RunConfig.each_judge({**kept, **line})
     except ConfigError as error:
         source = judges or file
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     if file is None:
-        return runs
+        return found
     launch, arguments = bool(line.get("launch")), line.get("launch_args")
     trust = Trust(
         source=file,
@@ -263,9 +263,9 @@ def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
         # A remark on several judges is made once.
         tell=functools.cache(note),
     )
-    for run in runs:
+    for run in found:
         trust.start(run.judge)
-    return [trust.run(run) for run in runs]
+    return [trust.run(run) for run in found]
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import webbrowser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -24,12 +23,7 @@ from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
-from editloupe.viewer.serve import Viewer
-
-PORT: Final = 8420
-"""Tried first, where no port is named."""
-_PORTS: Final = 20
-"""How many are tried, one after another."""
+from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
 
 def view(
@@ -54,7 +48,7 @@ def view(
     with ExitStack() as opened:
         site = _site(named, opened)
         site = replace(site, rating=Rating(rater=rater), numbers=Numbers(prices=read_prices(prices)))
-        server = opened.enter_context(_served(site, host, port, allow_host or (), partial(_renewed, named, opened)))
+        server = opened.enter_context(bound(site, host, port, allow_host or (), renew=partial(_renewed, named, opened)))
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
         places = ", ".join(map(str, named))
@@ -65,13 +59,7 @@ def view(
             threading.Thread(target=site.prepare, daemon=True).start()
         if open_browser:
             webbrowser.open(server.url)
-        # Ctrl-C and a plain kill end it alike, also where it was started in the background of a script.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+        serve_until_stopped(server)
     return 0
 
 
@@ -132,15 +120,3 @@ def _found(named: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]], bo
         found += [one.folder for one in below if not one.problem]
         broken += [(str(one.folder), one.problem) for one in below if one.problem]
     return list(dict.fromkeys(found)), broken, listed
-
-
-def _served(site: Site, host: str, port: int | None, names: Iterable[str], renew: Callable[[Site], Site]) -> Viewer:
-    """A server at the port, or without one at the first that is free from PORT on. Raises ConfigError."""
-    names = tuple(names)
-    tried = [port] if port is not None else range(PORT, PORT + _PORTS)
-    for number in tried[:-1]:
-        try:
-            return Viewer(site, host=host, port=number, names=names, renew=renew)
-        except ConfigError:
-            continue
-    return Viewer(site, host=host, port=tried[-1], names=names, renew=renew)

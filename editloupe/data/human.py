@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from editloupe.answers import LabelRule
 from editloupe.parsing import fold
 from editloupe.scores import Binary, Metric
+
+T = TypeVar("T")
 
 Rating: TypeAlias = str | int | float
 Ratings: TypeAlias = Mapping[str, Mapping[str, Rating]]
@@ -22,6 +24,8 @@ Known: TypeAlias = Callable[[str], str | None]
 """The metric that a name means; None if it means none."""
 NO_RATER: Final = "human"
 """The rater of a column that names none."""
+ADJUDICATED: Final = "adjudicated"
+"""The rater of labels that settle a disagreement. Such a label stands for people's, and is no further vote."""
 CRITERIA: Final = (
     "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
     "sc", "pq",
@@ -108,6 +112,11 @@ def named(ratings: Ratings, known: Known) -> dict[str, dict[str, Rating]]:
             who = rater if part == NO_RATER else part if rater == NO_RATER else f"{part} {rater}"
             own[who if who not in own else f"{who} ({name})"] = rating
     return found
+
+
+def settled(by_rater: Mapping[str, T]) -> Mapping[str, T]:
+    """Return the adjudicated rating alone where there is one; else all."""
+    return {ADJUDICATED: by_rater[ADJUDICATED]} if ADJUDICATED in by_rater else by_rater
 
 
 def value_on(metric: Metric, rating: Rating) -> float | None:

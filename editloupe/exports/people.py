@@ -66,6 +66,9 @@ def _rows(source: Source) -> list[dict[str, Json]]:
                 put(sample.editor, sample.id, turn, "", metric, rater, rating)
     for given in store.people.values():
         f, said = given.finding, given.rating
+        if said is None and f.answer is not None and f.metric not in metrics:
+            # Texts, boxes and records of questions that are no metric, as they were said.
+            said = str(f.answer)
         if said is not None:
             put(f.editor, f.sample_id, f.turn, f.part, f.metric, given.rater, said, f.reason, given.time)
     return list(rows.values())

@@ -9,11 +9,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
+from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError
 from editloupe.imaging.targets import AREAS, area_name, relative_area
+from editloupe.protocols.base import EvalProtocol
 from editloupe.reports.judged import Judged
 from editloupe.scores import Binary, Metric, Score
-from editloupe.values import sample_key
+from editloupe.values import Sample, sample_key
 
 Key: TypeAlias = tuple[str, str, int, str]
 """(editor, sample id, turn, part); the editor is "" if none is named, the turn 0 for the sample as a whole."""
@@ -135,7 +137,8 @@ def rated_editors(people: HumanLabels) -> HumanLabels:
         own = values.setdefault(_of_editor(editor or sample), {})
         for metric, by_rater in ratings.items():
             for rater, rating in by_rater.items():
-                if not isinstance(rating, str):
+                # What settles single items is no rater's view of an editor.
+                if not isinstance(rating, str) and rater != ADJUDICATED:
                     own.setdefault(metric, {}).setdefault(rater, []).append(rating)
     return replace(
         people,
@@ -145,6 +148,19 @@ def rated_editors(people: HumanLabels) -> HumanLabels:
             for key, own in values.items()
         },
     )
+
+
+def with_facts(people: HumanLabels, samples: Mapping[str, Sample], protocol: EvalProtocol) -> HumanLabels:
+    """Return people's ratings with what a run knows of the items: source image, edit type, area of the targets."""
+    named = getattr(protocol, "edit_type_name", str)
+    items = {}
+    for key, item in people.items.items():
+        sample = samples.get(sample_key(key[0], key[1]))
+        if sample is not None:
+            kind = None if sample.edit_type is None else named(sample.edit_type)
+            item = replace(item, source=sample.source.sha256, edit_type=kind, area=relative_area(sample))
+        items[key] = item
+    return replace(people, items=items)
 
 
 def _of_editor(name: str) -> Key:

@@ -195,7 +195,9 @@ def human_column(
     else:
         samples = {key: sample for judge in reversed(judges) for key, sample in judge.samples.items()}
         said = [given for judge in judges for given in judge.people]
-        people, name = labels_in(samples.values(), metrics, "the samples", people=said), "the samples' own columns"
+        scores = [one for judge in judges for one in judge.people_scores]
+        people = labels_in(samples.values(), metrics, "the samples", people=said, scores=scores)
+        name = "the samples' own columns"
         if not people.ratings:
             return None, people.notes
     folders = list(dict.fromkeys(str(judge.folder) for judge in judges))

@@ -15,6 +15,7 @@ from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names
 from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
 from editloupe.reports.columns import HumanLabels, Item, Key, key_name
+from editloupe.reports.judged import protocol_of, scores_by_people
 from editloupe.reports.label_tables import (
     as_rating,
     column_names,
@@ -27,7 +28,7 @@ from editloupe.reports.label_tables import (
 )
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
-from editloupe.scores import Metric
+from editloupe.scores import Metric, Score
 from editloupe.values import Json, Sample
 
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -54,10 +55,12 @@ def labels_in(
     source: str,
     ratings: Sequence[str] = (),
     people: Iterable[Given] = (),
+    scores: Iterable[tuple[str, Score]] = (),
 ) -> HumanLabels:
     """Return the ratings that a run's samples carry, whose names the run has read as metrics.
 
     people: what people said while they looked at the run; of these, what is about parts of samples is added.
+    scores: what the protocol makes of their answers, by rater; added where the rater gave no rating.
     ratings: names of further ratings, which are no metrics of the run.
     """
     known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
@@ -86,6 +89,10 @@ def labels_in(
         if finding.part and finding.metric in known and rating is not None:
             about = (finding.editor, finding.sample_id, finding.turn, finding.part)
             found.setdefault(about, {}).setdefault(finding.metric, {})[given.rater] = rating
+    for rater, score in scores:
+        if score.metric in known and score.value is not None:
+            about = (score.editor, score.sample_id, score.turn, score.part)
+            found.setdefault(about, {}).setdefault(score.metric, {}).setdefault(rater, score.value)
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
     return HumanLabels(
         source=source,
@@ -108,12 +115,13 @@ def read_people(
     if human is not None:
         return read_human(human, metrics, column_names(columns, "--columns"), ratings)
     source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
-    found = labels_in(store.samples.values(), metrics, source, ratings, store.people.values())
+    by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
+    found = labels_in(store.samples.values(), metrics, source, ratings, store.people.values(), by_protocol)
     if not found.ratings:
         text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
             f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, add columns "
-            "human_<criterion> to the metadata and judge again, or give labels in editloupe view"
+            "human_<criterion> to the metadata and judge again, or give labels with editloupe annotate"
         )
     return found
 

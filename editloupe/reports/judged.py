@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
+from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_scores, scored
+from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
+from editloupe.tasks import About
 from editloupe.values import Sample, sample_key
 
 
@@ -52,6 +54,8 @@ class Judged:
     """Of imported results: the means as their own script computes them."""
     people: tuple[Given, ...] = ()
     """What people said of parts of samples; what they said of samples and turns is in `samples`."""
+    people_scores: tuple[tuple[str, Score], ...] = ()
+    """(rater, score) that the protocol makes of people's answers, as `scores_by_people` returns them."""
     notes: tuple[str, ...] = ()
     """What could not be read."""
 
@@ -175,16 +179,13 @@ def judged_in(store: RunStore) -> list[Judged]:
     folder, identity = store.folder, store.info.get("identity")
     if not store.findings:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
-    options, metrics = store.options(), store.metric_set()
+    options, metrics, protocol = store.options(), store.metric_set(), protocol_of(store)
     ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
-    try:
-        protocol = make_protocol(store.protocol, options)
-    except UnknownPlugin as error:
-        raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
     mode = str(options.get("mode") or "")
     hidden = tuple(str(a) for a in ablations) if isinstance(ablations, list) else ()
     published = published_in(store.spec.record)
     found = []
+    by_people = tuple(scores_by_people(store, protocol))
     names = store.judge_names()
     judges: Iterable[tuple[str, str]] = store.judges().items()
     if not names:
@@ -222,6 +223,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 findings=tuple(findings),
                 scores=tuple(scores),
                 people=tuple(given for given in store.people.values() if given.finding.part),
+                people_scores=by_people,
                 published=tuple(one for one in published if one.judge_id == judge_id),
                 notes=tuple(
                     f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))
@@ -229,6 +231,57 @@ def judged_in(store: RunStore) -> list[Judged]:
             )
         )
     return found
+
+
+def protocol_of(store: RunStore) -> EvalProtocol:
+    """Return the protocol that a run was asked by. Raises ConfigError for one that is not installed."""
+    try:
+        return make_protocol(store.protocol, store.options())
+    except UnknownPlugin as error:
+        raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
+
+
+def scores_by_people(store: RunStore, protocol: EvalProtocol) -> Iterator[tuple[str, Score]]:
+    """Yield (rater, score) for what the protocol makes of each rater's answers, as it makes scores of a judge's.
+
+    Only where people answered questions that are no ratings by themselves: intermediate ones, parts of samples, two edits
+    beside each other. A metric of a sample that the rater has rated directly is left out. The adjudicator's scores rest on
+    what was settled and on what the raters agree on.
+    """
+    metrics = store.metrics()
+    if all(g.of_metric and not g.finding.part and g.finding.metric in metrics for g in store.people.values()):
+        return
+    roles = store.roles()
+    others = [f for f in store.current() if roles.get(f.judge_id, f.role) != "judge"]
+    said: dict[str, dict[QuestionKey, Finding]] = {}
+    rated = set()
+    for given in store.people.values():
+        said.setdefault(given.rater, {})[given.finding.question] = given.finding
+        if given.rating is not None:
+            rated.add((given.rater, given.finding.metric, given.finding.about))
+    if ADJUDICATED in said:
+        said[ADJUDICATED] = {**_unanimous(said), **said[ADJUDICATED]}
+    by_group = groups(list(store.samples.values()))
+    for rater, own in said.items():
+        keys = {finding.sample_key for finding in own.values()}
+        # Scores of a sample may rest on what was said of others of its group.
+        asked = [s for group in by_group if {s.key for s in group} & keys for s in group]
+        # What others found of a question that the rater answered is not the rater's.
+        found = [f for f in others if f.question not in own]
+        for score in scored(protocol, asked, [*found, *own.values()]):
+            about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
+            if score.value is not None and (rater, score.metric, about) not in rated:
+                yield rater, score
+
+
+def _unanimous(said: Mapping[str, Mapping[QuestionKey, Finding]]) -> dict[QuestionKey, Finding]:
+    """What several raters answered, and all of them alike."""
+    answers: dict[QuestionKey, list[Finding]] = {}
+    for rater, own in said.items():
+        for question, finding in own.items() if rater != ADJUDICATED else ():
+            if finding.answer is not None:
+                answers.setdefault(question, []).append(finding)
+    return {q: found[0] for q, found in answers.items() if len(found) > 1 and len({str(f.answer) for f in found}) == 1}
 
 
 def _asked(scores: list[Score]) -> list[Score]:

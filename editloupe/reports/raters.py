@@ -109,12 +109,23 @@ class RaterAgreement(Agreement):
         return numbers("raters", "Krippendorff's α by edit type", ("Edit type", *heads.values()), rows, caption=caption)
 
 
+_NAME_RATERS: Final = (
+    "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
+    "CRITERION@RATER=COLUMN"
+)
+"""What to do about a table with one rater."""
+
+
 def agreement_between_raters(
-    people: HumanLabels, metrics: Sequence[Metric | str], options: AlignOptions | None = None
+    people: HumanLabels,
+    metrics: Sequence[Metric | str],
+    options: AlignOptions | None = None,
+    *,
+    advice: str = _NAME_RATERS,
 ) -> RaterAgreement:
     """Return how far people agree on the metrics. A metric: its labels bind the ratings; a name: what the values show.
 
-    Raises ConfigError if no metric has an item that two people rated.
+    advice: what to do where there is one rater only.   Raises ConfigError if no metric has an item that two people rated.
     """
     options = options or AlignOptions()
     found = tuple(_on_metric(people, metric, options) for metric in metrics)
@@ -126,10 +137,7 @@ def agreement_between_raters(
                 "expected items that two people or more rated by the same criterion"
             )
         who = "no rater is named" if raters == (NO_RATER,) else f"{_raters(raters)} only"
-        raise ConfigError(
-            f"{people.source}: {who}, and agreement between people needs two; name raters in a column rater, in the names "
-            "of columns (if_anna, if_ben) with --rubric, or with --columns CRITERION@RATER=COLUMN"
-        )
+        raise ConfigError(f"{people.source}: {who}, and agreement between people needs two; {advice}")
     return RaterAgreement(people=people.source, criteria=found, bootstrap=options.drawing, notes=people.notes)
 
 
@@ -146,7 +154,7 @@ def _on_metric(people: HumanLabels, metric: Metric | str, options: AlignOptions)
 
     whole = group("all", range(len(items)))
     raters = tuple(dict.fromkeys(rater for given in reading.ratings for rater in given))
-    notes = list(reading.unread)
+    notes = [*reading.unread, *(f"{name}: {text}" for text in reading.adjudicated)]
     if not whole.figures["alpha_nominal"].judged:
         notes.append(f"{name}: {_raters(raters)}, and no item that two people rated")
     return RatersOnMetric(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from editloupe.data.human import value_on
+from editloupe.data.human import ADJUDICATED, settled, value_on
 from editloupe.errors import ConfigError
 from editloupe.parsing import fold
 from editloupe.reports.columns import Answer
@@ -113,10 +113,11 @@ class MetricReading:
             return found
 
         self.scores = [read(answer, "the judge's") for answer in answers]
-        self.ratings = [
-            {rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated
-        ]
-        self.labels = [_most_frequent(r, self.ruler.scale) for r in self.ratings]
+        given_by = [{rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated]
+        self.settled = [r.get(ADJUDICATED) for r in given_by]
+        """The adjudicated rating of each item; None without one. It stands for people's, and is no rater's."""
+        self.ratings = [{rater: v for rater, v in r.items() if rater != ADJUDICATED} for r in given_by]
+        self.labels = [_most_frequent(settled(r), self.ruler.scale) for r in given_by]
         self.unread = [f"{name}: {text}" for text in self._unread(unknown)]
         self.notes = [*self.unread, *(f"{name}: {text}" for text in self._remarks())]
 
@@ -129,9 +130,16 @@ class MetricReading:
             expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
             yield f"no label of the metric and left out: {text}{expected}"
 
+    @property
+    def adjudicated(self) -> list[str]:
+        """How many ratings were settled, in words; [] for none."""
+        count = sum(rating is not None for rating in self.settled)
+        return [f"{_n(count, 'adjudicated rating')}: each stands for people's, and is no rater's vote"] if count else []
+
     def _remarks(self) -> Iterable[str]:
         """What else was left out, and why."""
         scale = self.ruler.scale
+        yield from self.adjudicated
         if scale is not None:
             drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
             if drawn:
@@ -139,14 +147,16 @@ class MetricReading:
             between = sum(score is not None and score not in scale.values for score in self.scores)
             if between:
                 yield f"{_n(between, 'score')} of the judge between two labels, left out of figures on labels"
-        alone = sum(s is not None and not r for s, r in zip(self.scores, self.ratings, strict=True))
+        people = zip(self.scores, self.ratings, self.settled, strict=True)
+        alone = sum(s is not None and not r and by_all is None for s, r, by_all in people)
         if alone:
             yield f"{_n(alone, 'judged item')} without a human rating"
 
     @property
     def means(self) -> list[float | None]:
-        """People's mean of each item; None without a rating."""
-        return [sum(r.values()) / len(r) if r else None for r in self.ratings]
+        """People's mean of each item, or what it was settled as; None without a rating."""
+        means = [sum(r.values()) / len(r) if r else None for r in self.ratings]
+        return [mean if by_all is None else by_all for mean, by_all in zip(means, self.settled, strict=True)]
 
 
 def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:

@@ -1,8 +1,9 @@
 """What people said of a run's samples while they looked at it: one finding a line in `people.jsonl`, only appended to.
 
 They stand beside findings.jsonl and not in it: no trace holds them, and they may come while another process is judging.
-The latest line of a person and a question counts. A label of a metric is also one of the sample's ratings (`rated`), and so
-stands wherever people are read: in `compare`, `align`, `gate`, the exports and the pages.
+The latest line of a person and a question counts; one that takes an answer back is a line as well. A label of a metric is
+also one of the sample's ratings (`rated`), and so stands wherever people are read: in `compare`, `align`, `gate`, the
+exports and the pages.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from editloupe import files
-from editloupe.data.human import Rating, of_turn
+from editloupe.answers import Choice, Label, Number
+from editloupe.data.human import Rating, of_turn, value_on
 from editloupe.errors import StorageError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs import checks
 from editloupe.scores import Metric
 from editloupe.traces.read import complete_lines
-from editloupe.values import Sample, parse_json
+from editloupe.values import Json, Sample, digest, parse_json
 
 FILE: Final = "people.jsonl"
 
@@ -40,6 +43,17 @@ class Given:
     rater: str
     time: str
     """When, in ISO 8601."""
+    retracted: bool = False
+    """Whether the person took back what stood there: the question is open again."""
+    of_metric: bool = True
+    """False for an answer that is on the question's own scale and not on its metric's, such as "Edit A is better"."""
+    swapped: bool = False
+    """Whether two pictures were shown in exchanged places. The answer is stored as if they had not been."""
+
+    @property
+    def revision(self) -> str:
+        """What tells this line from the others on the same question."""
+        return digest([self.finding.to_json(), self.rater, self.time, self.retracted])[:16]
 
     @property
     def place(self) -> Place:
@@ -48,7 +62,9 @@ class Given:
 
     @property
     def rating(self) -> Rating | None:
-        """The label or the number; None for an answer that is neither."""
+        """The label or the number on the metric's scale; None for any other answer."""
+        if not self.of_metric:
+            return None
         return self.finding.label if self.finding.label is not None else self.finding.value
 
 
@@ -57,18 +73,110 @@ def person(rater: str) -> JudgeSpec:
     return JudgeSpec(kind="human", backend=f"human/{quote(rater, safe='')}", endpoint="in person")
 
 
+class Journal:
+    """What people said of one run, followed while it grows; thread-safe. Reading again costs what is new.
+
+    given: what counts of each person and question, in the order of writing.   problems: a line for each that cannot be
+    used.
+    """
+
+    def __init__(self, folder: Path, metrics: Mapping[str, Metric], problems: list[str] | None = None) -> None:
+        """metrics: of the run by id; an answer that is none of its metric does not count."""
+        self.folder, self.given = folder, dict[Place, Given]()
+        self.problems: list[str] = [] if problems is None else problems
+        self._metrics, self._lock = metrics, threading.RLock()
+        self._read = self._count = 0
+        """Bytes and lines that were taken in."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what was written since. Raises StorageError."""
+        with self._lock:
+            try:
+                with files.open_plain(self.folder / FILE) as file:
+                    if file.seek(0, os.SEEK_END) < self._read:
+                        # Another file has taken its place.
+                        self.given.clear()
+                        self._read = self._count = 0
+                    file.seek(self._read)
+                    self._take(file.read())
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise StorageError(f"{self.folder / FILE} cannot be read: {error.strerror or error}") from error
+
+    def snapshot(self) -> dict[Place, Given]:
+        """Return what counts now."""
+        with self._lock:
+            return dict(self.given)
+
+    def add(self, given: Given, *, seen: str | None = None) -> Given | None:
+        """Append what a person said, make sure that it is on disk, and return None.
+
+        seen: the `revision` of what the person saw there, "" for an open question, None for whatever stands there. If
+        something else stands there now, nothing is written and that is returned (retracted where it is open again), unless
+        it says the same. A run that is being judged goes on undisturbed.
+        Raises StorageError.
+        """
+        with self._lock:
+            other: list[Given] = []
+
+            def wanted(lines: bytes) -> bool:
+                self._take(lines)
+                stands = self.given.get(given.place)
+                if stands is None and given.retracted:
+                    return False
+                if seen is None or seen == (stands.revision if stands else ""):
+                    return True
+                if stands is None or not _same(stands, given):
+                    other.append(stands or replace(given, retracted=True))
+                return False
+
+            self.refresh()
+            line = _line(given)
+            if _append(self.folder, [line], at=lambda: self._read, wanted=wanted):
+                self._take(line + b"\n")
+            return other[0] if other else None
+
+    def _take(self, data: bytes) -> None:
+        """Take in the complete lines of what follows the bytes that are known."""
+        lines, end = complete_lines(data)
+        self._read += end
+        for line in lines:
+            self._count += 1
+            found = self._parsed(line)
+            if isinstance(found, str):
+                self.problems.append(f"{FILE}, line {self._count}: {found}, left out")
+                continue
+            self.given.pop(found.place, None)
+            if not found.retracted:
+                self.given[found.place] = found
+
+    def _parsed(self, line: bytes) -> Given | str:
+        """What a line says, or why it does not count."""
+        try:
+            data = parse_json(line)
+            finding, seal = checks.parse_finding({k: v for k, v in data.items() if k not in _BESIDE})
+            given = Given(
+                finding=finding,
+                rater=str(data["rater"]),
+                time=str(data.get("time", "")),
+                retracted=data.get("retracted") is True,
+                of_metric=data.get("of_metric") is not False,
+                swapped=data.get("swapped") is True,
+            )
+            why = checks.wrong_with(self.folder, finding, seal, self._metrics if given.of_metric else {})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"not of the expected shape ({error!r})"
+        return why or given
+
+
 def add(folder: Path, given: Given) -> None:
     """Append what a person said, and make sure that it is on disk. A run that is being judged goes on undisturbed.
 
     Raises StorageError.
     """
-    data = {
-        **checks.to_line(given.finding),
-        "rater": given.rater,
-        "time": given.time,
-        "judge": person(given.rater).to_json(),
-    }
-    _append(folder, [json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")])
+    _append(folder, [_line(given)])
 
 
 def bring(source: Path, target: Path) -> None:
@@ -84,21 +192,19 @@ def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> di
     metrics: of the run by id; an answer that is none of its metric does not count.   problems: gets a line for each that
     cannot be used.
     """
-    found: dict[Place, Given] = {}
-    for number, line in enumerate(_lines(folder), start=1):
-        try:
-            data = parse_json(line)
-            finding, seal = checks.parse_finding({k: v for k, v in data.items() if k not in ("rater", "time", "judge")})
-            given = Given(finding=finding, rater=str(data["rater"]), time=str(data.get("time", "")))
-            why = checks.wrong_with(folder, finding, seal, metrics)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"not of the expected shape ({error!r})"
-        if why:
-            problems.append(f"{FILE}, line {number}: {why}, left out")
-            continue
-        found.pop(given.place, None)
-        found[given.place] = given
-    return found
+    return Journal(folder, metrics, problems).given
+
+
+def of_metric(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
+    """Return False for an answer to a question that is a metric too and has another scale; True for any other."""
+    metric, answer = metrics.get(finding.metric), finding.answer
+    if metric is None or answer is None:
+        return True
+    if checks.off_metric(finding, metric):
+        return False
+    if isinstance(answer, Choice):
+        return value_on(metric, answer.name) is not None
+    return isinstance(answer, Number) or (isinstance(answer, Label) and bool(metric.levels))
 
 
 def rated(sample: Sample, people: Iterable[Given]) -> Sample:
@@ -122,22 +228,58 @@ def writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
-def _lines(folder: Path) -> list[bytes]:
+_BESIDE: Final = frozenset({"rater", "time", "judge", "retracted", "of_metric", "swapped"})
+"""What a line holds beside the finding."""
+
+
+def _line(given: Given) -> bytes:
+    data: dict[str, Json] = {
+        **checks.to_line(given.finding),
+        "rater": given.rater,
+        "time": given.time,
+        "judge": person(given.rater).to_json(),
+        **({"retracted": True} if given.retracted else {}),
+        **({} if given.of_metric else {"of_metric": False}),
+        **({"swapped": True} if given.swapped else {}),
+    }
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
+
+
+def _same(one: Given, other: Given) -> bool:
+    """Whether two lines say the same of one question: the second is the first one, sent again."""
+    a, b = one.finding, other.finding
+    return (a.status, a.answer, a.reason, one.retracted) == (b.status, b.answer, b.reason, other.retracted)
+
+
+def _lines(folder: Path) -> Sequence[bytes]:
     try:
         return complete_lines(files.read_bytes(folder / FILE))[0]
     except FileNotFoundError:
         return []
 
 
-def _append(folder: Path, lines: Iterable[bytes]) -> None:
+def _append(
+    folder: Path,
+    lines: Iterable[bytes],
+    *,
+    at: Callable[[], int] = lambda: 0,
+    wanted: Callable[[bytes], bool] = lambda data: True,
+) -> bool:
+    """Append lines and return True, unless the complete lines from a byte `at` on are such that they are not `wanted`."""
     try:
         with files.append(folder / FILE, below=folder) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
+            begin = at()
+            file.seek(begin)
+            data = file.read()
+            end = complete_lines(data)[1]
             # A line that was cut off when its writer was killed.
-            file.truncate(complete_lines(file.read())[1])
+            file.truncate(begin + end)
+            if not wanted(data[:end]):
+                return False
             file.writelines(line + b"\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
+            return True
     except OSError as error:
         raise StorageError(f"{folder / FILE} cannot be written: {error.strerror or error}") from error

@@ -119,16 +119,25 @@ class MeasuresOnly:
         raise BackendError("this protocol has no role 'judge', so that no model can be asked")
 
 
-def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
-    """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """What a run asks, whoever answers."""
+
+    protocol: EvalProtocol
+    toolbox: Toolbox
+    spec: RunSpec
+    """Without roles."""
+
+
+def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Questions:
+    """Open what a config asks, and nobody who answers. Raises ConfigError.
 
     own_tools: tools at hand that the config names.
     """
     offered = BUILT_IN_TOOLS if config.tools is None else config.tools
     protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
     offered = getattr(protocol, "tools", offered)
-    weights = weights_of(config)
-    toolbox = open_toolbox(offered, weights, own=own_tools)
+    toolbox = open_toolbox(offered, weights_of(config), own=own_tools)
     ablations: tuple[str, ...] = ()
     if config.ablate:
         # Few runs ablate, and the import takes long.
@@ -138,8 +147,6 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
         if not offered:
             raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
         toolbox = ablated(toolbox, ablations)
-    questions = digest({"protocol": config.protocol, "options": identity_options(protocol)})
-    respondents = _respondents(config, protocol, toolbox, questions)
     identity: dict[str, Json] = {
         "protocol": config.protocol,
         "options": identity_options(protocol),
@@ -149,20 +156,31 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
         # Only where there are some, so that a run without them stays what it is.
         **({"ablations": list(ablations)} if ablations else {}),
     }
-    if others := {role: r.spec.id for role, r in respondents.items() if role != JUDGE}:
-        identity["roles"] = others
     record: dict[str, Json] = {
         "editloupe": editloupe.__version__,
         "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
         "metrics": [metric.to_json() for metric in protocol.metrics],
     }
+    return Questions(protocol=protocol, toolbox=toolbox, spec=RunSpec(identity=identity, record=record))
+
+
+def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
+    """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
+
+    own_tools: tools at hand that the config names.
+    """
+    asked = open_questions(config, own_tools=own_tools)
+    digest_of_questions = digest({"protocol": config.protocol, "options": identity_options(asked.protocol)})
+    respondents = _respondents(config, asked.protocol, asked.toolbox, digest_of_questions)
+    others: dict[str, Json] = {role: r.spec.id for role, r in respondents.items() if role != JUDGE}
+    identity, record = dict(asked.spec.identity), dict(asked.spec.record)
     setup = Setup(
         config=config,
-        protocol=protocol,
+        protocol=asked.protocol,
         respondents=respondents,
-        toolbox=toolbox,
-        spec=RunSpec(identity=identity, record=record),
-        models=models_of(weights),
+        toolbox=asked.toolbox,
+        spec=RunSpec(identity={**identity, **({"roles": others} if others else {})}, record=record),
+        models=models_of(weights_of(config)),
     )
     if config.repeats > 1:
         record["repeats"] = setup.repeats.to_json()

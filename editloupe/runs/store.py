@@ -556,9 +556,12 @@ class RunStore:
         self.problems += self.invalid
         said = people.read(self.folder, metrics, self.problems)
         self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
-        ratings = [given for given in self.people.values() if given.finding.metric in metrics]
-        for key in {given.finding.sample_key for given in ratings}:
-            self.samples[key] = people.rated(self.samples[key], ratings)
+        ratings: dict[str, list[people.Given]] = {}
+        for given in self.people.values():
+            if given.finding.metric in metrics:
+                ratings.setdefault(given.finding.sample_key, []).append(given)
+        for key, own in ratings.items():
+            self.samples[key] = people.rated(self.samples[key], own)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
         try:

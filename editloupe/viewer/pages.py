@@ -86,9 +86,9 @@ CSP: Final = (
 PLAIN_CSP: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """For pictures and traces opened by themselves: nothing in them runs. Browsers style a bare picture inline."""
 
-_FOREVER: Final = "private, max-age=31536000, immutable"
+FOREVER: Final = "private, max-age=31536000, immutable"
 
-_ASSET_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+ASSET_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 _CASES: Final = 20
 """Disagreements whose steps stand side by side below the statistics."""
@@ -185,6 +185,11 @@ class Site:
         )
 
     @property
+    def token(self) -> str | None:
+        """What its pages send along with a label; None where nobody may give one."""
+        return None if self.rating is None else self.rating.token
+
+    @property
     def listed(self) -> bool:
         """Whether the root is a list of runs, and not a run."""
         return all(run.folder for run in self.runs)
@@ -213,7 +218,7 @@ class Site:
             case [""]:
                 return Response(status=HTTPStatus.FOUND, location="/index.html")
             case ["static", name] if name in (files := assets()):
-                return Response(body=files[name], type=f"{_ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
+                return Response(body=files[name], type=f"{ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
             case ["compare.html" | "compared.html" | "compare.js" as name]:
                 return self._comparison(name, query)
             case ["index.html"] if self.listed:
@@ -288,13 +293,13 @@ class Site:
                     return _state(run.reader, _page_version(run.reader, sample))
             case ["blobs", ab, name]:
                 found = run.pictures.shown(f"{ab}/{name}")
-                return None if found is None else Response(body=found[0], type=found[1], cache=_FOREVER, csp=PLAIN_CSP)
+                return None if found is None else Response(body=found[0], type=found[1], cache=FOREVER, csp=PLAIN_CSP)
             case ["thumbs", _, name]:
                 thumb = run.pictures.thumb(name)
-                return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=_FOREVER, csp=PLAIN_CSP)
+                return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=FOREVER, csp=PLAIN_CSP)
             case ["overlays", name]:
                 overlay = run.pictures.overlay(name)
-                return None if overlay is None else Response(body=overlay, type="image/png", cache=_FOREVER, csp=PLAIN_CSP)
+                return None if overlay is None else Response(body=overlay, type="image/png", cache=FOREVER, csp=PLAIN_CSP)
             case ["measured", *of, name] if (shown := name.removesuffix(".jpg")) in SHOWN and name != shown:
                 trace = "/".join(of)
                 compared = compared_in(run.reader, trace) if run.reader.has_trace(trace) else None
@@ -531,7 +536,7 @@ class Site:
                 drawn.setdefault(verdict.compared.key, verdict.trace)
         put_beside(found)
         labels = grid(run.reader, sample, found, metrics)
-        marks = [*targets(sample), *(m for v in found for m in v.marks)]
+        marks = [*targets(edit), *(m for v in found for m in v.marks)]
         offered = forms(found, sample, metrics, self.rating.rater) if self.rating is not None else []
         names = run.reader.judge_names()
         mains = run.reader.info.judges()
@@ -554,7 +559,7 @@ class Site:
                 of_turn[s.turn] = score_words(s), tone(metrics.get(s.metric), s.value), s.reason
         return _page(
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, labels=labels, metrics=metrics,
-            forms=offered, writable=self.rating is not None and writable(run.reader.folder), home=home(sample, marks),
+            forms=offered, writable=self.rating is not None and writable(run.reader.folder), home=home(edit, marks),
             scores=scores, by_turn=by_turn, panes=_panes(sample), strip=_strip(sample),
             marks=marks,
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
@@ -604,9 +609,12 @@ def _page_version(reader: RunReader, sample: RunSample) -> str:
 def _page(template: str, site: Site, run: SiteRun | None, up: str, **values: object) -> str:
     """up: from the page to its run's folder."""
     root = up + ("../" if run is not None and run.folder else "")
-    return _ENVIRONMENT.get_template(template).render(
-        site=site, run=run, here=up, root=root, csp=CSP, version=editloupe.__version__, **values
-    )
+    return rendered(template, site=site, run=run, here=up, root=root, **values)
+
+
+def rendered(template: str, **values: object) -> str:
+    """Return a page. values: `root`, from the page to the static files, and what the template names."""
+    return _ENVIRONMENT.get_template(template).render(csp=CSP, version=editloupe.__version__, **values)
 
 
 def _several(runs: Sequence[SiteRun]) -> bool:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from editloupe.answers import Answer, AnswerSpec, FreeText, LabelRule, Labels, OneOf, Scale
-from editloupe.errors import ConfigError, DataError, ReplyError
+from editloupe.errors import DataError, ReplyError
 from editloupe.findings import Finding
 from editloupe.runs import people
+from editloupe.runs.annotation import MOST_NOTE, check_name, options_of, read_reply
 from editloupe.scores import Binary, Interval, Levels, Metric
-from editloupe.values import finite
 from editloupe.viewer.reader import RunReader, RunSample
 from editloupe.viewer.rows import tone
 from editloupe.viewer.sample import SampleVerdict
@@ -26,8 +26,6 @@ MOST_BYTES: Final = 65_536
 """Of what a page sends."""
 _LISTED: Final = 11
 """Steps of a scale of whole numbers that are buttons; a longer one is a field."""
-_NOTE: Final = 4_000
-"""Characters of a note."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +38,7 @@ class Rating:
     """What a page of this server sends along; pages of other sites cannot read it."""
 
     def __post_init__(self) -> None:
-        if not self.rater.strip() or len(self.rater) > 80 or not self.rater.isprintable():
-            raise ConfigError(f"--rater {self.rater!r}: expected a name of 1 to 80 printable characters")
+        check_name(self.rater)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +103,8 @@ def take(data: Any, offered: Sequence[Form], sample: RunSample, reader: RunReade
     form = next((form for form in offered if (form.metric, form.turn, form.part) == place), None)
     if form is None:
         raise DataError(f"the sample has no question {place!r} that a person can answer")
-    if not isinstance(note, str) or len(note) > _NOTE:
-        raise DataError(f"note: expected a text of at most {_NOTE:,} characters")
+    if not isinstance(note, str) or len(note) > MOST_NOTE:
+        raise DataError(f"note: expected a text of at most {MOST_NOTE:,} characters")
     answer = None if said is None else _answer(said, form)
     finding = Finding(
         task_id=form.task_id,
@@ -125,7 +122,10 @@ def take(data: Any, offered: Sequence[Form], sample: RunSample, reader: RunReade
         reason=note.strip(),
     )
     given = people.Given(
-        finding=finding, rater=rater, time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        finding=finding,
+        rater=rater,
+        time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        of_metric=people.of_metric(finding, reader.info.metrics()),
     )
     people.add(reader.folder, given)
     reader.refresh(now=True)
@@ -134,25 +134,13 @@ def take(data: Any, offered: Sequence[Form], sample: RunSample, reader: RunReade
 
 def _answer(said: object, form: Form) -> Answer:
     """Raises DataError."""
-    words = [option for option, _ in form.options]
-    if not isinstance(said, str) or (words and said not in words):
-        raise DataError(
-            f"answer: expected one of {', '.join(words)}, found {said!r}" if words else "answer: expected a text"
-        )
-    if isinstance(form.spec, Scale) and finite(_number(said)) is None:
-        raise DataError(f"answer: expected a number from {form.spec.low:g} to {form.spec.high:g}, found {said!r}")
+    if not isinstance(said, str):
+        words = ", ".join(options_of(form.spec))
+        raise DataError(f"answer: expected {f'one of {words}' if words else 'a text'}, found {said!r}")
     try:
-        answer: Answer = form.spec.parse(said)
+        return read_reply(form.spec, said)
     except ReplyError as error:
         raise DataError(f"answer: {error}") from error
-    return answer
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _spec(verdict: SampleVerdict, metric: Metric | None) -> AnswerSpec | None:

@@ -409,9 +409,8 @@ class Home:
     """Whether it is so small that the page opens there."""
 
 
-def home(sample: RunSample, marks: Sequence[Mark]) -> Home | None:
+def home(edit: Sample | None, marks: Sequence[Mark]) -> Home | None:
     """Return where the targets are, else the places that the first answer with any names; None where nothing is known."""
-    edit = sample.sample
     if edit is None:
         return None
     shown = [m for m in marks if m.image in (edit.source, edit.edited)]
@@ -450,9 +449,9 @@ def arguments(given: Mapping[str, Json]) -> list[tuple[str, str]]:
     return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in given.items()]
 
 
-def targets(sample: RunSample) -> list[Mark]:
+def targets(edit: Sample | None) -> list[Mark]:
     """Return the targets' boxes on source and edited image. A box not given for the edited image is scaled."""
-    edit, found = sample.sample, []
+    found: list[Mark] = []
     for number, target in enumerate(() if edit is None else edit.targets, start=1):
         assert edit is not None
         name = target.name or ("Target" if len(edit.targets) == 1 else f"Target {number}")

@@ -4,8 +4,8 @@ What a request may name is a closed set: a page of a known run, a known sample, 
 finding names. A request whose Host is not this server's is refused, so that no page from elsewhere can read a run through
 a name that leads to loopback (DNS rebinding).
 
-One thing may be written: a person's label and note on a sample (`viewer.people`). It is taken on loopback alone, and from
-this server's own pages: Origin and Host must be its own, and the token of its pages must come along.
+One thing may be written: people's labels and notes (`viewer.people`, `viewer.annotate`). They are taken on loopback alone,
+and from this server's own pages: Origin and Host must be its own, and the token of its pages must come along.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hmac
 import io
 import ipaddress
 import os
+import signal
 import socket
 import sys
 import threading
@@ -24,16 +25,20 @@ from collections.abc import Callable, Iterable
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.values import parse_json
-from editloupe.viewer.pages import Response, Site, text
+from editloupe.viewer.pages import Response, text
 from editloupe.viewer.people import MOST_BYTES
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
+PORT: Final = 8420
+"""Tried first, where no port is named."""
+_PORTS: Final = 20
+"""How many are tried, one after another."""
 MOST_CONNECTIONS: Final = 64
 """A browser opens about six."""
 HEAD_S: Final = 15.0
@@ -42,7 +47,28 @@ ANSWER_S: Final = 60.0
 """Seconds in which a client must have taken an answer."""
 
 
-class Viewer(ThreadingHTTPServer):
+class Served(Protocol):
+    """What a server serves."""
+
+    @property
+    def token(self) -> str | None:
+        """What its pages send along with a label; None where nobody may give one."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether the first page is a list that may grow."""
+
+    def at(self, address: str, query: str = "") -> Response | None:
+        """Return what lies at an address below the root; None if nothing does."""
+
+    def said(self, address: str, data: Any) -> Response | None:
+        """Store what a person's page sent to an address; None if nothing takes it there."""
+
+
+S = TypeVar("S", bound=Served)
+
+
+class Viewer(ThreadingHTTPServer, Generic[S]):
     """A server of one site; `with` it, then `serve_forever()`. Raises ConfigError where the address cannot be taken.
 
     connections: how many it holds at once. A further one takes the place of the one that has been waiting for a request for
@@ -58,16 +84,17 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        site: Site,
+        site: S,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         names: Iterable[str] = (),
         connections: int = MOST_CONNECTIONS,
         head_s: float = HEAD_S,
-        renew: Callable[[Site], Site] | None = None,
+        renew: Callable[[S], S] | None = None,
     ) -> None:
-        self.site, self.most, self.head_s = site, connections, head_s
+        self.site = site
+        self.most, self.head_s = connections, head_s
         self._renew, self._renewing = renew, threading.Lock()
         self._open: dict[Any, bool] = {}
         """Connection → whether it is being answered; the one in which something happened last stands at the end."""
@@ -139,8 +166,8 @@ class Viewer(ThreadingHTTPServer):
 
     def refusal(self, headers: Message, client: str) -> str:
         """Return why a person's label is not taken; "" if it is. Only this server's own pages may send one."""
-        rating, token = self.site.rating, headers.get("X-Editloupe-Token", "")
-        if rating is None:
+        token, sent = self.site.token, headers.get("X-Editloupe-Token", "")
+        if token is None:
             return "Labels are not taken here."
         if self.open_to_others or client not in _LOOPBACK:
             return "Labels are taken on loopback only."
@@ -149,7 +176,7 @@ class Viewer(ThreadingHTTPServer):
             return "Labels are taken from this server's own pages only."
         if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return "Labels are taken from this server's own pages only."
-        if not hmac.compare_digest(token.encode("utf-8", "replace"), rating.token.encode()):
+        if not hmac.compare_digest(sent.encode("utf-8", "replace"), token.encode()):
             return "The page is of an earlier start of this server; load it again."
         if headers.get_content_type() != "application/json":
             return "Expected Content-Type: application/json."
@@ -201,7 +228,7 @@ class _Head(io.RawIOBase):
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET, HEAD and a person's POST; everything else is 501, as the base class has it."""
 
-    server: Viewer
+    server: Viewer[Any]
     protocol_version = "HTTP/1.1"
     server_version = "editloupe"
     sys_version = ""
@@ -278,3 +305,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Silent: the terminal is the reader's."""
+
+
+def bound(site: S, host: str, port: int | None, names: Iterable[str], **more: Any) -> Viewer[S]:
+    """Return a server at the port, or without one at the first that is free from PORT on. Raises ConfigError.
+
+    more: further arguments of `Viewer`.
+    """
+    names = tuple(names)
+    tried = [port] if port is not None else range(PORT, PORT + _PORTS)
+    for number in tried[:-1]:
+        try:
+            return Viewer(site, host=host, port=number, names=names, **more)
+        except ConfigError:
+            continue
+    return Viewer(site, host=host, port=tried[-1], names=names, **more)
+
+
+def serve_until_stopped(server: Viewer[Any]) -> None:
+    """Serve until Ctrl-C or a plain kill, which end it alike, also where it was started in a script's background."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()

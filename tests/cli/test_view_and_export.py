@@ -140,7 +140,7 @@ def test_view_has_a_port_of_its_own_and_takes_the_next_one_if_it_is_taken(
     run = make_run(tmp_path, count=2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        monkeypatch.setattr("editloupe.cli.view.PORT", first)
+        monkeypatch.setattr("editloupe.viewer.serve.PORT", first)
         assert editloupe("view", run)[0] == 0
         assert first < stopped[0][0] < first + 20
         # A port that was named is not exchanged for another one.

@@ -16,6 +16,7 @@ pixels = editloupe_toys.pixels:Pixels
 objects = editloupe_toys.objects:ObjectsKept
 places = editloupe_toys.places:Places
 changes = editloupe_toys.changes:Changes
+review = editloupe_toys.review:Review
 faulty = editloupe_toys.faulty:Faulty
 wrong = editloupe_toys.wrong:WrongMeasure
 

@@ -10,7 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.data.human import named, names_of
+from editloupe.data.human import named, names_of, settled
 from editloupe.protocols.dice.detection_tables import (
     DETECTORS,
     Detector,
@@ -62,7 +62,7 @@ def tables(detector: Detector, *, side: int | None = None) -> tuple[TableSpec | 
 def rating_dims(sample: Sample) -> dict[str, float]:
     """Return people's mean ratings of a sample as dimensions for `editors`: human_adherence and human_preservation."""
     found = named(sample.human, names_of(RATINGS))
-    numbers = {name: [v for v in found.get(name, {}).values() if not isinstance(v, str)] for name in RATINGS}
+    numbers = {name: [v for v in settled(found.get(name, {})).values() if not isinstance(v, str)] for name in RATINGS}
     return {f"human_{name}": fmean(values) for name, values in numbers.items() if values}
 
 

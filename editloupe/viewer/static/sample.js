@@ -7,121 +7,34 @@
   const one = (selector, within = document) => within.querySelector(selector);
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  // ---- Images: one view (zoom and centre, as shares of the image) for every frame, so that they move together.
+  // ---- Images: `look.js` keeps them in step.
 
   const compare = document.getElementById("compare");
-  const frames = all(".frame");
-  const MOST = 32; // screen pixels an image pixel
   const CROWD = 40; // boxes on the images; of more, only the one that is pointed at shows its name
-  let view = { zoom: 1, x: 0.5, y: 0.5 };
-  let blinking = 0;
-
-  const source = frames[0];
-  const base = (frame) => frame.clientWidth / frame.dataset.width; // screen pixels an image pixel at zoom 1
-
-  function place() {
-    if (!source) return;
-    const half = 0.5 / view.zoom;
-    view.x = Math.min(1 - half, Math.max(half, view.x));
-    view.y = Math.min(1 - half, Math.max(half, view.y));
-    for (const frame of frames) {
-      const move = `translate(${(0.5 - view.x * view.zoom) * 100}%, ${(0.5 - view.y * view.zoom) * 100}%) scale(${view.zoom})`;
-      for (const layer of all(".layer", frame)) layer.style.transform = move;
-      frame.style.setProperty("--z", view.zoom);
-      frame.classList.toggle("zoomed", view.zoom > 1.001);
-      for (const svg of all("svg.marks", frame)) svg.style.setProperty("--k", (frame.clientWidth * view.zoom) / svg.viewBox.baseVal.width);
-    }
-    const scale = base(source) * view.zoom;
-    compare.classList.toggle("crisp", scale * devicePixelRatio >= 2);
-    tell();
-  }
-
-  let pointer = null; // [x, y] in image pixels of the frame under the pointer
-  let hovered = null; // [x, y] in shares of that frame
-  function tell() {
-    const percent = Math.round(base(source) * view.zoom * 100);
-    const where = pointer ? `x ${pointer[0]}, y ${pointer[1]} · ` : "";
-    const showing = compare.dataset.mode === "blink" ? `${one(".over.on") ? "edited" : "source"} · ` : "";
-    const at = there.on ? ` · ${there.on}` : "";
-    document.getElementById("readout").textContent = `${showing}${where}Zoom ${percent} %${at}`;
-  }
-
-  // Zoom by a factor and keep the point (shares of the frame) where it is.
-  function zoom(factor, px = 0.5, py = 0.5) {
-    there.on = "";
-    const most = Math.max(1, MOST / base(source));
-    const next = Math.min(most, Math.max(1, view.zoom * factor));
-    const x = view.x + (px - 0.5) / view.zoom, y = view.y + (py - 0.5) / view.zoom;
-    view = { zoom: next, x: x - (px - 0.5) / next, y: y - (py - 0.5) / next };
-    place();
-  }
-
-  const fit = () => { there.on = ""; view = { zoom: 1, x: 0.5, y: 0.5 }; place(); };
-  const natural = () => zoom(1 / (base(source) * view.zoom * devicePixelRatio));
-
-  // part: of the frame that the box shall take.   limit: screen pixels an image pixel.
-  function focusOn(x0, y0, x1, y1, width, height, part = 0.6, limit = MOST) {
-    const share = Math.max((x1 - x0) / width, (y1 - y0) / height);
-    const most = Math.max(1, limit / base(source));
-    view = { zoom: Math.min(most, Math.max(1, part / share)), x: (x0 + x1) / 2 / width, y: (y0 + y1) / 2 / height };
-    place();
-  }
-
-  // The place that the page is about: the targets, or what an answer names. A place that small is seen with its surroundings.
-  const home = compare?.dataset.home?.split(" ").map(Number);
-  const there = { on: "", back: null }; // what the view is on, in words; where it was before
-  const goHome = () => { there.on = compare.dataset.homeName; focusOn(...home, 1, 1, 1 / 3, 8); };
+  const look = window.editloupeLook(compare, () => goThere());
+  const { frames, there } = look, source = frames[0];
 
   // To the crop of the step in focus, or to the target; and back.
   function goThere() {
     if (there.back) {
-      [view, there.on] = [there.back.view, ""];
+      [look.view, there.on] = [there.back.view, ""];
       const from = there.back.from;
       there.back = null;
-      place();
+      look.place();
       if (from) from.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
       return;
     }
     const crop = step && one(`.lay > svg.marks:not(.overlaid) .mark.crop[data-step="${CSS.escape(step.id)}"]`);
-    if (!crop && !home) return;
-    const back = { view, from: crop ? step : null };
+    if (!crop && !look.home) return;
+    const back = { view: look.view, from: crop ? step : null };
     if (crop) {
       const rect = one("rect", crop), box = crop.ownerSVGElement.viewBox.baseVal, get = (name) => Number(rect.getAttribute(name));
       there.on = one("title", crop).textContent;
       draw(crop.dataset.mark);
-      focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
-    } else goHome();
+      look.focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
+    } else look.goHome();
     there.back = back;
     if (compare.getBoundingClientRect().top < 0 || compare.getBoundingClientRect().top > innerHeight / 2) compare.scrollIntoView({ block: "start" });
-  }
-
-  // Closer: at the pointer, else at the place that the page is about where it is in view, else in the middle.
-  function closer() {
-    if (hovered) return zoom(1.5, ...hovered);
-    if (!home) return zoom(1.5);
-    const at = [(home[0] + home[2]) / 2, (home[1] + home[3]) / 2];
-    const seen = [(at[0] - view.x) * view.zoom + 0.5, (at[1] - view.y) * view.zoom + 0.5];
-    if (seen.every((v) => v >= 0 && v <= 1)) { // and towards the middle
-      zoom(1.5);
-      [view.x, view.y] = at;
-      place();
-    } else zoom(1.5);
-  }
-
-  function mode(name) {
-    if (!one(".over")) name = "side";
-    compare.dataset.mode = name;
-    for (const button of all("button[data-mode]", compare)) button.setAttribute("aria-pressed", button.dataset.mode === name);
-    const grip = one(".grip");
-    if (grip) grip.hidden = name !== "swipe";
-    clearInterval(blinking);
-    const over = one(".over");
-    if (over) over.classList.remove("on");
-    if (name === "blink" && over) {
-      const flip = () => { over.classList.toggle("on"); tell(); };
-      if (calm) flip(); else blinking = setInterval(flip, 650);
-    }
-    place();
   }
 
   // A chain: the panes show one of its turns beside the image before it.
@@ -149,97 +62,10 @@
     one(".lay", source).append(second);
     for (const button of all(".turn-pair")) button.setAttribute("aria-pressed", button.closest("figure") === figure);
     draw();
-    fit();
-  }
-
-  function swipe(share) {
-    const value = Math.min(100, Math.max(0, share * 100));
-    source.style.setProperty("--swipe", `${value}%`);
-    document.getElementById("swipe").value = value;
+    look.fit();
   }
 
   if (source) {
-    for (const frame of frames) {
-      frame.style.setProperty("--ratio", frame.dataset.width / frame.dataset.height);
-      frame.addEventListener("wheel", (event) => {
-        // The wheel scrolls the page, until the image is clicked or Ctrl is held.
-        if (!event.ctrlKey && document.activeElement !== frame) return;
-        event.preventDefault();
-        const box = frame.getBoundingClientRect();
-        zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.06 : 0.0022)), (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
-      }, { passive: false });
-      const fingers = new Map();
-      let spread = 0;
-      frame.addEventListener("pointerdown", (event) => {
-        if (event.target.closest(".grip")) return;
-        frame.setPointerCapture(event.pointerId);
-        fingers.set(event.pointerId, event);
-        spread = 0;
-        frame.classList.add("dragging");
-      });
-      frame.addEventListener("pointermove", (event) => {
-        const box = frame.getBoundingClientRect();
-        const u = view.x + ((event.clientX - box.left) / box.width - 0.5) / view.zoom;
-        const v = view.y + ((event.clientY - box.top) / box.height - 0.5) / view.zoom;
-        hovered = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-        pointer = u >= 0 && u < 1 && v >= 0 && v < 1 ? [Math.floor(u * frame.dataset.width), Math.floor(v * frame.dataset.height)] : null;
-        const before = fingers.get(event.pointerId);
-        if (!before) return tell();
-        fingers.set(event.pointerId, event);
-        if (fingers.size === 2) {
-          const [a, b] = [...fingers.values()];
-          const now = Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
-          if (spread) zoom(now / spread, ((a.clientX + b.clientX) / 2 - box.left) / box.width, ((a.clientY + b.clientY) / 2 - box.top) / box.height);
-          spread = now;
-        } else {
-          there.back = null;
-          view.x -= (event.clientX - before.clientX) / box.width / view.zoom;
-          view.y -= (event.clientY - before.clientY) / box.height / view.zoom;
-          place();
-        }
-      });
-      for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, (event) => {
-        fingers.delete(event.pointerId);
-        spread = 0;
-        frame.classList.remove("dragging");
-      });
-      frame.addEventListener("pointerleave", () => { pointer = hovered = null; tell(); });
-      frame.addEventListener("dblclick", (event) => {
-        const box = frame.getBoundingClientRect();
-        if (view.zoom > 1.001) fit(); else zoom(4, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
-      });
-      frame.addEventListener("keydown", (event) => {
-        const step = 0.1 / view.zoom, moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
-        const move = moves[event.key];
-        if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
-        event.preventDefault();
-        view.x += move[0];
-        view.y += move[1];
-        place();
-      });
-    }
-    const grip = one(".grip");
-    // Only the source has one; where the run did not keep that picture, there is nothing to swipe.
-    grip?.addEventListener("pointerdown", (event) => { event.stopPropagation(); grip.setPointerCapture(event.pointerId); });
-    grip?.addEventListener("pointermove", (event) => {
-      if (!grip.hasPointerCapture(event.pointerId)) return;
-      event.stopPropagation();
-      const box = source.getBoundingClientRect();
-      swipe((event.clientX - box.left) / box.width);
-    });
-    document.getElementById("swipe").addEventListener("input", (event) => swipe(event.target.value / 100));
-    document.getElementById("gain").addEventListener("input", (event) => {
-      source.style.setProperty("--gain", event.target.value);
-      document.getElementById("gained").textContent = `×${event.target.value}`;
-    });
-    compare.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button?.dataset.mode) mode(button.dataset.mode);
-      if (button?.dataset.zoom) ({ in: closer, out: () => zoom(1 / 1.5), fit, one: natural, there: goThere })[button.dataset.zoom]();
-    });
-    compare.addEventListener("change", (event) => {
-      if (event.target.dataset.show) compare.classList.toggle(`show-${event.target.dataset.show}`, event.target.checked);
-    });
     for (const box of all("[data-show]", compare)) {
       if (!one(`.lay .mark.${box.dataset.show}`)) box.closest("label").hidden = true;
       compare.classList.toggle(`show-${box.dataset.show}`, box.checked);
@@ -248,12 +74,10 @@
       button.hidden = frames.length < 2;
       button.addEventListener("click", () => pair(button.closest("figure")));
     }
-    one(".bar", compare).hidden = one(".below", compare).hidden = false;
     if (!one(".over")) one(".group", compare).hidden = true;
-    if (!home && !one(".lay .mark.crop")) one("[data-zoom=there]", compare).hidden = true;
-    if ("homeOpens" in compare.dataset) goHome();
-    new ResizeObserver(place).observe(source);
-    place();
+    if (!look.home && !one(".lay .mark.crop")) one("[data-zoom=there]", compare).hidden = true;
+    if ("homeOpens" in compare.dataset) look.goHome();
+    look.place();
   }
 
   // ---- Verdicts and steps: the address says which one is open.
@@ -391,7 +215,7 @@
       const rect = one("rect", mark), get = (name) => Number(rect.getAttribute(name));
       const box = mark.ownerSVGElement.viewBox.baseVal;
       draw(link.dataset.mark);
-      focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
+      look.focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
       if (compare.getBoundingClientRect().top < 0 || compare.getBoundingClientRect().top > innerHeight / 2) compare.scrollIntoView({ block: "start" });
       return;
     }
@@ -434,8 +258,7 @@
   for (const frame of frames) {
     frame.addEventListener("pointermove", (event) => {
       if (event.buttons || !one(".verdict.open .entry")) return;
-      const box = frame.getBoundingClientRect();
-      const mark = under(frame, view.x + ((event.clientX - box.left) / box.width - 0.5) / view.zoom, view.y + ((event.clientY - box.top) / box.height - 0.5) / view.zoom);
+      const mark = under(frame, ...look.shares(frame, event));
       light(mark?.dataset.mark);
       const entry = mark && one(`.verdict.open .entry[data-entry="${CSS.escape(mark.dataset.mark)}"]`);
       const list = entry?.parentElement;
@@ -468,9 +291,9 @@
       c: putBeside, l: () => label(),
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
-        s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
+        s: () => look.mode("side"), w: () => look.mode("swipe"), b: () => look.mode("blink"), d: () => look.mode("difference"),
         m: () => one("[data-show=mask]").click(),
-        z: goThere, "+": closer, "=": closer, "-": () => zoom(1 / 1.5), 0: fit, 1: natural,
+        z: goThere, "+": look.closer, "=": look.closer, "-": look.farther, 0: look.fit, 1: look.natural,
       } : {}),
     };
     const act = keys[event.key];
@@ -535,7 +358,7 @@
     const shown = after && all(".strip figure").find((figure) => figure.dataset.heading === after);
     if (shown) pair(shown);
     for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
-    place();
+    look.place();
   }
 
   async function ask() {
