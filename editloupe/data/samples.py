@@ -201,6 +201,9 @@ def _recognised(data: DataSet) -> str:
         fitting = [name for name in fitting if name != GENERAL] or general
     if fitting == [GENERAL, "pairs"]:
         return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
+    if len(fitting) > 1:
+        # A benchmark's own loader knows what the columns of its Parquet files mean.
+        fitting = [name for name in fitting if name != "datasets"]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
