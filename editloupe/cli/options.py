@@ -18,6 +18,7 @@ from editloupe import files
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
 from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded
+from editloupe.data.hub import local_data
 from editloupe.errors import ConfigError
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
@@ -72,6 +73,7 @@ _FLAGS: Final = {field: name for name, field in ALIASES.items()}
 """Field → the name of its flag, where that is another."""
 _METAVARS: Final[Mapping[str, str]] = {
     "path": "PATH",
+    "columns": "ROLE=COLUMN,…",
     "role": "ROLE=URI",
     "format": "NAME",
     "protocol": "NAME",
@@ -117,6 +119,10 @@ JudgeName = Annotated[
 CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
 RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
 FieldsFile = Annotated[Path | None, Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+DataColumns = Annotated[
+    str | None,
+    Option("--columns", metavar="ROLE=COLUMN,…", help="Columns of rows that hold their images, such as source=image."),
+]
 HumanFile = Annotated[
     Path | None,
     Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
@@ -259,6 +265,8 @@ def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options whose paths mean the same from another folder, as config.yaml must have them."""
     found = dict(given)
+    if "path" in found:
+        found["path"] = str(local_data(Path(found["path"])))
     for name in ("path", "fields", "prices", "prompt"):
         if name in found:
             found[name] = str(Path(found[name]).resolve())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 ENDINGS: Final = (".parquet", ".arrow")
+COLUMN_ROLES: Final = tuple(ROW_COLUMNS)
 LAYOUT: Final = "Parquet files whose rows hold images, or a folder that datasets' save_to_disk wrote"
 
 _ROLES: Final = ("source", "edited", "reference", "mask")
@@ -50,7 +51,7 @@ def matches(data: DataSet) -> bool:
         return True
     try:
         files = _files(data)
-        return bool(files) and "source" in _shard(files[0], {}).images
+        return bool(files) and "source" in _shard(files[0], data.columns).images
     except (SampleError, DataError):
         return False
 
@@ -60,7 +61,7 @@ def load(data: DataSet) -> Loaded:
 
     Raises SampleError where a file lacks a column or cannot be read, DataError where several splits lie together.
     """
-    found = read_lines(data, with_edited=data.outputs and not data.edited)
+    found = read_lines(data, columns=data.columns, with_edited=data.outputs and not data.edited)
     rows: list[Row] = []
     for line, stem in found.lines:
         row = read_row(line, folder=found.images, text_only=False)
