@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.test_benchmarks import draw, gedit, imgedit, kris, write
+from tests.data.benchmarks import draw, gedit, imgedit, kris, write
 
 Program = Callable[..., tuple[int, str, str]]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import LOOK, draw_edits, final
+from tests.data import benchmarks
 from tests.protocols import edival_files, giebench_data, unicbench_files
 
 Program = Callable[..., tuple[int, str, str]]
@@ -75,6 +76,9 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("edival", "chains", "--protocol", "edival", "--edited", "painter=painter", "--backend", "scripted/yes.jsonl")
     roles = ("--role", "decompose=scripted/objects.jsonl", "--role", "instruct=scripted/words.jsonl")
     judge("edival-build", data, "--protocol", "edival-build", "--option", "grounding=none", *roles)
+    benchmarks.imgedit(at / "imgedit")
+    benchmarks.write(at / "replies/bagel/result.json", {"1082": "A: 4\nB: 4\nC: 5", "673": "A: 4"})
+    run("published", "import", "imgedit", at / "replies", "--data", at / "imgedit")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
     run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
     run("canary", "canary", at / "plain")
