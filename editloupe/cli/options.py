@@ -234,6 +234,8 @@ def _runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    if trusted and isinstance(kept.get("path"), str):
+        kept["path"] = str(local_data(Path(kept["path"])))
     named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
         named.add("backend")

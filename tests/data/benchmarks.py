@@ -1,4 +1,4 @@
-"""Small data sets in the shape of the public files of benchmarks. Each draws itself into a folder, its outputs below `out`."""
+"""Small data sets in the shape of the public files of benchmarks. Each draws itself into a folder, outputs below `out`."""
 
 from __future__ import annotations
 
