@@ -79,6 +79,11 @@ def _pairs(value: Any) -> Any:
     return pairs(value) if isinstance(value, list | tuple) else value
 
 
+def _columns(value: Any) -> Any:
+    """Return "source=image,edited=output" as {"source": "image", "edited": "output"}."""
+    return pairs(value.split(","), "--columns", "ROLE=COLUMN,…, such as source=image") if isinstance(value, str) else value
+
+
 def _by_backend(value: Any) -> Any:
     """Return {"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
     value = _pairs(value)
@@ -188,7 +193,7 @@ class RunConfig(_Strict):
     """What a run does."""
 
     path: Path | None = None
-    """Folder of edits, or a metadata file."""
+    """Folder of edits, a metadata file, or hf://OWNER/NAME:SPLIT."""
     format: str = "auto"
     """Layout of the data: auto, imagefolder, pairs, or that of a benchmark, such as dlebench."""
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
@@ -197,6 +202,8 @@ class RunConfig(_Strict):
     """Judge each original as its own edit: what a judge says where nothing was done. Needs no outputs."""
     fields: Path | None = None
     """Field mapping (TOML) for the DLEBench importer."""
+    columns: Annotated[dict[str, str], BeforeValidator(_columns)] = Field(default_factory=dict)
+    """Columns of rows that hold their images, where names do not say it, such as source=image,edited=output."""
     limit: Whole | None = Field(default=None, ge=1)
     """At most N samples, in the order of the data."""
     sample: tuple[str, ...] = ()

@@ -10,10 +10,12 @@ from typing import Annotated, Final
 from rich.text import Text
 from typer import Argument, Option
 
-from editloupe.cli.options import AsJson, FieldsFile, editors
+from editloupe.cli.options import AsJson, DataColumns, FieldsFile, editors
 from editloupe.cli.output import in_brief, plain, print_json, say, table
+from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
+from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 
 FEW: Final = 5
@@ -21,20 +23,29 @@ FEW: Final = 5
 
 
 def check(
-    path: Annotated[Path, Argument(help="Folder of edits, or a metadata file.")],
+    path: Annotated[Path, Argument(help="Folder of edits, a metadata file, or hf://OWNER/NAME:SPLIT.")],
     edited: Annotated[list[str] | None, Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
     format: Annotated[
         str,
         Option("--layout", metavar="NAME", help="auto, imagefolder, pairs, or that of a benchmark, such as edival."),
     ] = "auto",
     fields: FieldsFile = None,
+    columns: DataColumns = None,
     full: Annotated[
         bool, Option("--full", help="List every problem in a terminal too. A pipe and a file always get all.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors."""
-    report = check_data(path, store=ImageStore(), format=format, edited=editors(edited or []), fields=fields)
+    run = RunConfig.make(columns=columns or {})
+    report = check_data(
+        local_data(path),
+        store=ImageStore(),
+        format=format,
+        edited=editors(edited or []),
+        fields=fields,
+        columns=run.columns,
+    )
     if as_json:
         print_json(report.to_json(), indent=2)
     else:
@@ -57,7 +68,9 @@ def _show(path: Path, report: DataReport, *, brief: bool) -> None:
     usable = report.usable - missing
     for line in report.notes:
         say(line)
+    # A path keeps one slash of an address.
+    name = str(path).replace("hf:/", "hf://", 1) if str(path).startswith("hf:/") else path
     say(
-        f"{path}: {report.format}; {usable} of {report.rows} samples can be judged, {report.images} images; "
+        f"{name}: {report.format}; {usable} of {report.rows} samples can be judged, {report.images} images; "
         f"{missing} outputs missing, errors: {report.errors}, warnings: {report.warnings}."
     )

@@ -19,7 +19,7 @@ from editloupe.runs.imported import import_results
 
 
 def import_(
-    name: Annotated[str, Argument(help="Whose result files they are: unicbench or edival.")],
+    name: Annotated[str, Argument(help="Whose result files they are: edival, gedit, imgedit, kris or unicbench.")],
     folder: Annotated[Path, Argument(metavar="DIR", help="Folder with the result files, of one or several models.")],
     data: Annotated[Path | None, Option(help="The data that was judged, with its source images.")] = None,
     out_dir: Annotated[Path | None, Option("--out", help="Run folder.")] = None,

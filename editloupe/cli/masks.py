@@ -21,6 +21,7 @@ from editloupe import files, models
 from editloupe.cli.options import AsJson, editors, with_options
 from editloupe.cli.output import many, note, print_json, say, say_first, status, stoppable
 from editloupe.config import RunConfig
+from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import load
@@ -61,7 +62,7 @@ def masks(
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / JOURNAL).is_file())):
         raise ConfigError(f"--out {out}: holds other files; name a new or an empty folder")
     store = ImageStore()
-    loaded = load(path, store=store, format=run.format, edited=run.edited, fields=run.fields, outputs=False)
+    loaded = load(local_data(path), store=store, format=run.format, edited=run.edited, fields=run.fields, outputs=False)
     samples = loaded.samples[: run.limit]
     asked = [_asked(sample, phrase_field=phrase_field, boxes=boxes) for sample in samples]
     requests = list(dict.fromkeys(one for one in asked if isinstance(one, MaskRequest)))

@@ -18,8 +18,8 @@ from editloupe.measures.base import open_measure
 from editloupe.runs.setup import open_setup
 
 _RUN = (
-    "path", "format", "edited", "fields", "limit", "sample", "device", "clip", "dino", "lpips", "faces", "concurrency",
-    "fail_on_error",
+    "path", "format", "edited", "fields", "columns", "limit", "sample", "device", "clip", "dino", "lpips", "faces",
+    "concurrency", "fail_on_error",
 )  # fmt: skip
 _HOW = "How"
 

@@ -18,6 +18,7 @@ from editloupe import files
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
 from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded
+from editloupe.data.hub import local_data
 from editloupe.errors import ConfigError
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
@@ -75,6 +76,7 @@ _FLAGS: Final = {field: name for name, field in ALIASES.items()}
 """Field → the name of its flag, where that is another."""
 _METAVARS: Final[Mapping[str, str]] = {
     "path": "PATH",
+    "columns": "ROLE=COLUMN,…",
     "role": "ROLE=URI",
     "format": "NAME",
     "protocol": "NAME",
@@ -121,6 +123,10 @@ JudgeName = Annotated[
 CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
 RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
 FieldsFile = Annotated[Path | None, Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+DataColumns = Annotated[
+    str | None,
+    Option("--columns", metavar="ROLE=COLUMN,…", help="Columns of rows that hold their images, such as source=image."),
+]
 HumanFile = Annotated[
     Path | None,
     Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
@@ -240,6 +246,8 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    if trusted and isinstance(kept.get("path"), str):
+        kept["path"] = str(local_data(Path(kept["path"])))
     named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
         named.add("backend")
@@ -271,6 +279,8 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options whose paths mean the same from another folder, as config.yaml must have them."""
     found = dict(given)
+    if "path" in found:
+        found["path"] = str(local_data(Path(found["path"])))
     for name in ("path", "fields", "prices", "prompt"):
         if name in found:
             found[name] = str(Path(found[name]).resolve())

@@ -19,6 +19,7 @@ from editloupe.cli.output import note, out, print_json, say, stoppable, tell_tra
 from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.folders import Folder, RowError
+from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
 from editloupe.data.rows import DataRow, read_row
@@ -58,7 +59,11 @@ def targets(
     _check_files(paths, out_file=out_file, plot=plot, histogram=bars, write=write)
     runs = [
         RunConfig.make(
-            **given, path=path.resolve(), protocol="targets", judge=JudgeConfig.make(backend=backend), detector=detector
+            **given,
+            path=local_data(path).resolve(),
+            protocol="targets",
+            judge=JudgeConfig.make(backend=backend),
+            detector=detector,
         )
         for path in paths
     ]

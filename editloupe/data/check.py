@@ -92,9 +92,10 @@ def check(
     format: str = "auto",
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> DataReport:
     """Load and decode everything. The arguments are those of `load`, and so are the errors."""
-    loaded = load(path, store=store, format=format, edited=edited, fields=fields)
+    loaded = load(path, store=store, format=format, edited=edited, fields=fields, columns=columns)
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]

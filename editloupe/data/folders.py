@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final, Literal, TypeAlias
 
+from editloupe.data.hub import download_line
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError, ImageError, SampleError
 from editloupe.values import ImageRef
@@ -152,7 +153,7 @@ def plain_stem(name: str) -> str:
     return unicodedata.normalize("NFC", PurePosixPath(name.replace("\\", "/")).stem)
 
 
-_HUB: Final = re.compile(r"(?:.*/)?hf:/+(?:datasets/)?([\w.-]+/[\w.-]+).*|([\w.-]+/[\w.-]+)", re.ASCII)
+_HUB: Final = re.compile(r"([\w.-]+/[\w.-]+)", re.ASCII)
 
 
 def _of_hub(path: Path) -> str:
@@ -162,11 +163,8 @@ def _of_hub(path: Path) -> str:
     found = _HUB.fullmatch(named.as_posix())
     if found is None or (here / named).parent.exists():
         return ""
-    id_ = found[1] or found[2]
-    return (
-        ". Data of the Hugging Face hub are not read from there; download them: "
-        f"hf download --repo-type dataset {id_} --local-dir FOLDER"
-    )
+    id_ = found[1]
+    return f". For data of the Hugging Face hub name hf://{id_}:SPLIT, or download them: {download_line(id_)}"
 
 
 def check_exists(path: Path, *, what: str) -> None:

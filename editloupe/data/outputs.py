@@ -15,9 +15,11 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
-PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index")
+PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index", "output")
 """What a pattern may hold: the id, the stems of the row's own files, the path of the source without ending, the edit type,
-the row's place from 0."""
+the row's place from 0, and the path at which the benchmark's own scripts write the output of a turn."""
+_OF_A_TURN: Final = ("edited", "output")
+"""Parts that a row has for each of its turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +33,14 @@ class Matched:
 
 
 def with_outputs(
-    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
+    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str], copies: str = ""
 ) -> Matched:
     """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
 
     editors: folder by the editor's name.   patterns: "{id}", "results/{source}", …; one pattern holds for a whole folder.
-    The names of a row of several turns end in "_turn_1", "_turn_2" and so on, but for `{edited}`, which its own files have.
+    copies: ending of the stems of source images that lie beside the outputs, and are left out.
+    The names of a row of several turns end in "_turn_1", "_turn_2" and so on, but for `{edited}` and `{output}`, of which
+    each turn has its own.
     A turn without a file gets None. Raises DataError where a folder has no image or none that fits, ConfigError
     where two patterns point at different files or a pattern is malformed.
     """
@@ -47,7 +51,7 @@ def with_outputs(
     notes = []
     for editor, path in editors.items():
         folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
-        files = folder.images(deep=True)
+        files = tuple(f for f in folder.images(deep=True) if not (copies and _plain(f).endswith(copies)))
         if not files:
             raise DataError(f"{path}: holds no image; expected the outputs of editor {editor!r}")
         by_name: dict[str, list[str]] = {}
@@ -129,10 +133,12 @@ def _names(pattern: str, row: Row, index: int) -> list[str | None]:
     files = {"source": row.source, "reference": row.reference}
     stems = {role: file.stem for role, file in files.items() if file is not None}
     stems |= {"id": row.id, "path": _plain(row.source.name.replace("\\", "/"))}
-    named = len(row.edited) == 1 or "edited" in _parts(pattern)
+    named = len(row.edited) == 1 or any(part in _parts(pattern) for part in _OF_A_TURN)
     found = []
     for turn, file in enumerate(row.edited, start=1):
         its = stems if file is None else {**stems, "edited": file.stem}
+        if row.outputs:
+            its = {**its, "output": row.outputs[turn - 1]}
         found.append(_filled(pattern if named else f"{pattern}_turn_{turn}", its, row, index))
     return found
 

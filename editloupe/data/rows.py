@@ -118,6 +118,8 @@ class DataRow:
     extra: Mapping[str, Json] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
     """Names to make an id from where the row has none, the best first."""
+    outputs: tuple[str, ...] = ()
+    """Paths, without ending, at which a benchmark's own scripts write the output of each turn; () where none is known."""
 
 
 Row: TypeAlias = DataRow | RejectedRow

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from editloupe import plugins
 from editloupe.data.folders import open_folder
+from editloupe.data.hub import origin_of
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
 from editloupe.data.objects import AnyImage, image_of
@@ -36,12 +37,15 @@ def load(
     format: str = "auto",
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
+    columns: Mapping[str, str] | None = None,
     outputs: bool = True,
 ) -> Loaded:
     """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
     edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
-    fields: mapping file (TOML) for a loader that reads one.   outputs: False where edited images may be absent as a whole.
+    fields: mapping file (TOML) for a loader that reads one.
+    columns: source, edited, instruction, … → the column that holds it, where rows hold their images.
+    outputs: False where edited images may be absent as a whole.
     A row that cannot be judged is in `rejected`; an output that does not exist leaves `Turn.edited` None.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
@@ -55,7 +59,15 @@ def load(
             raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(allowed)}), found another file")
         root, metadata = path.parent, path
     open_folder(root, store, what="a folder of edits")
-    data = DataSet(root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs)
+    data = DataSet(
+        root=root,
+        store=store,
+        metadata=metadata,
+        edited=edited or {},
+        fields=fields,
+        columns=columns or {},
+        outputs=outputs,
+    )
     if fields is not None:
         # A mapping file says which folders hold what, so it also says which format is meant.
         mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
@@ -64,7 +76,25 @@ def load(
         if format not in mapped:
             known = " or ".join(mapped)
             raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
-    return _loader(_recognised(data) if format == "auto" else format).load(data)
+    if columns:
+        format = _of_columns(format, columns)
+    loaded = _loader(_recognised(data) if format == "auto" else format).load(data)
+    if (origin := origin_of(root)) is None:
+        return loaded
+    note = f"{origin['dataset']} of the Hugging Face hub, split {origin['split']}, revision {origin['revision']}"
+    return replace(loaded, notes=(note, *loaded.notes))
+
+
+def _of_columns(format: str, columns: Mapping[str, str]) -> str:
+    """Return the format that a map of columns goes with. Raises ConfigError for another one, and for an unknown name."""
+    known = {name: tuple(getattr(_loader(name), "COLUMN_ROLES", ())) for name in formats()[1:]}
+    able = [name for name, names in known.items() if names]
+    format = able[0] if format == "auto" and len(able) == 1 else format
+    if format not in able:
+        raise ConfigError(f"a map of columns goes with the layout {' or '.join(able)}, not with {format}; leave one out")
+    if unknown := [name for name in columns if name not in known[format]]:
+        raise ConfigError(f"columns: {unknown[0]!r} is nothing that a column holds; expected {', '.join(known[format])}")
+    return format
 
 
 def endings(format: str) -> tuple[str, ...]:
@@ -201,6 +231,9 @@ def _recognised(data: DataSet) -> str:
         fitting = [name for name in fitting if name != GENERAL] or general
     if fitting == [GENERAL, "pairs"]:
         return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
+    if len(fitting) > 1:
+        # A benchmark's own loader knows what the columns of its Parquet files mean.
+        fitting = [name for name in fitting if name != "datasets"]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

@@ -45,11 +45,11 @@ def published_table(judged: Judged) -> Table | None:
     return numbers(
         "published",
         "Means as published, and of what was judged",
-        ("Editor", *(dim.capitalize() for dim in dims), "Metric", "Published", "n", "Judged", "Change"),
+        ("Editor", *(dim.replace("_", " ").capitalize() for dim in dims), "Metric", "Published", "n", "Judged", "Change"),
         rows,
         fixed=2 + len(dims),
-        caption="Published: as the files' own script computes it, with a 0 for each reply that could not be read. Judged: "
-        "the mean over scores that are numbers on the scale (judged/asked). In the unit of the metric."
+        caption="Published: as the files' own script computes it, with what it counts for a reply that could not be read. "
+        "Judged: the mean over scores that are numbers on the scale (judged/asked). In the unit of the metric."
         + (
             " Where n is above what was asked, rows that do not count here are in Published, and in Change."
             if beyond

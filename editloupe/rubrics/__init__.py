@@ -241,9 +241,16 @@ def builtin_rubrics() -> tuple[str, ...]:
 
 
 def _of_protocol(name: str) -> Path | None:
-    """Return the rubric that an installed protocol has beside its module; None for a protocol without one."""
-    folder = plugins.folder("protocols", name) if name in plugins.names("protocols") else None
-    return folder / "rubric.toml" if folder is not None and (folder / "rubric.toml").is_file() else None
+    """Return the rubric that an installed protocol has beside its module; None for a protocol without one.
+
+    Of several protocols in one folder it is that of the one named as the folder, else of the first by name.
+    """
+    names = plugins.names("protocols")
+    folder = plugins.folder("protocols", name) if name in names else None
+    if folder is None or not (folder / "rubric.toml").is_file():
+        return None
+    beside = [other for other in names if plugins.folder("protocols", other) == folder]
+    return folder / "rubric.toml" if name == (folder.name if folder.name in beside else min(beside)) else None
 
 
 def load_rubric(name_or_path: str | Path) -> Rubric:

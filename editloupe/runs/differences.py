@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from editloupe.config import ALIASES, SHORTHANDS, RunSpec
@@ -10,6 +10,8 @@ from editloupe.values import Json
 
 _LONGEST: Final = 80
 """Characters of a value."""
+_FIELDS: Final = 3
+"""Changed fields of a rubric that are told one by one."""
 _RUBRIC: Final = "options.rubric."
 
 _FLAGS: Final = {field: name for name, field in ALIASES.items()}
@@ -27,8 +29,8 @@ def differences(ours: RunSpec, theirs: RunSpec) -> list[tuple[str, str, str]]:
     found = ours.differs_from(theirs)
     mine, others = (_object(spec.identity.get("options")).get("rubric") for spec in (ours, theirs))
     rows = []
-    if changed := [name.removeprefix(_RUBRIC) for name, _, _ in found if name.startswith(_RUBRIC)]:
-        rows.append(("--rubric", *_rubrics(_object(mine), _object(others), changed)))
+    if changed := [(name.removeprefix(_RUBRIC), a, b) for name, a, b in found if name.startswith(_RUBRIC)]:
+        rows += _rubrics(_object(mine), _object(others), changed)
     rows += [(_setting(name), _words(a), _words(b)) for name, a, b in found if not name.startswith((_RUBRIC, "tools."))]
     # What the user gave comes first; which tools there are often follows from it.
     rows.sort(key=lambda row: not row[0].startswith("--"))
@@ -42,9 +44,17 @@ def differences(ours: RunSpec, theirs: RunSpec) -> list[tuple[str, str, str]]:
     ]
 
 
-def _rubrics(ours: Mapping[str, Json], theirs: Mapping[str, Json], changed: Iterable[str]) -> tuple[str, str]:
+def _rubrics(
+    ours: Mapping[str, Json], theirs: Mapping[str, Json], changed: Sequence[tuple[str, Json, Json]]
+) -> list[tuple[str, str, str]]:
     a, b = str(ours.get("id")), str(theirs.get("id"))
-    return a, b if a != b else f"{b} with another {', '.join(changed)}"
+    if a != b:
+        return [("--rubric", a, b)]
+    rows = [(f"{name} of --rubric {a}", _quoted(before), _quoted(now)) for name, before, now in changed[:_FIELDS]]
+    if (more := len(changed) - _FIELDS) > 0:
+        setting, before, now = rows[-1]
+        rows[-1] = setting, before, f"{now} (and {more} more of its fields)"
+    return rows
 
 
 def _setting(name: str) -> str:
@@ -76,6 +86,10 @@ def _words(value: Json) -> str:
         case _:
             text = " ".join(str(value).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _quoted(value: Json) -> str:
+    return f'"{_words(value)}"' if isinstance(value, str) else _words(value)
 
 
 def _object(value: Json) -> Mapping[str, Json]:

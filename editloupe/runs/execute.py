@@ -348,8 +348,9 @@ def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> 
         raise ConfigError("--null-edit judges the originals themselves; leave --edited out")
     needed = outputs and not config.null_edit
     loaded = load(
-        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=needed
-    )
+        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields,
+        columns=config.columns, outputs=needed,
+    )  # fmt: skip
     # A row that cannot be judged counts like any other: --limit must not put a later sample in its place.
     rows = loaded.in_order()
     if config.null_edit:

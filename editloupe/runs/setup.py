@@ -12,6 +12,7 @@ from editloupe.agent.judge import agent_digest
 from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig, RunSpec
+from editloupe.data.hub import origin_of
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import JudgeSpec
@@ -161,6 +162,8 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
         "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
         "metrics": [metric.to_json() for metric in protocol.metrics],
     }
+    if config.path is not None and (origin := origin_of(config.path)) is not None:
+        record["hub"] = dict(origin)
     return Questions(protocol=protocol, toolbox=toolbox, spec=RunSpec(identity=identity, record=record))
 
 

@@ -147,8 +147,8 @@ def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Progr
         (("unicbench", "results", "--out", "run"), "--data is missing: result files hold no source images"),
         (("unicbench", "results", "--data", "unic"), "--out is missing: name the run folder to write"),
         (
-            ("gedit", "results", "--data", "unic", "--out", "run"),
-            "no result files 'gedit' are known; expected one of edival, unicbench",
+            ("rise", "results", "--data", "unic", "--out", "run"),
+            "no result files 'rise' are known; expected one of edival, gedit, imgedit, kris, unicbench",
         ),
         (
             ("unicbench", "unic", "--data", "unic", "--out", "run"),

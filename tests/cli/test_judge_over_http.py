@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.backends import openai as adapter
+from editloupe.backends import prices as listed
 from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
 from editloupe.findings import Finding
@@ -254,7 +254,7 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
 def test_a_limit_of_money_without_a_list_of_prices_names_the_extra(
     editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    monkeypatch.setattr(listed, "_has_list", lambda: False)
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     code, _, told = editloupe(
         "judge", edits(1), "--backend", "openai/gpt-4.1", "--max-cost", "1", "--out", tmp_path / "run"

@@ -22,8 +22,8 @@ def test_every_column_box_format_criterion_and_kind_is_documented() -> None:
     kinds = [name for part in get_args(ProblemKind) for name in (get_args(part) or (part,))]
     for name in (*OWN_COLUMNS, *FORMATS, *CRITERIA, *NAME_COLUMNS, *kinds):
         assert f"`{name}`" in DOCS, name
-    # {edited} serves the other formats, which have no mapping file.
-    assert all(f"{{{part}}}" in DOCS for part in PARTS if part != "edited")
+    # {edited} and {output} serve the other formats, which have no mapping file.
+    assert all(f"{{{part}}}" in DOCS for part in PARTS if part not in ("edited", "output"))
 
 
 def test_the_limits_are_those_of_the_code() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import LOOK, draw_edits, final
+from tests.data import benchmarks
 from tests.protocols import edival_files, giebench_data, unicbench_files
 
 Program = Callable[..., tuple[int, str, str]]
@@ -91,6 +92,9 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     assert code == 0, said + failed
     shutil.copytree(at / "small" / "run", at / "dlebench-build")
     judge("dlebench-review", at / "small" / "to_review", "--protocol", "dlebench-review", "--backend", "scripted/yes.jsonl")
+    benchmarks.imgedit(at / "imgedit")
+    benchmarks.write(at / "replies/bagel/result.json", {"1082": "A: 4\nB: 4\nC: 5", "673": "A: 4"})
+    run("published", "import", "imgedit", at / "replies", "--data", at / "imgedit")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
     run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
     run("canary", "canary", at / "plain")

@@ -22,6 +22,8 @@ class DataSet:
     edited: Mapping[str, Path] = field(default_factory=dict)
     """Folder of outputs by the editor's name."""
     fields: Path | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """source, edited, instruction, id, … → the column that holds it, for a loader of rows with images."""
     outputs: bool = True
     """False where edited images are not needed, and may be absent as a whole."""
 
@@ -42,7 +44,8 @@ class Loader(Protocol):
     """One layout: a module or an object behind the entry point group `editloupe.loaders`, under the name of the format.
 
     A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`. One whose metadata
-    file has another ending than .jsonl, .csv or .parquet has `ENDINGS`, such as (".json",).
+    file has another ending than .jsonl, .csv or .parquet has `ENDINGS`, such as (".json",). One that heeds `columns` has
+    `COLUMN_ROLES`, the names that may stand in it.
     """
 
     @property

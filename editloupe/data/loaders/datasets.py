@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 ENDINGS: Final = (".parquet", ".arrow")
+COLUMN_ROLES: Final = tuple(ROW_COLUMNS)
 LAYOUT: Final = "Parquet files whose rows hold images, or a folder that datasets' save_to_disk wrote"
 
 _ROLES: Final = ("source", "edited", "reference", "mask")
@@ -40,6 +41,8 @@ class _Shard:
     """Role → column with images."""
     texts: Mapping[str, str]
     """instruction, id, editor, edit_type → column."""
+    others: tuple[str, ...]
+    """Further columns with images, which are not read."""
 
 
 def matches(data: DataSet) -> bool:
@@ -48,7 +51,7 @@ def matches(data: DataSet) -> bool:
         return True
     try:
         files = _files(data)
-        return bool(files) and "source" in _shard(files[0]).images
+        return bool(files) and "source" in _shard(files[0], data.columns).images
     except (SampleError, DataError):
         return False
 
@@ -58,24 +61,12 @@ def load(data: DataSet) -> Loaded:
 
     Raises SampleError where a file lacks a column or cannot be read, DataError where several splits lie together.
     """
-    files = _files(data)
-    if not files:
-        raise DataError(f"{data.root}: no file with rows; expected {LAYOUT}")
-    images = Shards(data.root, data.store)
-    lines: list[tuple[TableLine, str]] = []
-    columns: tuple[str, ...] = ()
-    for file in files:
-        shard = _shard(file)
-        _check_columns(shard, with_edited=data.outputs and not data.edited)
-        images.add(file, list(shard.images.values()), before=len(lines))
-        table, stems = _table(shard, images, before=len(lines))
-        lines += [(line, stem) for line, stem in zip(table.lines, stems, strict=True)]
-        columns = (*columns, *(name for name in table.columns if name not in columns))
+    found = read_lines(data, columns=data.columns, with_edited=data.outputs and not data.edited)
     rows: list[Row] = []
-    for line, stem in lines:
-        row = read_row(line, folder=images, text_only=False)
+    for line, stem in found.lines:
+        row = read_row(line, folder=found.images, text_only=False)
         rows.append(replace(row, hints=(stem, str(line.number))) if isinstance(row, DataRow) else row)
-    notes = list(rating_notes(columns))
+    notes = list(rating_notes(found.columns))
     if data.edited:
         bare = [replace(row, editor="") for row in rows]
         matched = with_outputs(named(bare), data.edited, store=data.store, patterns=_PATTERNS)
@@ -83,8 +74,50 @@ def load(data: DataSet) -> Loaded:
         notes.extend(matched.notes)
     else:
         rows = list(named(rows))
+    return assemble(rows, format="datasets", dataset=data.root.resolve().name, metadata=found.place, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Rows with images in them, read but for the images."""
+
+    images: Shards
+    lines: tuple[tuple[TableLine, str], ...]
+    """Each with the columns of docs/data.md, and the stem of its edited image, or of its source where it has none."""
+    columns: tuple[str, ...]
+    place: Path
+    """The file, or the folder of several."""
+
+
+def read_lines(data: DataSet, *, columns: Mapping[str, str] | None = None, with_edited: bool) -> Lines:
+    """Read the rows of all files. columns: source, edited, instruction, … → the column that holds it.
+
+    Where `columns` leaves one out, it is looked for under usual names. Raises SampleError and DataError as `load`.
+    """
+    files = _files(data)
+    if not files:
+        raise DataError(f"{data.root}: no file with rows; expected {LAYOUT}")
+    images = Shards(data.root, data.store)
+    lines: list[tuple[TableLine, str]] = []
+    seen: dict[str, None] = {}
+    for file in files:
+        shard = _shard(file, columns or {})
+        _check_columns(shard, with_edited=with_edited)
+        images.add(file, list(shard.images.values()), before=len(lines))
+        table, stems = _table(shard, images, before=len(lines))
+        lines += [(line, stem) for line, stem in zip(table.lines, stems, strict=True)]
+        seen |= dict.fromkeys(table.columns)
     place = files[0] if len(files) == 1 else data.root
-    return assemble(rows, format="datasets", dataset=data.root.resolve().name, metadata=place, notes=notes)
+    return Lines(images=images, lines=tuple(lines), columns=tuple(seen), place=place)
+
+
+def columns_of(data: DataSet) -> tuple[str, ...]:
+    """Return the columns of the file that was named, or of the first one of the folder; () where there is none."""
+    try:
+        files = _files(data)
+        return _shard(files[0], {}).columns if files else ()
+    except (SampleError, DataError):
+        return ()
 
 
 def _files(data: DataSet) -> list[Path]:
@@ -123,8 +156,8 @@ def _saved(place: Path, folder: Folder) -> list[Path]:
     return [folder.file(name if place == folder.root else f"{place.name}/{name}") for name in names]
 
 
-def _shard(file: Path) -> _Shard:
-    """Read which columns a file has. Raises SampleError."""
+def _shard(file: Path, named: Mapping[str, str]) -> _Shard:
+    """Read which columns a file has. named: role → its column, where it is known. Raises SampleError."""
     import polars
 
     if file.suffix.lower() == ".arrow":
@@ -134,12 +167,16 @@ def _shard(file: Path) -> _Shard:
         parquet_columns(file)
         types = dict(polars.read_parquet_schema(file))
     inside = [name for name, type_ in types.items() if _holds_images(type_)]
-    images = {role: name for role in _ROLES if (name := _first(ROW_COLUMNS[role], inside)) is not None}
     rest = [name for name in types if name not in inside]
-    texts = {
-        role: name for role in ROW_COLUMNS if role not in _ROLES and (name := _first(ROW_COLUMNS[role], rest)) is not None
-    }
-    return _Shard(file=file, columns=tuple(types), images=images, texts=texts)
+    if lacking := [name for role, name in named.items() if name not in (inside if role in _ROLES else rest)]:
+        what = "with images" if lacking[0] in rest else "named"
+        raise SampleError(f"no column {what} {lacking[0]!r}; found {', '.join(types)}", file=file)
+    found = {role: _first([named[role]] if role in named else usual, inside if role in _ROLES else rest)
+             for role, usual in ROW_COLUMNS.items()}  # fmt: skip
+    images = {role: name for role, name in found.items() if name is not None and role in _ROLES}
+    texts = {role: name for role, name in found.items() if name is not None and role not in _ROLES}
+    others = tuple(name for name in inside if name not in images.values())
+    return _Shard(file=file, columns=tuple(types), images=images, texts=texts, others=others)
 
 
 def _first(wanted: Sequence[str], found: Sequence[str]) -> str | None:
@@ -213,7 +250,7 @@ def _frame(shard: _Shard) -> tuple[polars.DataFrame, Iterator[dict[str, dict[str
         types = dict(lazy.collect_schema())
         # By blocks, so that memory holds no column of images.
         images = lazy.select([described(r, c, types) for r, c in shard.images.items()]).collect(engine="streaming")
-        rest = lazy.select([name for name in types if name not in shard.images.values()]).collect()
+        rest = lazy.select([name for name in types if name not in (*shard.images.values(), *shard.others)]).collect()
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise SampleError(f"cannot be read: {error}", file=shard.file) from error
     return rest, images.iter_rows(named=True)

@@ -1,0 +1,213 @@
+"""Data of the Hugging Face hub as PATH. A stand-in of the library saves a split as the library does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import polars
+import pytest
+
+from editloupe import plugins
+from tests.cli.hub_server import COMMIT, serving
+from tests.conftest import pngs
+
+Editloupe = Callable[..., tuple[int, str, str]]
+
+IMAGE = polars.Struct({"bytes": polars.Binary, "path": polars.String})
+
+
+def split(count: int) -> polars.DataFrame:
+    pairs = [pngs(i, spots=1) for i in range(count)]
+    cells = ([{"bytes": pair[side], "path": None} for pair in pairs] for side in (0, 1))
+    before, after = (polars.Series(one, dtype=IMAGE) for one in cells)
+    return polars.DataFrame({"image": before, "output": after, "text": [f"Make square {i} red." for i in range(count)]})
+
+
+class Saved:
+    """A split in memory that saves itself as `datasets` does."""
+
+    def __init__(self, rows: polars.DataFrame) -> None:
+        self.rows = rows
+
+    def save_to_disk(self, folder: str) -> None:
+        self.rows.write_ipc_stream(Path(folder) / "data-00000-of-00001.arrow")
+        (Path(folder) / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A hub with owner/Name, which has the splits dev and test. Returns what is asked of it, in order."""
+    asked: list[str] = []
+    offline = False
+
+    class HfApi:
+        def dataset_info(self, id_: str, revision: str | None) -> SimpleNamespace:
+            if offline or "HF_HUB_OFFLINE" in asked:
+                raise ConnectionError("Cannot reach the hub: offline mode is enabled.\nMore lines.")
+            if id_ != "owner/Name":
+                raise ValueError(f"no repository {id_}")
+            asked.append(f"info@{revision}")
+            return SimpleNamespace(sha=COMMIT)
+
+    def load_dataset(id_: str, *, split: str, revision: str) -> Saved:
+        asked.append(f"load {id_}@{revision[:4]}:{split}")
+        return Saved(globals()["split"](3 if split == "test" else 1))
+
+    library, api, errors = ModuleType("datasets"), ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
+    library.load_dataset = load_dataset  # type: ignore[attr-defined]
+    library.get_dataset_split_names = lambda id_, revision: ["dev", "test"]  # type: ignore[attr-defined]
+    library.exceptions = SimpleNamespace(DatasetsError=LookupError)  # type: ignore[attr-defined]
+    api.HfApi, errors.HfHubHTTPError = HfApi, RuntimeError  # type: ignore[attr-defined]
+    for module in (library, api, errors):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    return asked
+
+
+COLUMNS = "source=image,edited=output,instruction=text"
+
+
+def test_a_split_is_checked_and_judged_and_the_run_keeps_its_revision(
+    editloupe: Editloupe, hub: list[str], tmp_path: Path
+) -> None:
+    code, out, err = editloupe("check", "hf://owner/Name:test", "--columns", COLUMNS)
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert f"owner/Name of the Hugging Face hub, split test, revision {COMMIT}" in said
+    assert "datasets; 3 of 3 samples can be judged" in said
+    words = ("judge", "hf://owner/Name:test", "--columns", COLUMNS, "--criteria", "if", "--limit", "2", "--out", "run")
+    assert editloupe(*words)[0] in (0, 1, 3)
+    assert hub == ["info@None", f"load owner/Name@{COMMIT[:4]}:test", "info@None"], "downloaded once"
+    record = json.loads((tmp_path / "run/run.json").read_text())["record"]
+    assert record["hub"] == {"dataset": "owner/Name", "revision": COMMIT, "split": "test"}
+    # The run goes on from its folder, without the hub.
+    hub.append("HF_HUB_OFFLINE")
+    assert editloupe("retry", "run")[0] in (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("hf://owner/Name", "hf://owner/Name has several splits; name one of dev, test, as in hf://owner/Name:dev"),
+        ("hf:owner/Name:train", "hf://owner/Name has no split 'train'; name one of dev, test"),
+        (
+            "hf://datasets/owner/Other:test",
+            "hf://owner/Other: cannot be downloaded (no repository owner/Other); where there",
+        ),
+    ],
+)
+def test_an_address_that_names_no_split_is_refused(
+    editloupe: Editloupe, hub: list[str], address: str, expected: str
+) -> None:
+    for command in ("check", "judge"):
+        code, out, err = editloupe(command, address)
+        assert (code, out) == (2, "") and expected in " ".join(err.split())
+
+
+def test_without_a_network_it_names_what_is_saved_and_the_command_to_download(editloupe: Editloupe, hub: list[str]) -> None:
+    assert editloupe("check", "hf://owner/Name:dev", "--columns", COLUMNS)[0] == 0
+    hub.append("HF_HUB_OFFLINE")
+    code, _, err = editloupe("check", "hf://owner/Name:dev", "--columns", COLUMNS)
+    said = " ".join(err.split())
+    assert code == 2 and "cannot be downloaded (Cannot reach the hub: offline mode is enabled.)" in said
+    assert f"saved here already: hf://owner/Name@{COMMIT}:dev;" in said
+    assert "run hf download --repo-type dataset owner/Name --local-dir FOLDER, and name FOLDER here" in said
+    # What it named needs no network.
+    assert editloupe("check", f"hf://owner/Name@{COMMIT}:dev", "--columns", COLUMNS)[0] == 0
+
+
+def test_a_run_of_others_downloads_nothing(editloupe: Editloupe, hub: list[str], tmp_path: Path) -> None:
+    words = ("judge", "hf://owner/Name:dev", "--columns", COLUMNS, "--criteria", "if", "--out", "run")
+    assert editloupe(*words)[0] in (0, 1, 3)
+    config = tmp_path / "run/config.yaml"
+    config.write_text("".join("path: hf://owner/Name:test\n" if line.startswith("path:") else line
+                              for line in config.read_text().splitlines(keepends=True)))  # fmt: skip
+    asked = list(hub)
+    code, _, err = editloupe("judge", "--config", config, "--out", "again")
+    assert code == 2 and "no such folder" in err and hub == asked
+
+
+def test_an_own_file_of_options_may_name_an_address(editloupe: Editloupe, hub: list[str], tmp_path: Path) -> None:
+    (tmp_path / "editloupe.yaml").write_text(f"path: hf://owner/Name:dev\ncolumns: {COLUMNS}\ncriteria: if\n")
+    code, _, err = editloupe("judge", "--out", "run")
+    assert code in (0, 1, 3), err
+    assert f"load owner/Name@{COMMIT[:4]}:dev" in hub
+
+
+@pytest.mark.slow
+def test_the_library_itself_downloads_and_saves_a_split(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", reason="NOT RUN: the extra hub is not installed")
+    for name, count in (("dev", 1), ("test", 3)):
+        file = tmp_path / f"repo/data/{name}-00000-of-00001.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        split(count).write_parquet(file)
+    listed = "".join(f"  - split: {name}\n    path: data/{name}-*\n" for name in ("dev", "test"))
+    (tmp_path / "repo/README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{listed}---\n")
+
+    def check(endpoint: str, address: str, **more: str) -> subprocess.CompletedProcess[str]:
+        # The library reads its variables when it is imported.
+        own = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **more}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | own
+        command = [sys.executable, "-m", "editloupe", "check", address, "--columns", COLUMNS]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+    with serving(tmp_path / "repo") as endpoint:
+        done = check(endpoint, "hf://owner/Name:test")
+        assert done.returncode == 0, done.stderr
+        assert f"split test, revision {COMMIT}" in done.stdout and "3 of 3 samples can be judged" in done.stdout
+        several = check(endpoint, "hf://owner/Name")
+        assert several.returncode == 2 and "has several splits; name one of dev, test" in several.stderr
+    for more in ({}, {"HF_HUB_OFFLINE": "1"}):
+        gone = check(endpoint, "hf://owner/Name:test", **more)
+        assert gone.returncode == 2 and "cannot be downloaded (" in gone.stderr and "Traceback" not in gone.stderr
+        assert check(endpoint, f"hf://owner/Name@{COMMIT}:test", **more).returncode == 0
+
+
+def test_without_the_extra_it_says_which(editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    code, _, err = editloupe("check", "hf://owner/Name:test")
+    assert code == 2 and "hf://owner/Name needs an optional package: pip install 'editloupe[hub]'" in err
+
+
+def test_a_download_that_breaks_off_leaves_nothing(
+    editloupe: Editloupe, hub: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(self: Saved, folder: str) -> None:
+        (Path(folder) / "data-00000-of-00001.arrow").write_bytes(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Saved, "save_to_disk", broken)
+    code, _, err = editloupe("check", "hf://owner/Name:test")
+    assert code == 2 and "cannot be downloaded (no space left)" in err
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("source", "--columns source: expected ROLE=COLUMN,…, such as source=image"),
+        ("sauce=image", "columns: 'sauce' is nothing that a column holds; expected source, edited, instruction"),
+        ("source=nothing", "no column named 'nothing'; found image, output, text"),
+        ("source=text", "no column with images 'text'; found image, output, text"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(editloupe: Editloupe, tmp_path: Path, columns: str, expected: str) -> None:
+    split(1).write_parquet(tmp_path / "rows.parquet")
+    code, _, err = editloupe("check", "rows.parquet", "--columns", columns)
+    assert code == 2 and expected in " ".join(err.split())
+
+
+def test_columns_go_with_rows_that_hold_images(editloupe: Editloupe, tmp_path: Path) -> None:
+    split(1).write_parquet(tmp_path / "rows.parquet")
+    code, _, err = editloupe("check", "rows.parquet", "--columns", COLUMNS, "--layout", "pairs")
+    assert code == 2 and "a map of columns goes with the layout datasets, not with pairs; leave one out" in " ".join(
+        err.split()
+    )
+    assert "datasets" in plugins.names("loaders")

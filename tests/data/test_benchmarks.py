@@ -1,0 +1,223 @@
+"""Public benchmarks in the shape of their public files: what `check` says of them, and that `judge` takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.errors import ConfigError, DataError, SampleError
+from tests.data.benchmarks import column, draw, emuedit, gedit, imgedit, kris, magicbrush, rise, write
+
+Editloupe = Callable[..., tuple[int, str, str]]
+
+MADE: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "gedit": (
+        gedit,
+        "3 entries of GEdit-Bench in 2 of the 11 edit types of the public data; none of background_change, ",
+        "1 missing, 0 belong to no row",
+    ),
+    "imgedit": (
+        imgedit,
+        "expected 737 of the public basic_edit.json or 47 of the public UGE_edit.json, found 2: action 0 of 36, "
+        "add 0 of 95, adjust 1 of 94",
+        "named {id}; 1 missing, 0 belong to no row",
+    ),
+    "kris": (
+        kris,
+        "3 entries of KRIS-Bench in 2 of the 20 edit types of the public data; none of abstract_reasoning, ",
+        "1 missing, 0 belong to no row",
+    ),
+    "rise": (
+        rise,
+        "expected 360 of the public list of 360, found 2: causal_reasoning 0 of 90, logical_reasoning 0 of 85, "
+        "spatial_reasoning 1 of 100",
+        "named images/{output}; 1 missing, 0 belong to no row",
+    ),
+    "magicbrush": (
+        magicbrush,
+        "expected 535 of the public sessions of the test split or 1,053 of the public turns of the test split",
+        "0 missing, 1 belong to no row",
+    ),
+    "emuedit": (
+        emuedit,
+        "expected 2,022 of the public split of 2,022 or 3,589 of the public split of 3,589, found 2",
+        "named {id}; 1 missing, 0 belong to no row",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_check_recognises_it_counts_its_entries_and_says_what_is_missing(
+    editloupe: Editloupe, tmp_path: Path, name: str
+) -> None:
+    make, census, outputs = MADE[name]
+    make(tmp_path / "data")
+    (tmp_path / "data/out").rename(tmp_path / "out")
+    code, out, err = editloupe("check", "data", "--edited", "bagel=out")
+    said = " ".join((out + err).split())
+    # An entry of KRIS-Bench with several input images is an error; whatever else is missing is none.
+    assert code == (1 if name == "kris" else 0)
+    assert census in said and outputs in said and f"data: {name}; " in said
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_judge_takes_it(editloupe: Editloupe, tmp_path: Path, name: str) -> None:
+    MADE[name][0](tmp_path / "data")
+    (tmp_path / "data/out").rename(tmp_path / "out")
+    words = ("judge", "data", "--edited", "bagel=out", "--criteria", "if", "--limit", "1", "--out", "run")
+    code, _, err = editloupe(*words)
+    (finding,) = map(json.loads, (tmp_path / "run/findings.jsonl").read_text().splitlines())
+    # The embedded judge may abstain, and then nothing was judged.
+    assert (code, finding["status"]) in ((0, "ok"), (1, "abstained"), (1, "missing_output")), err
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_without_outputs_it_says_where_they_are_looked_for(tmp_path: Path, name: str) -> None:
+    MADE[name][0](tmp_path)
+    with pytest.raises(ConfigError, match="holds no edited images; give each editor's outputs with --edited NAME=FOLDER"):
+        load(tmp_path, store=ImageStore(), format=name)
+
+
+def loaded(path: Path, **options: Any) -> Any:
+    return load(path, store=ImageStore(), **options)
+
+
+def test_an_entry_of_gedit_is_one_language_and_its_output_lies_by_task_and_language(tmp_path: Path) -> None:
+    gedit(tmp_path)
+    for folder in ("out", "out/fullset"):
+        found = loaded(tmp_path, edited={"bagel": tmp_path / folder})
+        assert [(s.id, s.edit_type, s.edited is None) for s in found.samples] == [
+            ("k1.en", "subject-add", False),
+            ("k1.cn", "subject-add", False),
+            ("k2.en", "tone_transfer", True),
+        ]
+    assert found.samples[0].extra["Intersection_exist"] is True
+
+
+def test_turns_of_imgedit_are_one_sample(tmp_path: Path) -> None:
+    turns = {"id": "1.png", "turn1": "All edits are green.", "turn2": "Add fruit.", "turn3": "Change the plate."}
+    draw(tmp_path / "1.png")
+    draw(tmp_path / "out/1_turn_2.png", edited=True)
+    # One object by key, as in the readme, or a line for each entry.
+    write(tmp_path / "turns.json", {"1": turns})
+    (tmp_path / "lines.json").write_text("\n".join([json.dumps(turns)] * 2))
+    for name, count in (("turns.json", 1), ("lines.json", 2)):
+        found = loaded(tmp_path / name, format="imgedit", edited={"bagel": tmp_path / "out"})
+        assert len(found.samples) == count
+        assert [turn.instruction for turn in found.samples[0].turns] == [turns[f"turn{n}"] for n in (1, 2, 3)]
+        assert [turn.edited is None for turn in found.samples[0].turns] == [True, False, True]
+
+
+def test_kris_rejects_an_entry_with_several_input_images(tmp_path: Path) -> None:
+    kris(tmp_path)
+    found = loaded(tmp_path, edited={"bagel": tmp_path / "out"})
+    assert [(s.id, s.reference is None) for s in found.samples] == [("biology-1", True), ("viewpoint_change-1", False)]
+    (refused,) = found.rejected
+    assert "entry 'temporal_prediction/1': has 2 input images, and a sample has one" in refused.message
+    # One category by itself.
+    file = tmp_path / "KRIS_Bench/biology/annotation.json"
+    (one,) = loaded(file, format="kris", outputs=False).samples
+    assert one.id == "biology-1"
+
+
+def test_rise_keeps_what_a_judge_of_its_own_would_need(tmp_path: Path) -> None:
+    rise(tmp_path)
+    first, second = loaded(tmp_path, edited={"bagel": tmp_path / "out/images"}).samples
+    assert (first.id, first.edit_type, second.edited) == ("temporal_reasoning_1", "temporal_reasoning", None)
+    assert first.extra == {"reference": "It is broken.", "subtask": "Life Progression"}
+
+
+def test_magicbrush_is_sessions_or_single_turns(tmp_path: Path) -> None:
+    magicbrush(tmp_path)
+    out = {"bagel": tmp_path / "out"}
+    sizes = ImageStore()
+    files = {name: sizes.add_file(tmp_path / f"out/139/139_{name}.png").sha256 for name in ("1", "iter_2", "inde_2")}
+    (session,) = loaded(tmp_path, edited=out).samples
+    assert session.id == "139" and [t.instruction for t in session.turns] == ["Add a hat.", "Make it red."]
+    assert [turn.edited.sha256 for turn in session.turns] == [files["1"], files["iter_2"]]
+    first, second = loaded(tmp_path / "edit_turns.json", edited=out).samples
+    assert (first.id, second.id) == ("139-1", "139-2")
+    assert [turn.edited.sha256 for turn in (*first.turns, *second.turns)] == [files["1"], files["inde_2"]]
+    # A single turn begins with the right image of the turn before.
+    assert second.source.sha256 == first.reference.sha256 == sizes.add_file(tmp_path / "images/139/139-output1.png").sha256
+
+
+def test_magicbrush_of_the_hub_holds_single_turns(tmp_path: Path) -> None:
+    magicbrush(tmp_path / "zip")
+    rows = {
+        "img_id": ["139", "139"],
+        "turn_index": [1, 2],
+        "source_img": column(2),
+        "mask_img": column(2),
+        "instruction": ["Add a hat.", "Make it red."],
+        "target_img": column(2, edited=True),
+    }
+    polars.DataFrame(rows).write_parquet(tmp_path / "dev.parquet")
+    samples = loaded(tmp_path / "dev.parquet", edited={"bagel": tmp_path / "zip/out"}).samples
+    assert [(s.id, s.edited is None, s.reference is None, dict(s.masks)) for s in samples] == [
+        ("139-1", False, False, {}),
+        ("139-2", False, False, {}),
+    ]
+
+
+def test_generations_of_emu_edit_are_edits_of_their_model(tmp_path: Path) -> None:
+    emuedit(tmp_path, edited_image=column(2, edited=True), model=["emu", "emu"])
+    found = loaded(tmp_path / "test.parquet")
+    assert [(s.key, s.edit_type, s.edited is None) for s in found.samples] == [
+        ("emu/7", "remove", False),
+        ("emu/8", "global", False),
+    ]
+    assert found.samples[0].extra["output_caption"] == "A table."
+    with pytest.raises(ConfigError, match="has its edits in its rows; leave --edited out"):
+        loaded(tmp_path / "test.parquet", edited={"bagel": tmp_path / "out"})
+
+
+def test_an_index_that_is_not_unique_is_no_id(tmp_path: Path) -> None:
+    emuedit(tmp_path, edited_image=column(2, edited=True), model=["emu", "emu"], idx=[7, 7])
+    assert [sample.id for sample in loaded(tmp_path / "test.parquet").samples] == ["aa", "bb"]
+
+
+def test_as_many_entries_as_are_public_are_said_to_be_so(tmp_path: Path) -> None:
+    draw(tmp_path / "1.png")
+    write(tmp_path / "UGE_edit.json", {str(n): {"id": "1.png", "prompt": f"Remove {n}."} for n in range(1, 48)})
+    found = loaded(tmp_path, outputs=False)
+    assert found.notes == ("47 entries of ImgEdit-Bench, as in the public UGE_edit.json",)
+
+
+@pytest.mark.parametrize("name", ["imgedit", "kris", "rise", "magicbrush"])
+@pytest.mark.parametrize("text", ["{", "3", '{"1": {"other": 1}}', '[{"other": 1}]'])
+def test_a_list_of_another_kind_is_refused_with_what_was_expected(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "list.json").write_text(text)
+    with pytest.raises(SampleError, match=r"list.json: (no entry is one of .*; expected|is not JSON|expected an object)"):
+        loaded(tmp_path / "list.json", format=name, outputs=False)
+
+
+@pytest.mark.parametrize("name", ["gedit", "emuedit", "magicbrush"])
+def test_rows_of_another_kind_are_refused_with_what_was_expected(tmp_path: Path, name: str) -> None:
+    polars.DataFrame({"source": column(1), "text": ["a"]}).write_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=r"expected .*: .*; found rows with the columns source, text"):
+        loaded(tmp_path, format=name, outputs=False)
+
+
+def test_one_broken_entry_is_rejected_and_the_others_stay(tmp_path: Path) -> None:
+    imgedit(tmp_path)
+    entries = json.loads((tmp_path / "basic_edit.json").read_text())
+    entries |= {
+        "a/b": entries["673"],
+        "5": {"id": "nowhere.png", "prompt": "x"},
+        "6": 3,
+        "7": {"id": "animal/1.png", "prompt": " "},
+    }
+    write(tmp_path / "basic_edit.json", entries)
+    found = loaded(tmp_path, outputs=False)
+    assert len(found.samples) == 2
+    messages = " ".join(row.message for row in found.rejected)
+    for part in ("without '/'", "nowhere.png: no such file", "found the number 3", "the instruction is empty"):
+        assert part in messages
