@@ -215,6 +215,7 @@ OF_TOOLS: Final = frozenset(
         "faces",
         "preference",
         "editor",
+        "segmenter",
         "reader",
         "picture_budget",
         "marks",
