@@ -38,7 +38,7 @@ class ToolSettings:
     editor: str | None = None
     """For the measure crop_edit: an image editor (`editloupe.models.edit`); None is none."""
     segmenter: str | None = None
-    """For the measure segmentation: a model folder or a hub id of SAM or SAM 2. None takes the default from the local cache."""
+    """For the measure segmentation: a model folder or a hub id of SAM or SAM 2. None takes SAM from the local cache."""
     reader: str = "auto"
     """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
     picture_budget: float = 0.5
