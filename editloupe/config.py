@@ -248,6 +248,8 @@ class RunConfig(_Strict):
     """Model of human preference such as HPSv3, in a process of its own: its address, such as http://127.0.0.1:8100."""
     editor: str | None = None
     """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
+    segmenter: str | None = None
+    """Segmenter that makes masks of boxes: a folder or hub id of SAM or SAM 2. Default: SAM from the local cache."""
     reader: OnOff[str] | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
     picture_budget: Number | None = Field(default=None, gt=0)

@@ -48,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set: triplets (unicedit), chains of edits (edival), small edits (dlebench), differences."""
+    """Build data: triplets (unicedit), chains (edival), small edits (dlebench), questions (giebench), differences."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 

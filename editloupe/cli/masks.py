@@ -119,7 +119,7 @@ def _maker(requests: Sequence[MaskRequest], run: RunConfig, segmenter: str | Non
     names = {
         "detect": (weights.detector, hows["detector"]),
         "segment": (
-            segmenter or os.environ.get("EDITLOUPE_SEGMENTER", "").strip() or None,
+            segmenter or weights.segmenter,
             hows["detector"] + hows["boxes"],
         ),
     }

@@ -1,21 +1,31 @@
-"""Which images a path holds, for builders of data sets: a folder of images, or an ImageFolder whose metadata names them."""
+"""The images of a path, for builders of data sets: a folder of images, or an ImageFolder whose metadata names them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder, open_folder, plain_stem
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.images import ImageStore
+from editloupe.data.rows import NO_OUTPUT, DataRow, Loaded, RejectedRow, Row, assemble, named, read_row, rejected
 from editloupe.data.tables import ENDINGS, MetadataTable, read_table
-from editloupe.errors import DataError
+from editloupe.errors import DataError, ImageError
+from editloupe.values import Sample, Turn
 
 NAMED: Final = ("source_file_name", "file_name", "image")
 """Columns of an ImageFolder that may name an image: the first of these that there is."""
+
+_OF_EDITS: Final = (
+    "instruction", "instructions", "edited_file_name", "edited_file_names", "edited_bbox", "edited_bboxes",
+    "reference_file_name", "reference_bbox", "reference_bboxes", "edit_type", "editor", "model",
+)  # fmt: skip
+"""Columns of rows that have been edited already; they are left aside."""
+_NO_INSTRUCTION: Final = "-"
+"""Stands for the instruction of a row until it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +65,53 @@ def list_images(path: Path, store: ImageStore) -> ImageList:
         hint = f"; {len(deep):,} lie in folders below, such as {Path(deep[0]).parent}: name that folder" if deep else ""
         raise DataError(f"{path}: holds no image; expected image files, or an ImageFolder with metadata.jsonl{hint}")
     return ImageList(folder=root, names=tuple(names))
+
+
+def load_images(
+    path: Path, store: ImageStore, *, checked: Callable[[DataRow], DataRow], aside: Collection[str] = ()
+) -> Loaded:
+    """Return a sample without an edit for each image of a folder, or for each row of the metadata; each is decoded once.
+
+    Of a folder without metadata, an image that occurs again, byte for byte, is taken once.
+    checked: returns a row of the metadata as it counts; raises RowError for one that cannot be used.
+    aside: columns of the metadata that are not read.   Raises as `list_images`.
+    """
+    listed = list_images(path, store)
+    rows = named(list(_rows(listed, checked, {*_OF_EDITS, *aside})))
+    file = None if listed.table is None else listed.table.file
+    found = assemble(rows, format="images", dataset=listed.folder.root.resolve().name, metadata=file)
+    samples: dict[str, Sample] = {}
+    refused = list(found.rejected)
+    again = 0
+    for sample in found.samples:
+        try:
+            store.array(sample.source)
+        except ImageError as error:
+            refused.append(RejectedRow(id=sample.id, kind="unreadable_image", message=str(error), file=sample.source.path))
+            continue
+        key = sample.source.sha256 if listed.table is None else sample.id
+        again += key in samples
+        noted = tuple(text for text in sample.warnings if text != NO_OUTPUT)
+        samples.setdefault(key, replace(sample, turns=(Turn(instruction="", edited=None),), warnings=noted))
+    notes = (f"{again:,} of {len(listed.names):,} images occur a second time and are taken once",) if again else ()
+    return Loaded(format="images", samples=tuple(samples.values()), rejected=tuple(refused), notes=notes)
+
+
+def _rows(listed: ImageList, checked: Callable[[DataRow], DataRow], aside: Collection[str]) -> Iterator[Row]:
+    """Yield a row for each image of a folder, or for each line of the metadata."""
+    if listed.table is None:
+        for id_, name in listed.identified():
+            source = ImageFile(folder=listed.folder, name=name)
+            yield DataRow(line=None, source=source, instructions=(_NO_INSTRUCTION,), hints=(id_, name))
+        return
+    for line in listed.table.lines:
+        values = {name: value for name, value in line.values.items() if name not in aside and name != listed.column}
+        values |= {"source_file_name": line.values.get(listed.column), "instruction": _NO_INSTRUCTION}
+        row = read_row(replace(line, values=values), folder=listed.folder, text_only=listed.table.text_only)
+        try:
+            yield checked(row) if isinstance(row, DataRow) else row
+        except RowError as error:
+            yield rejected(row, error)
 
 
 def _from_table(file: Path, root: Folder) -> ImageList:

@@ -1,4 +1,4 @@
-"""The pictures of a question, made from their recipes by view ops: whole, crop, mask, fill, outline, patch.
+"""The pictures of a question, made from their recipes by view ops: whole, crop, mask, fill, outline, patch, spotlight.
 
 An op is a function of (pixels, region, params) that returns the pixels to show and the place that they show. `OPS` is the
 one registry: a protocol names an op in a `Recipe`, and nothing else has to know it.
@@ -17,6 +17,7 @@ from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
+from editloupe.imaging.masked import outside
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
@@ -24,6 +25,8 @@ LONG_SIDE: Final = 2048
 """A longer crop is reduced to this many px, as the tools' crops are."""
 _LINES: Final = 170
 """The shorter side of an image, in lines of an outline with the width "auto"."""
+_DARK: Final = 4
+"""What lies outside a spotlight is so many times darker."""
 Op: TypeAlias = Callable[[RGB, Box | None, Mapping[str, Json], ImageStore], tuple[RGB, Box]]
 """Takes H×W×3 uint8 RGB, the recipe's region in px and its params; returns the picture and the region that it shows."""
 
@@ -125,6 +128,14 @@ def _patch(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Ima
     return patched, _all_of(rgb)
 
 
+def _spotlight(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the image, dark but for what lies inside the image `mask` (an ImageRef as JSON), which may have another size."""
+    mask = ImageRef.from_json(params["mask"])
+    dark = outside(images.array(mask), rgb.shape[:2], dilate=False)
+    images.keep(mask)
+    return np.where(dark[:, :, None], rgb // _DARK, rgb), _all_of(rgb)
+
+
 OPS: Final[dict[str, Op]] = {
     "whole": _whole,
     "crop": _crop,
@@ -132,6 +143,7 @@ OPS: Final[dict[str, Op]] = {
     "fill": _fill,
     "outline": _outline,
     "patch": _patch,
+    "spotlight": _spotlight,
 }
 """Name → op."""
 

@@ -206,6 +206,7 @@ def models_of(weights: ToolSettings) -> measures.Models:
             "faces": weights.faces,
             "preference": weights.preference,
             "edit": weights.editor,
+            "segment": weights.segmenter,
         },
     )
 
@@ -219,8 +220,8 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
     names = (
-        "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "reader",
-        "picture_budget", "marks",
+        "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter",
+        "reader", "picture_budget", "marks",
     )  # fmt: skip
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)

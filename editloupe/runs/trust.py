@@ -30,7 +30,7 @@ _NOT_WHO: Final = ("env", "timeout_s")
 """Parameters of a URI that do not change who judges, or where."""
 _FILE: Final = re.compile(r"[\\/]|\.(md|toml)$")
 """How a value looks that names a file and not a rubric, a mode or a number."""
-_WEIGHTS: Final = ("detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor")
+_WEIGHTS: Final = ("detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter")
 
 
 def foreign(uri: BackendURI) -> str:

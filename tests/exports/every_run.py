@@ -23,6 +23,13 @@ _EDIT = {
     "source_caption": "It is grey.",
     "reference_caption": "It is blue.",
 }
+_WRITTEN = {
+    "fits": True,
+    "instruction": "Paint the square blue.",
+    "question": "Which color has the square?",
+    "options": ["Red", "Blue"],
+    "answer": "Blue",
+}
 _TASK = {"object": "square", "action": "paint red"}
 
 _SAYS = {
@@ -30,6 +37,9 @@ _SAYS = {
     "looks": (LOOK, final("Flawless Execution", "Crop 1 shows it.")),
     "option": final("Red"),
     "yes": final("yes"),
+    "write": final(json.dumps(_WRITTEN)),
+    "target": final("square"),
+    "answer": final("Red"),
     "score": final('{"score": 7, "reason": "It is red."}'),
     "objects": final(json.dumps({"objects": [_OBJECTS]})),
     "words": final("spoon"),
@@ -95,6 +105,12 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     benchmarks.imgedit(at / "imgedit")
     benchmarks.write(at / "replies/bagel/result.json", {"1082": "A: 4\nB: 4\nC: 5", "673": "A: 4"})
     run("published", "import", "imgedit", at / "replies", "--data", at / "imgedit")
+    roles = tuple(word for role in ("write", "target", "answer") for word in ("--role", f"{role}=scripted/{role}.jsonl"))
+    words = ("--masks", "given", "--edits", "1", "--seed", "1", "--out", at / "asked")
+    code, said, failed = editloupe("build", "giebench", data / "source", *roles, *words)
+    assert code == 0, said + failed
+    shutil.copytree(at / "asked" / "run", at / "giebench-build")
+    judge("giebench-review", at / "asked" / "to_review", "--protocol", "giebench-review", "--backend", "scripted/yes.jsonl")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
     run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
     run("canary", "canary", at / "plain")

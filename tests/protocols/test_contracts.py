@@ -50,6 +50,8 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("measures", {}),
         ("edival-build", {"grounding": "none", "turns": 9}),
         ("dlebench-build", {"grounding": "model"}),
+        ("giebench-build", {}),
+        ("giebench-build", {"masks": "given", "unedited": "keep", "edits": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
 )

@@ -14,7 +14,8 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, planned
 from editloupe.protocols.dlebench.review import DLEBenchReview
-from editloupe.protocols.dlebench.verdicts import Verdict, verdict, verdicts_of, with_verdicts
+from editloupe.protocols.dlebench.verdicts import verdict
+from editloupe.protocols.reviews import Verdict, verdicts_of, with_verdicts
 from editloupe.testing import check_protocol
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import pixels
@@ -134,7 +135,7 @@ def test_a_settled_disagreement_counts_alone() -> None:
 def test_verdicts_travel_with_their_sample() -> None:
     reference = row().reference
     assert reference is not None
-    one = Verdict(row="0-1", reference=reference.sha256, kind="again", why="box", corrections={"instruction": "Better."})
+    one = Verdict(row="0-1", seen=reference.sha256, kind="again", why="box", corrections={"instruction": "Better."})
     sample = Sample.from_json(with_verdicts(row(), [one]).to_json())
     assert verdicts_of(sample) == {("0-1", reference.sha256): one}
     assert sample.content == row().content and verdicts_of(row()) == {}

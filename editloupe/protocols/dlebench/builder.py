@@ -38,7 +38,7 @@ from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.protocols.dlebench import generate
 from editloupe.protocols.dlebench.generate import Metadata, Question, Target
 from editloupe.protocols.dlebench.protocol import PAPER
-from editloupe.protocols.dlebench.verdicts import Verdict, verdicts_of
+from editloupe.protocols.reviews import Verdict, verdicts_of
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json

@@ -6,16 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 from editloupe import files, models
-from editloupe.data.folders import ImageFile, RowError
-from editloupe.data.image_lists import ImageList, list_images
+from editloupe.data.folders import RowError
+from editloupe.data.image_lists import load_images
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.data.rows import NO_OUTPUT, DataRow, Loaded, RejectedRow, Row, assemble, named, read_row, rejected
+from editloupe.data.rows import DataRow, Loaded, RejectedRow
 from editloupe.data.write import IMAGES, METADATA, place_image
-from editloupe.errors import ConfigError, ImageError, ModelAbsent
+from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Reviewed, Stage
 from editloupe.protocols.dlebench.builder import (
@@ -29,8 +30,9 @@ from editloupe.protocols.dlebench.builder import (
 from editloupe.protocols.dlebench.generate import read_question
 from editloupe.protocols.dlebench.review import DLEBenchReview
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
-from editloupe.protocols.dlebench.verdicts import REVIEW, verdict, with_verdicts
-from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line
+from editloupe.protocols.dlebench.verdicts import verdict
+from editloupe.protocols.reviews import REVIEW, with_reviews
+from editloupe.values import ImageRef, Json, Sample, digest, json_line
 
 DATA: Final = "data.jsonl"
 SOURCES: Final = "Source_Images"
@@ -41,12 +43,6 @@ TO_REVIEW: Final = "to_review"
 """An ImageFolder of the rows that nobody has passed."""
 LEFT_OUT: Final = "left_out.jsonl"
 
-_NO_INSTRUCTION: Final = "-"
-"""Stands for the instruction of a row until it has one."""
-_OF_EDITS: Final = ("instruction", "instructions", "edited_file_name", "edited_file_names", "edited_bbox", "edited_bboxes",
-                    "reference_file_name", "reference_bbox", "reference_bboxes", "mask_file_name", "edit_type", "editor",
-                    "model", REVIEW)  # fmt: skip
-"""Columns of rows that have been edited already; they are left aside."""
 _AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
 _FILE_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
 
@@ -92,40 +88,16 @@ class DLEBenchSet:
         Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
         is no image.
         """
-        listed = list_images(path, store)
-        rows = named(list(_rows(listed, options)))
-        found = assemble(rows, format="images", dataset=listed.folder.root.resolve().name, metadata=_file_of(listed))
-        samples: dict[str, Sample] = {}
-        refused = list(found.rejected)
-        again = 0
-        for sample in found.samples:
-            try:
-                store.array(sample.source)
-            except ImageError as error:
-                refused.append(
-                    RejectedRow(id=sample.id, kind="unreadable_image", message=str(error), file=sample.source.path)
-                )
-                continue
-            key = sample.source.sha256 if listed.table is None else sample.id
-            again += key in samples
-            noted = tuple(text for text in sample.warnings if text != NO_OUTPUT)
-            samples.setdefault(key, replace(sample, turns=(Turn(instruction="", edited=None),), warnings=noted))
-        notes = (f"{again:,} of {len(listed.names):,} images occur a second time and are taken once",) if again else ()
-        return Loaded(format="images", samples=tuple(samples.values()), rejected=tuple(refused), notes=notes)
+        checked = partial(_checked, boxes_only=options.grounding == "given")
+        return load_images(path, store, checked=checked, aside=("mask_file_name", REVIEW))
 
     def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:
         """Return the images with the verdicts on their rows, as far as they are of this set."""
-        shown: dict[tuple[str, str], list[Reviewed]] = {}
-        for one in reviews:
-            reference = "" if one.sample.reference is None else one.sample.reference.sha256
-            shown.setdefault((one.sample.id, reference), []).append(one)
-        verdicts = [verdict(several[0].sample, {one.rater: one.said for one in several}) for several in shown.values()]
-        of_image: dict[str, list[Any]] = {}
-        for found in verdicts:
-            if found is not None:
-                of_image.setdefault(found.row.rpartition("-")[0], []).append(found)
-        samples = tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples)
-        return replace(loaded, samples=samples)
+
+        def seen(row: Sample) -> str:
+            return "" if row.reference is None else row.reference.sha256
+
+        return with_reviews(loaded, reviews, seen=seen, verdict=verdict)
 
     def write(self, run: Answered, options: DLEBenchBuildOptions, *, folder: Path) -> Built:
         """Write the rows in the order of the images, and what was left out with its reason."""
@@ -144,34 +116,17 @@ class DLEBenchSet:
         return _built(run, drafts, options, kept, waiting, looked=looked)
 
 
-def _file_of(listed: ImageList) -> Path | None:
-    return None if listed.table is None else listed.table.file
-
-
-def _rows(listed: ImageList, options: DLEBenchBuildOptions) -> Iterator[Row]:
-    """Yield a row for each image of a folder, or for each line of the metadata."""
-    if listed.table is None:
-        for id_, name in listed.identified():
-            source = ImageFile(folder=listed.folder, name=name)
-            yield DataRow(line=None, source=source, instructions=(_NO_INSTRUCTION,), hints=(id_, name))
-        return
-    for line in listed.table.lines:
-        values = {name: value for name, value in line.values.items() if name not in (*_OF_EDITS, listed.column)}
-        values |= {"source_file_name": line.values.get(listed.column), "instruction": _NO_INSTRUCTION}
-        row = read_row(replace(line, values=values), folder=listed.folder, text_only=listed.table.text_only)
-        if not isinstance(row, DataRow):
-            yield row
-            continue
-        try:
-            if options.grounding == "given" and not row.quads:
-                raise RowError("box", "there is no box (bbox), and --grounding given takes no others")
-            read_question(row.extra)
-        except (RowError, ValueError) as error:
-            yield rejected(row, error if isinstance(error, RowError) else RowError("row", str(error)))
-            continue
-        # Several rows may ask about one image.
-        asked = digest([row.extra.get("question"), row.target_name, [list(quad.values) for quad in row.quads]])
-        yield replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{asked[:8]}"))
+def _checked(row: DataRow, *, boxes_only: bool) -> DataRow:
+    """Return a row of the metadata. Raises RowError where its question cannot be read, or it has no box and needs one."""
+    if boxes_only and not row.quads:
+        raise RowError("box", "there is no box (bbox), and --grounding given takes no others")
+    try:
+        read_question(row.extra)
+    except ValueError as error:
+        raise RowError("row", str(error)) from error
+    # Several rows may ask about one image.
+    asked = digest([row.extra.get("question"), row.target_name, [list(quad.values) for quad in row.quads]])
+    return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{asked[:8]}"))
 
 
 def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:

@@ -17,7 +17,7 @@ Differs:
   `mask=official` does the same.
 
 Not covered:
-- how the data set was made; the study with people.
+- the study with people. How such data are made: `builder.py`.
 """
 
 from __future__ import annotations
@@ -94,13 +94,16 @@ class GIEBenchOptions(Options):
     """Patches of CLIP that count: pure, wholly outside the mask; any, with a pixel outside it."""
 
 
+PAPER: Final = Paper(
+    title="GIE-Bench: Towards Grounded Evaluation for Text-Guided Image Editing", url="https://arxiv.org/abs/2505.11493"
+)
+
+
 class GIEBench(BaseProtocol):
     """One question a sample, beside its key, and the measures that are chosen."""
 
     name = "giebench"
-    paper = Paper(
-        title="GIE-Bench: Towards Grounded Evaluation for Text-Guided Image Editing", url="https://arxiv.org/abs/2505.11493"
-    )
+    paper = PAPER
     Options = GIEBenchOptions
     roles: ClassVar = {"judge": "answers multiple-choice questions"}
     edit_type_name = edit_type_name

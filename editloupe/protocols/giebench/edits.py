@@ -1,0 +1,177 @@
+"""From an image to an edit with its question: which types are drawn, what is asked, and what an answer must hold.
+
+Pure functions (paper, section 3.1). The wording of the prompts is ours.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from editloupe.answers import Answer, FreeText, Record, RecordOf, Text
+from editloupe.models.detect.search import means_whole_image
+from editloupe.parsing import fold
+from editloupe.prompts import render
+from editloupe.protocols.giebench.questions import ABSTAIN, Question
+from editloupe.protocols.giebench.tables import EDIT_TYPES
+from editloupe.tags import one_line
+from editloupe.values import Json
+
+PROMPTS: Final = Path(__file__).parent / "prompts"
+
+TEXTUAL: Final = "Textual Edit"
+"""The type that needs text in the image."""
+SCENE: Final = "Scene / Background Change"
+"""The type that is about no single thing."""
+WHOLE: Final = "entire image"
+"""The target of an edit of all of the image."""
+CANNOT_TELL: Final = "I can not tell from the image"
+"""As the data set writes it."""
+
+LEAST_OPTIONS: Final = 2
+MOST_OPTIONS: Final = 5
+LONGEST_TEXT: Final = 400
+"""Characters of an instruction or a question."""
+LONGEST_OPTION: Final = 120
+LONGEST_PHRASE: Final = 80
+
+PHRASE: Final = FreeText(max_words=12)
+_TEXTS: Final = ("instruction", "question")
+EDIT: Final = RecordOf(
+    schema={
+        "type": "object",
+        "properties": {
+            "fits": {"type": "boolean"},
+            **{name: {"type": "string"} for name in _TEXTS},
+            "options": {"type": "array", "items": {"type": "string"}},
+            "answer": {"type": "string"},
+        },
+        "required": ["fits", *_TEXTS, "options", "answer"],
+        "additionalProperties": False,
+    }
+)
+
+_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """What is written of an edit."""
+
+    instruction: str
+    question: Question
+    """Its options in the order of the set."""
+
+    @property
+    def answer(self) -> str:
+        """The right option."""
+        return self.question.options[self.question.key]
+
+
+def drawn_types(seed: str) -> tuple[str, ...]:
+    """Return the nine types in the order in which a seed draws them."""
+    return tuple(random.Random(f"{seed} types").sample(EDIT_TYPES, len(EDIT_TYPES)))
+
+
+def has_text(values: Mapping[str, Json]) -> bool | None:
+    """Return what the column `has_text` says of an image; None where it says nothing. Raises ValueError for other words."""
+    given = values.get("has_text")
+    if given is None or given == "":
+        return None
+    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(given).strip().lower())
+    if found is None:
+        raise ValueError(f"column 'has_text': expected true or false, found {given!r}"[:200])
+    return found
+
+
+def write_prompt(edit_type: str, *, target: str) -> str:
+    """Return the question for an instruction and its question. target: what the edit is about; "" leaves it open."""
+    name = fold(edit_type.replace("/", " ")).replace(" ", "_")
+    return render(
+        PROMPTS / "write.md",
+        edit_type=edit_type,
+        guide=render(PROMPTS / "edits" / f"{name}.md").strip(),
+        target=one_line(target),
+        least=LEAST_OPTIONS,
+        most=MOST_OPTIONS,
+    )
+
+
+def text_prompt() -> str:
+    """Return the question whether text can be read."""
+    return render(PROMPTS / "has_text.md")
+
+
+def target_prompt(edit_type: str, instruction: str) -> str:
+    """Return the question for what has to be edited."""
+    return render(PROMPTS / "target.md", edit_type=edit_type, instruction=one_line(instruction), whole=WHOLE)
+
+
+def read_edit(answer: Answer, *, seed: str) -> Edit | tuple[str, str]:
+    """Return what a model wrote of an edit, its options in the order of a seed; or (why, detail) for what cannot be used.
+
+    The option by which a judge says that it cannot tell comes last, where there are fewer than five.
+    why: "no_edit" (the model says that the type does not suit the image), "unusable_text", "too_few_options",
+    "too_many_options", "unusable_option", "options_alike", "answer_not_an_option" or "answer_abstains".
+    """
+    data: Any = answer.data if isinstance(answer, Record) else {}
+    if not data.get("fits"):
+        return "no_edit", "the model says that this type of edit does not suit the image"
+    texts = {name: one_line(str(data[name])) for name in _TEXTS}
+    if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
+        return "unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}"
+    options = [one_line(option) for option in data["options"]]
+    key = one_line(str(data["answer"]))
+    if problem := _problem(options, key):
+        return problem
+    right = next(option for option in options if fold(option) == fold(key))
+    told = [option for option in options if fold(option) not in ABSTAIN]
+    if len(told) < LEAST_OPTIONS:
+        return "too_few_options", f"expected {LEAST_OPTIONS} that say something, found {_listed(told)}"
+    random.Random(f"{seed} options").shuffle(told)
+    if len(told) < MOST_OPTIONS:
+        told.append(CANNOT_TELL)
+    question = Question(text=texts["question"], options=tuple(told), key=told.index(right))
+    return Edit(instruction=texts["instruction"], question=question)
+
+
+def _problem(options: list[str], key: str) -> tuple[str, str] | None:
+    """Return (why, detail) for options and a key that make no question; None for those that do."""
+    listed = _listed(options)
+    if len(options) < LEAST_OPTIONS:
+        return "too_few_options", f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {listed}"
+    if len(options) > MOST_OPTIONS:
+        return "too_many_options", f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {len(options)}: {listed}"
+    if (bad := next((one for one in options if not fold(one) or len(one) > LONGEST_OPTION), None)) is not None:
+        return "unusable_option", f"expected words of at most {LONGEST_OPTION} characters, found {bad[:80]!r}"
+    folded = [fold(one) for one in options]
+    if len(set(folded)) < len(folded):
+        return "options_alike", f"expected options that differ by more than case and punctuation, found {listed}"
+    if fold(key) not in folded:
+        return "answer_not_an_option", f"the answer {key[:80]!r} is none of {listed}"
+    if fold(key) in ABSTAIN:
+        return "answer_abstains", f"the answer is {key!r}, which no edit can bring about"
+    return None
+
+
+def _listed(options: list[str]) -> str:
+    return ", ".join(map(repr, options))[:200] or "none"
+
+
+def read_phrase(answer: Answer) -> str | tuple[str, str]:
+    """Return what has to be edited: a phrase, or WHOLE; or (why, detail) for what cannot be looked for."""
+    said = one_line(answer.text) if isinstance(answer, Text) else ""
+    phrase = plain_phrase(said)
+    if not fold(phrase) or len(phrase) > LONGEST_PHRASE:
+        return "unusable_phrase", f"expected a name of 1 to {LONGEST_PHRASE} characters, found {said[:100]!r}"
+    return phrase
+
+
+def plain_phrase(text: str) -> str:
+    """Return a phrase in lower case on one line, without an article and signs around it; WHOLE for all of an image."""
+    phrase = _ARTICLE.sub("", one_line(text).casefold().strip("\"'`“”‘’*_ \t.,;:"))
+    return WHOLE if means_whole_image(phrase) else phrase

@@ -1,0 +1,100 @@
+"""The measure `segmentation`: the mask of what boxes enclose, with what makes it no mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB, decode
+from editloupe.errors import MeasureError, ModelAbsent, ToolError
+from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.models.segment.base import Mask, Segmentation
+from editloupe.testing import check_measure
+from editloupe.values import Box, ImageRef
+
+IMAGE: RGB = np.zeros((100, 200, 3), np.uint8)
+BOX = (20.0, 10.0, 60.0, 50.0)
+
+
+class Segmenter:
+    """Makes the mask that a function makes of a box."""
+
+    name = version = "toy 1"
+
+    def __init__(self, make: Callable[[Box], Mask]) -> None:
+        self.make = make
+
+    def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
+        return [Segmentation(mask=self.make(box), score=0.5) for box in boxes]
+
+
+def filled(box: Box) -> Mask:
+    mask = np.zeros((100, 200), dtype=bool)
+    x0, y0, x1, y1 = box.ints()
+    mask[y0:y1, x0:x1] = True
+    return mask
+
+
+def segment(make: Callable[[Box], Mask], *boxes: tuple[float, ...]) -> Measured:
+    models = Models(_opened={"segment": Segmenter(make)})
+    return measured("segmentation", {"boxes": [list(box) for box in boxes]}, {"image": IMAGE}, models)
+
+
+def facts(found: Measured) -> dict[str, Any]:
+    return dict(found.answer.data)  # type: ignore[union-attr, call-overload]
+
+
+def test_the_mask_of_all_boxes_is_a_picture_of_the_images_size() -> None:
+    found = segment(filled, BOX, (40.0, 10.0, 80.0, 50.0))
+    # 60 × 40 px of 200 × 100.
+    assert facts(found)["outcome"] == "mask" and facts(found)["share"] == 0.12 and facts(found)["scores"] == [0.5, 0.5]
+    (data,) = found.pictures
+    rgb, _ = decode(data, name="mask")
+    expected = np.zeros((100, 200), np.uint8)
+    expected[10:50, 20:80] = 255
+    assert np.array_equal(rgb, np.repeat(expected[:, :, None], 3, axis=2))
+    picture = ImageRef.from_json(facts(found)["picture"])
+    assert (picture.width, picture.height) == (200, 100)
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome"),
+    [
+        (lambda box: np.zeros((100, 200), bool), "empty"),
+        (lambda box: filled(box) & (box.x0 > 30), "empty"),
+        (lambda box: np.ones((100, 200), bool), "full"),
+    ],
+    ids=["nothing", "nothing in one of two", "all"],
+)
+def test_what_is_no_mask_says_so(make: Callable[[Box], Mask], outcome: str) -> None:
+    found = segment(make, BOX, (40.0, 10.0, 80.0, 50.0))
+    assert facts(found)["outcome"] == outcome and "picture" not in facts(found) and found.reason and not found.pictures
+
+
+def test_a_mask_that_cannot_be_made_has_a_status() -> None:
+    def full(box: Box) -> Mask:
+        raise ToolError("no memory is left")
+
+    with pytest.raises(MeasureError, match="no memory") as error:
+        segment(full, BOX)
+    assert error.value.status == "tool_failed"
+    with pytest.raises(MeasureError, match="outside the image") as error:
+        segment(filled, (300.0, 10.0, 320.0, 50.0))
+    assert error.value.status == "input_error"
+    with pytest.raises(MeasureError, match="boxes"):
+        segment(filled)
+
+    class Absent:
+        def get(self, kind: str, name: str | None = None) -> Any:
+            raise ModelAbsent(f"there is no model of the kind {kind}")
+
+    with pytest.raises(MeasureError, match="no model of the kind segment"):
+        measured("segmentation", {"boxes": [list(BOX)]}, {"image": IMAGE}, Absent())  # type: ignore[arg-type]
+
+
+def test_the_measure_keeps_the_contract() -> None:
+    models = Models(_opened={"segment": Segmenter(filled)})
+    check_measure(open_measure("segmentation"), args={"boxes": [list(BOX)]}, images={"image": IMAGE}, models=models)
