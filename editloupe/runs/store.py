@@ -698,12 +698,19 @@ def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing."""
+    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing.
+
+    What was made counts as old afterwards, so that it is not walked through as new either.
+    """
     running = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        # Where somebody froze objects to keep them from the collector, they stay frozen.
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if running:
             gc.enable()
 
