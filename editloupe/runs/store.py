@@ -250,6 +250,11 @@ class RunStore:
         lines = checks.sealed_lines(content) if sound.holds(content) else {}
         return lines if list(lines) == list(self.findings) else {}
 
+    def findings_digest(self) -> str:
+        """Return the digest of all lines of findings.jsonl; "" where one of them is not sound."""
+        sound = self._sound.get("findings.jsonl")
+        return "" if sound is None or self.invalid else str(sound.digest.hexdigest())
+
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
