@@ -39,7 +39,7 @@ from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import set_aside
-from editloupe.values import Json, Sample, cached_property, digest
+from editloupe.values import Json, Sample, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +93,8 @@ class Outcome:
     """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
     judged: tuple[Finding, ...]
     """Those that scores are made of."""
+    made: tuple[Score, ...] | None = field(repr=False)
+    """The scores; None where they are made when they are asked for."""
     asked: int
     reused: int
     """Findings of earlier visits."""
@@ -111,14 +113,10 @@ class Outcome:
     memory: EndMemory | None = None
     """What this end may be remembered by, where that is worth it and nothing is left to ask."""
 
-    @cached_property
+    @property
     def scores(self) -> tuple[Score, ...]:
         """All scores of the samples asked, those that are missing included."""
-        setup, loaded = self.setup, self.loaded
-        with no_collection():
-            found = scored(setup.protocol, loaded.samples, self.judged, setup.repeats)
-        unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-        return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
+        return self.made if self.made is not None else _scores(self.setup, self.loaded, self.judged)
 
     @property
     def whole(self) -> bool:
@@ -313,6 +311,8 @@ def execute(
         loaded=found,
         findings=tuple(findings),
         judged=tuple(judged),
+        # Now, since scores that fill the gaps which the schedule leaves in memory take twice as long to walk through.
+        made=None if known else _scores(setup, found, judged),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
@@ -324,6 +324,13 @@ def execute(
         ended=known,
         memory=memory,
     )
+
+
+def _scores(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
+    with no_collection():
+        found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
+    unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
+    return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
 
 
 @contextmanager
