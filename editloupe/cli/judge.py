@@ -169,6 +169,7 @@ def _judge(
                 listener=listener,
                 stop=stop,
                 entries=[_entry(run, setup), *entries],
+                remembers=True,
             )
         judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
         if server and (trouble := server.trouble()):

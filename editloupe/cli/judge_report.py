@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from editloupe.backends.base import LMM
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
 from editloupe.cli.recorded import recorded_runs
 from editloupe.findings import PENDING, Finding
-from editloupe.reports import closing, render
-from editloupe.reports.closing import Heading
+from editloupe.reports import render
+from editloupe.reports.closing import Closing, Heading
 from editloupe.reports.judged import judged_in
 from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
@@ -85,15 +86,15 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         what, form = ("labels", "list of labels") if labelled else ("answers", "form of an answer")
         text = f"{constrained} of {len(outcome.findings)} {what} come from a last word that was held to the {form}."
         heading = replace(heading, notes=(*heading.notes, text))
-    heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
-    tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
+    close = _closing_of(outcome)
+    heading = replace(heading, notes=(*heading.notes, *close.agreement))
     names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
-    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading, judge_id=id_ if id_ in names else "")
+    summary = close.summary(heading, judge_id=id_ if id_ in names else "")
     if outcome.whole:
         # Each judge of several has its own.
         name = f"summary-{slug(outcome.setup.name)}-{id_[:6]}" if len(names) > 1 else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
-        outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
+        outcome.store.write_report(f"{name}.md", close.markdown(heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
     warn(fault_messages(unscored))
     if as_json:
@@ -120,8 +121,8 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         if line not in told.notes:
             note(line)
     told.notes.update(outcome.notes)
-    if outcome.scores and judged:
-        means = closing.terminal(closing.brief_tables(outcome.setup.protocol, outcome.scores), heading)
+    if close.scored and judged:
+        means = close.terminal(heading)
         if told.means:
             out().print(means)
         else:
@@ -148,6 +149,17 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         say(stopped)
     elif outcome.failed:
         _tell_failures(outcome, folder)
+
+
+def _closing_of(outcome: Outcome) -> Closing:
+    """Return what a judge's scores come to, and let the next visit know it where nothing is left to ask."""
+    if outcome.ended is not None:
+        with suppress(ValueError):
+            return Closing.from_json(outcome.ended.closing)
+    close = Closing.of(outcome.setup.protocol, outcome.scores, _self_agreement(outcome))
+    if outcome.memory is not None and not outcome.unscored and Closing.from_json(kept := close.to_json()) == close:
+        outcome.memory.keep(kept)
+    return close
 
 
 def next_steps(outcome: Outcome, folder: Path) -> None:

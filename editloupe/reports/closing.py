@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from editloupe.protocols.base import EvalProtocol
 from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
-from editloupe.reports.means import means_of_all, means_table
+from editloupe.reports.means import MeanOfAll, means_of_all, means_table
 from editloupe.reports.pivot import label_tables, spec_table
 from editloupe.reports.summary import column_of, row_order, specs, summarise
 from editloupe.scores import Score
@@ -49,6 +49,53 @@ class Heading(Serialisable):
         ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
         asked = f"mode {self.mode}{ablated}; {self.by} {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
         return f"Judge: {self.judge} ({self.describes}); {asked}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing(Serialisable):
+    """What the scores of one judge come to, in all forms in which it is told."""
+
+    scored: bool
+    """Whether there is any score."""
+    agreement: tuple[str, ...] = ()
+    """How far the judge agrees with itself."""
+    tables: str = ""
+    """The closing tables as Markdown."""
+    brief: tuple[Table, ...] = ()
+    """The means of all samples (`brief_tables`)."""
+    means: tuple[MeanOfAll, ...] = ()
+    editors: tuple[Mapping[str, Json], ...] = ()
+    """What `summarise` has of each editor."""
+
+    @classmethod
+    def of(cls, protocol: EvalProtocol, scores: Sequence[Score], agreement: Sequence[str]) -> Closing:
+        """Return what these scores come to."""
+        return cls(
+            scored=bool(scores),
+            agreement=tuple(agreement),
+            tables="\n".join(map(render.markdown, closing_tables(protocol, scores))),
+            brief=tuple(brief_tables(protocol, scores)) if scores else (),
+            means=means_of_all(protocol, scores),
+            editors=tuple(one.to_json() for one in summarise(protocol, scores)),
+        )
+
+    def terminal(self, heading: Heading) -> RenderableType:
+        """Return the heading with its notes and the means as Rich renderables."""
+        notes = (plain(note, "yellow") for note in heading.notes)
+        return Group(plain(heading.text, "bold"), *notes, Text(), *map(render.terminal, self.brief))
+
+    def markdown(self, heading: Heading) -> str:
+        """Return the heading with its notes and the closing tables as Markdown."""
+        notes = (f"> {safe(note)}\n" for note in heading.notes)
+        return "\n".join([safe(heading.text), "", *notes, *([self.tables] if self.tables else [])])
+
+    def summary(self, heading: Heading, *, judge_id: str) -> dict[str, Json]:
+        """Return the numbers for programs, of all samples and by editor; a mean that does not exist is null.
+
+        judge_id: "" where nobody has the role "judge".
+        """
+        means: list[Json] = [one.to_json() for one in self.means]
+        return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": list(self.editors)}
 
 
 def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
@@ -94,26 +141,3 @@ def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]
         ]
     made = (spec_table(one, of, protocol.metrics) for one, of in wanted)
     return [table for table in made if table is not None]
-
-
-def terminal(tables: Sequence[Table], heading: Heading) -> RenderableType:
-    """Return the heading with its notes and the tables as Rich renderables."""
-    notes = (plain(note, "yellow") for note in heading.notes)
-    return Group(plain(heading.text, "bold"), *notes, Text(), *map(render.terminal, tables))
-
-
-def markdown(tables: Sequence[Table], heading: Heading) -> str:
-    """Return the same as Markdown."""
-    return "\n".join(
-        [safe(heading.text), "", *(f"> {safe(note)}\n" for note in heading.notes), *map(render.markdown, tables)]
-    )
-
-
-def as_json(protocol: EvalProtocol, scores: Sequence[Score], heading: Heading, *, judge_id: str) -> dict[str, Json]:
-    """Return the numbers for programs, of all samples and by editor; a mean that does not exist is null.
-
-    judge_id: "" where nobody has the role "judge".
-    """
-    means: list[Json] = [one.to_json() for one in means_of_all(protocol, scores)]
-    editors: list[Json] = [one.to_json() for one in summarise(protocol, scores)]
-    return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": editors}

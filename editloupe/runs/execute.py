@@ -15,7 +15,7 @@ from pathlib import Path
 import cv2
 
 from editloupe.backends.base import reach
-from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
+from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
 from editloupe.data.identified import Identified
@@ -25,6 +25,7 @@ from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, Tr
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.ended import Ended, EndMemory, Finished
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, ScheduledTask
@@ -90,7 +91,10 @@ class Outcome:
     loaded: Loaded
     findings: tuple[Finding, ...]
     """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
-    scores: tuple[Score, ...]
+    judged: tuple[Finding, ...]
+    """Those that scores are made of."""
+    made: tuple[Score, ...] | None = field(repr=False)
+    """The scores; None where they are made when they are asked for."""
     asked: int
     reused: int
     """Findings of earlier visits."""
@@ -104,6 +108,15 @@ class Outcome:
     """Calls of tools that were answered from equal ones before."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the data and of how it was sent."""
+    ended: Ended | None = None
+    """What is remembered of an earlier visit that came to the same end; no sample of it is without a score by a fault."""
+    memory: EndMemory | None = None
+    """What this end may be remembered by, where that is worth it and nothing is left to ask."""
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """All scores of the samples asked, those that are missing included."""
+        return self.made if self.made is not None else _scores(self.setup, self.loaded, self.judged)
 
     @property
     def whole(self) -> bool:
@@ -114,7 +127,7 @@ class Outcome:
     @property
     def unscored(self) -> dict[str, str]:
         """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
-        return protocol_faults(self.scores)
+        return {} if self.ended else protocol_faults(self.scores)
 
     @property
     def unusable(self) -> int:
@@ -147,6 +160,7 @@ def execute(
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     entries: Sequence[Entry] = (),
+    remembers: bool = False,
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
 
@@ -156,6 +170,8 @@ def execute(
     refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
     address takes no connection: one is tried before the first question, unless other machines ask.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
+    remembers: believe what is remembered of an end in which nothing was left to ask (`runs.ended`). For a process that has
+    just begun: what it runs is the code that lies on the disk.
     Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
     work.
     """
@@ -191,8 +207,14 @@ def execute(
         for finding in refused:
             if store.latest(finding) != finding:
                 store.add_finding(finding)
+        memory = EndMemory(store, setup, found, redo) if remembers else None
+        known = memory.recall() if memory else None
         with no_collection():
-            schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
+            schedule: Schedule | Finished = (
+                Finished(memory.findings_of(known))
+                if memory and known
+                else Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
+            )
         with_tools = any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready)
         if with_tools and launcher is None:
             # Weights that cannot be loaded are found before anything is spent.
@@ -276,19 +298,21 @@ def execute(
                     report(finding)
                 ledger.check_time()
             judged = schedule.findings
-            notes = (*changed, *_notes(setup, found, schedule, judged, limit, limit.throttled - throttled))
+            small = known.small_targets if known else _small_targets(setup, found, schedule)
+            notes = (*changed, *_notes(setup, found, small, schedule, judged, limit.limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
     findings = [f for f in (*judged, *schedule.problems(), *refused) if f.task_id not in keys]
-    with no_collection():
-        scores = scored(setup.protocol, found.samples, judged, setup.repeats)
-    unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
+    if memory is not None and known is None:
+        memory = memory.of(schedule, judged, small_targets=small)
     asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
         store=store,
         setup=setup,
         loaded=found,
         findings=tuple(findings),
-        scores=(*scores, *rejected_scores(setup.protocol, unread, setup.metrics)),
+        judged=tuple(judged),
+        # Now, since scores that fill the gaps which the schedule leaves in memory take twice as long to walk through.
+        made=None if known else _scores(setup, found, judged),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
@@ -297,7 +321,16 @@ def execute(
         tool_calls=cache.ran + (crew.tool_calls[0] if crew else 0),
         cached=cache.hits + (crew.tool_calls[1] if crew else 0),
         notes=notes,
+        ended=known,
+        memory=memory,
     )
+
+
+def _scores(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
+    with no_collection():
+        found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
+    unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
+    return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
 
 
 @contextmanager
@@ -312,7 +345,7 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def _unreachable(setup: Setup, schedule: Schedule) -> str:
+def _unreachable(setup: Setup, schedule: Schedule | Finished) -> str:
     """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
     roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
     for role in sorted(roles):
@@ -416,15 +449,27 @@ def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     return None
 
 
+def _small_targets(setup: Setup, loaded: Loaded, schedule: Schedule | Finished) -> str:
+    """Return what is to be said of targets that are small in the images as they are sent; "" for nothing."""
+    if not setup.backend.traits.is_lmm:
+        return ""
+    whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
+    shown = [sample for sample in loaded.samples if sample.key in whole]
+    return small_targets_message(shown, setup.backend.traits.image_policy) or ""
+
+
 def _notes(
-    setup: Setup, loaded: Loaded, schedule: Schedule, judged: Sequence[Finding], limit: ConnectionLimit, throttled: int
+    setup: Setup,
+    loaded: Loaded,
+    small_targets: str,
+    schedule: Schedule | Finished,
+    judged: Sequence[Finding],
+    limit: int,
+    throttled: int,
 ) -> Iterator[str]:
     yield from loaded.notes
-    if setup.backend.traits.is_lmm:
-        whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
-        shown = [sample for sample in loaded.samples if sample.key in whole]
-        if message := small_targets_message(shown, setup.backend.traits.image_policy):
-            yield message
+    if small_targets:
+        yield small_targets
     crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
     if crashed:
         total = sum(finding.counts["tool_crashes"] for finding in crashed)
@@ -435,7 +480,7 @@ def _notes(
         )
     if throttled:
         times = "once" if throttled == 1 else f"{throttled} times"
-        yield f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried."
+        yield f"The endpoint refused calls for their rate {times}; at the end {limit} at once were tried."
     if setup.repeats.count > 1 and setup.backend.uri == "baseline":
         yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
     elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:

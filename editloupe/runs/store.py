@@ -250,6 +250,11 @@ class RunStore:
         lines = checks.sealed_lines(content) if sound.holds(content) else {}
         return lines if list(lines) == list(self.findings) else {}
 
+    def findings_digest(self) -> str:
+        """Return the digest of all lines of findings.jsonl; "" where one of them is not sound."""
+        sound = self._sound.get("findings.jsonl")
+        return "" if sound is None or self.invalid else str(sound.digest.hexdigest())
+
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
@@ -701,12 +706,19 @@ def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing."""
+    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing.
+
+    What was made counts as old afterwards, so that it is not walked through as new either.
+    """
     running = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        # Where somebody froze objects to keep them from the collector, they stay frozen.
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if running:
             gc.enable()
 

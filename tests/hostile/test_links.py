@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from editloupe.data import identified
-from editloupe.runs import index
+from editloupe.runs import ended, index
 from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
-          "samples.jsonl", "config.yaml", "index.sqlite", "images.txt", "report/.files.json", "report/report.md",
-          "the trace", "the judge's traces")  # fmt: skip
+          "samples.jsonl", "config.yaml", "index.sqlite", "images.txt", "ended.json", "report/.files.json",
+          "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
 NAMES = (
@@ -49,8 +49,9 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("store", "folders"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
     monkeypatch.setattr(index, "LARGE", 0)
-    monkeypatch.setattr(identified, "MANY", 0)
-    monkeypatch.setattr(identified, "_SETTLED", -(10**18))
+    for module in (identified, ended):
+        monkeypatch.setattr(module, "MANY", 0)
+        monkeypatch.setattr(module, "_SETTLED", -(10**18))
 
 
 @pytest.mark.parametrize("command", [*NAMES, *MORE])
@@ -69,6 +70,7 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
             "run.owner",
             "index.sqlite",
             "images.txt",
+            "ended.json",
             "probes/x",
             "forks/x",
             "report/report.md",
@@ -108,7 +110,15 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     (outside / "findings.jsonl").write_bytes(b"".join(findings[:-1]) + b'{"cut')
     with (outside / "samples.jsonl").open("ab") as file:
         file.write(b'{"cut')
-    for name in ("run.lock", "run.owner", "index.sqlite", "images.txt", "report/report.md", "report/summary.md"):
+    for name in (
+        "run.lock",
+        "run.owner",
+        "index.sqlite",
+        "images.txt",
+        "ended.json",
+        "report/report.md",
+        "report/summary.md",
+    ):
         replaced(outside / name).write_text("")
     shutil.copytree(outside, run, copy_function=os.link)
     before = surroundings(outside)
