@@ -93,7 +93,7 @@ def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_
         # Compared with the finer scales as well: what those place exactly, a wide average only smears.
         np.maximum(total, e.values, out=total)
         around = 2 * max(_LEAST_RADIUS, round(2.5 * e.reach)) + 1
-        least = cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
+        cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
         least *= np.float32(_OF_PEAK)
         mask |= e.values > np.maximum(WEAK, least, out=least)
     return total, mask

@@ -123,7 +123,7 @@ def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residua
     for colour, p in zip(colours, (first, second), strict=True):
         colour += _activity(p.blue)
     # Colour is derived from the same pixels, so light's edges disturb it too, if less.
-    colour_activity = np.minimum(*colours, out=colours[0])
+    colour_activity = np.minimum(colours[0], colours[1], out=colours[0])
     colour_activity += activity / 8
     return Residual(
         planes=pairs,

@@ -273,7 +273,7 @@ def _at(values: NDArray[Number], places: NDArray[np.bool_], step: int) -> NDArra
 def _cells(places: NDArray[np.bool_], cells: int) -> NDArray[np.intp]:
     """Return in which of cells × cells cells, row by row, each of `places` lies."""
     rows, columns = (np.arange(side) * cells // side for side in places.shape)
-    return (rows[:, None] * cells + columns)[places]
+    return np.asarray((rows[:, None] * cells + columns)[places], dtype=np.intp)
 
 
 def _spread(sizes: NDArray[np.float32]) -> float:
