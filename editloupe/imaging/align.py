@@ -26,6 +26,8 @@ _MARGIN_PX = 3
 _RIM_PX = 4
 """Resampling, and one sharpness for both, carry a mask's edge so far beyond it."""
 _WHOLE_LEAVES = 0.7
+_ROWS_APART = 64
+"""Rows between those that are compared first: most pairs differ in them already."""
 _FILL_SIDE = 256
 """px; longest side of the copies from which masks are filled."""
 
@@ -200,8 +202,9 @@ def align(
     masked_1, masked_2 = (
         _drawn(boxes, size, width=width, height=height) for boxes, size in ((masks_1, (w1, h1)), (masks_2, (w2, h2)))
     )
-    if turns and not np.array_equal(first, second):
-        orientation = find_orientation(luma(_filled(first, masked_1)), luma(_filled(second, masked_2)))
+    light_1, light_2 = luma(_filled(first, masked_1)), luma(_filled(second, masked_2))
+    if turns and not equal(first, second):
+        orientation = find_orientation(light_1, light_2)
         if orientation != UPRIGHT:
             undone = [orientation.box_undone(box, (w2, h2)) for box in masks_2]
             # As given: a lost profile is sought place by place, so only now it can be found.
@@ -215,24 +218,28 @@ def align(
                 turns=False,
             )
             return replace(upright, size_2=(w2, h2), orientation=orientation)
-    # Each is filled where either is masked: what is filled in one alone would pass for a tone, a blur, or noise.
-    masked_1 = masked_2 = np.maximum(masked_1, masked_2)
-    first, second = _filled(first, masked_1), _filled(second, masked_2)
+    if masked_1 is not None or masked_2 is not None:
+        # Each is filled where either is masked: what is filled in one alone would pass for a tone, a blur, or noise.
+        masked_1 = masked_2 = _either(masked_1, masked_2)
+        first, second = _filled(first, masked_1), _filled(second, masked_2)
+        light_1, light_2 = luma(first), luma(second)
     matrix, tone, drift, toned = STILL, Tone(), None, first
-    if not np.array_equal(first, second):
-        matrix = register(luma(first), luma(second))
+    if not equal(first, second):
+        matrix = register(light_1, light_2)
         if matrix is not STILL:
             flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
             moved = cv2.warpAffine(second, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
             second = np.asarray(moved, dtype=np.uint8)
-            if masked_2.any():
+            light_2 = luma(second)
+            if masked_2 is not None:
                 masked_2 = np.asarray(cv2.warpAffine(masked_2, matrix, (width, height), flags=flags), dtype=np.uint8)
         tone = estimate_tone(first, second)
         toned = tone.rounded(first)
-        drift = estimate_drift(luma(toned), luma(second))
+        drift = estimate_drift(light_1 if toned is first else luma(toned), light_2)
         if drift is not None:
             second = drift.undone(second)
-            masked_2 = drift.undone(masked_2) if masked_2.any() else masked_2
+            masked_2 = None if masked_2 is None else drift.undone(masked_2)
+    masked = _either(masked_1, masked_2)
     return Alignment(
         first=first,
         second=second,
@@ -244,7 +251,7 @@ def align(
         drift=drift,
         valid=_valid(matrix, drifted=drift is not None, width=width, height=height),
         lost_profile=lost_profile,
-        masked=_grown(np.maximum(masked_1, masked_2)) > 0,
+        masked=np.zeros((height, width), dtype=np.bool_) if masked is None else _grown(masked) > 0,
     )
 
 
@@ -258,13 +265,25 @@ def _reduction(pixels: int, most: int) -> float:
     return whole if (factor / whole) ** 2 >= _WHOLE_LEAVES else factor
 
 
-def _drawn(boxes: Sequence[Box], size: tuple[int, int], *, width: int, height: int) -> NDArray[np.uint8]:
-    """Return h×w uint8: 255 under the boxes, which are px of an image of `size` (width, height), and 0 elsewhere."""
+def _drawn(boxes: Sequence[Box], size: tuple[int, int], *, width: int, height: int) -> NDArray[np.uint8] | None:
+    """Return h×w uint8: 255 under the boxes, which are px of an image of `size` (width, height), and 0 elsewhere.
+
+    None where no px lies under a box.
+    """
+    if not boxes:
+        return None
     drawn = np.zeros((height, width), dtype=np.uint8)
     for box in boxes:
         x0, y0, x1, y1 = box.scaled(width / size[0], height / size[1]).ints()
         drawn[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
-    return drawn
+    return drawn if drawn.any() else None
+
+
+def _either(one: NDArray[np.uint8] | None, other: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
+    """Return what lies under either of two masks of one size; None stands for an empty one."""
+    if one is None or other is None or one is other:
+        return other if one is None else one
+    return np.maximum(one, other)
 
 
 def _grown(masked: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -272,9 +291,9 @@ def _grown(masked: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.dilate(masked, np.ones((side, side), dtype=np.uint8)), dtype=np.uint8)
 
 
-def _filled(rgb: RGB, masked: NDArray[np.uint8]) -> RGB:
+def _filled(rgb: RGB, masked: NDArray[np.uint8] | None) -> RGB:
     """Return the picture with its masks and their rims filled smoothly from around; the picture itself for no mask."""
-    if not masked.any():
+    if masked is None:
         return rgb
     height, width = masked.shape
     grown = _grown(masked)
@@ -304,6 +323,11 @@ def _shown(matrix: Floats, *, width: int, height: int) -> Box:
     x0, x1 = max(0.0, lt[0], lb[0]), min(float(width), rt[0], rb[0])
     y0, y1 = max(0.0, lt[1], rt[1]), min(float(height), lb[1], rb[1])
     return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1))
+
+
+def equal(first: RGB, second: RGB) -> bool:
+    """Return True if two pictures have one size and the same pixels."""
+    return first.shape == second.shape and all(np.array_equal(first[::n], second[::n]) for n in (_ROWS_APART, 1))
 
 
 def luma(rgb: RGB) -> NDArray[np.uint8]:

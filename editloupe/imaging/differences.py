@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import MIN_SIDE, RGB
-from editloupe.imaging.align import Alignment, align
+from editloupe.imaging.align import Alignment, align, equal
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
@@ -59,8 +59,6 @@ _ALWAYS = 2
 """Edits that count, however small, where the rest of the picture differs too."""
 _OF_STRONGEST = 0.5
 """Share of the strongest edit's mean difference from which a subject beside it counts."""
-_ROWS_APART = 64
-"""Rows between those that are compared first: most pairs differ in them already."""
 _RIM = 9
 """px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
 
@@ -95,10 +93,10 @@ class Differences:
     """The places that differ, strongest first; where much changed, at most five: strong local edits, then subjects."""
     whole_changes: tuple[WholeChange, ...] = ()
     """What happened to the whole picture, as far as it has a name."""
-    levels: Map
-    """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
-    changed: NDArray[np.bool_]
-    """h×w: the regions' pixels."""
+    half_levels: Map
+    """(h+1)//2×(w+1)//2 float32, 0..255: how much each place differs, at half the size of `alignment.first`."""
+    half_changed: NDArray[np.uint8]
+    """The same size: 1 at the regions' pixels, else 0."""
     threshold: float = 0.0
     """Levels that a place of ordinary texture must reach."""
     changed_share: float = 0.0
@@ -118,6 +116,22 @@ class Differences:
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
     blurs: tuple[float, float] = (0.0, 0.0)
     """Standard deviations, in px of the copies, by which each was blurred to be equally sharp. At least one is 0."""
+
+    @cached_property
+    def levels(self) -> Map:
+        """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
+        return self._doubled(self.half_levels, cv2.INTER_LINEAR)
+
+    @cached_property
+    def changed(self) -> NDArray[np.bool_]:
+        """h×w: the regions' pixels."""
+        return self._doubled(self.half_changed, cv2.INTER_NEAREST).view(np.bool_)
+
+    def _doubled(self, half: NDArray[Any], how: int) -> NDArray[Any]:
+        """Return a half-size map in the frame of `alignment.first`, whose odd last row or column was repeated."""
+        height, width = self.alignment.first.shape[:2]
+        size = (2 * half.shape[1], 2 * half.shape[0])
+        return np.asarray(cv2.resize(half, size, interpolation=how), dtype=half.dtype)[:height, :width]
 
     @property
     def tone(self) -> Tone:
@@ -185,15 +199,18 @@ def localize(
     height, width = alignment.first.shape[:2]
     shown = _shown(alignment)
     compared_px = float(shown.mean()) * width * height
-    identical = _equal(image_1, image_2)
+    identical = equal(image_1, image_2)
     if identical or compared_px < LEAST_COMPARED_PX:
-        nothing = np.zeros((height, width), dtype=np.float32)
         return Differences(
-            levels=nothing, changed=nothing > 0, compared_px=compared_px, identical=identical, alignment=alignment
+            half_levels=np.zeros(shown.shape, dtype=np.float32),
+            half_changed=np.zeros(shown.shape, dtype=np.uint8),
+            compared_px=compared_px,
+            identical=identical,
+            alignment=alignment,
         )
     left = residual(*_compared(alignment), shown)
     levels = left.levels
-    changed_share = float(np.mean(levels > CLEAR))
+    changed_share = float(np.count_nonzero(levels > CLEAR) / levels.size)
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
@@ -219,8 +236,8 @@ def localize(
     return Differences(
         regions=tuple(r for _, r in found),
         whole_changes=(*turns_of(alignment.orientation), *named),
-        levels=_doubled(levels, cv2.INTER_LINEAR)[:height, :width],
-        changed=_doubled(_drawn(found, levels), cv2.INTER_NEAREST)[:height, :width].astype(bool),
+        half_levels=levels,
+        half_changed=_drawn(found, levels),
         threshold=threshold,
         changed_share=changed_share,
         compared_px=compared_px,
@@ -282,22 +299,16 @@ def _drawn(found: Sequence[_Found], levels: Map) -> NDArray[np.uint8]:
 def _rest(found: Sequence[_Found], left: Residual, levels: Map) -> float | None:
     """Return the median difference outside the regions in levels; None where hardly anything lies there."""
     outside = left.shown & (cv2.dilate(_drawn(found, levels), np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
-    return median(levels[outside]) if outside.sum() >= LEAST_REST * left.shown.sum() else None
+    enough = np.count_nonzero(outside) >= LEAST_REST * np.count_nonzero(left.shown)
+    return median(levels[outside]) if enough else None
 
 
 def _shown(alignment: Alignment) -> NDArray[np.bool_]:
     """Return h×w of the half size: where no pixel lies under a mask or at its rim."""
+    if not alignment.masked.any():
+        height, width = alignment.masked.shape
+        return np.ones(((height + 1) // 2, (width + 1) // 2), dtype=np.bool_)
     return np.asarray(halved(alignment.masked.astype(np.uint8) * 255) == 0)
-
-
-def _doubled(half: NDArray[Any], how: int) -> NDArray[Any]:
-    height, width = half.shape
-    return np.asarray(cv2.resize(half, (2 * width, 2 * height), interpolation=how), dtype=half.dtype)
-
-
-def _equal(first: RGB, second: RGB) -> bool:
-    """Return True if every pixel is the same."""
-    return first.shape == second.shape and all(np.array_equal(first[::n], second[::n]) for n in (_ROWS_APART, 1))
 
 
 def _compared(alignment: Alignment) -> tuple[Planes, Planes]:

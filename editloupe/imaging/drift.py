@@ -88,9 +88,18 @@ def estimate_drift(first: Grey, second: Grey) -> Drift | None:
     before = _misfit(error)
     for step in range(_STEPS):
         scale = max(1.0, 1.4826 * median(np.abs(error[::3, ::3])))
-        weight = np.asarray(1 / (1 + (error / (2 * scale)) ** 2) ** 2, dtype=np.float32)
-        wx, wy = weight * gx, weight * gy
-        xx, xy, yy, xt, yt = (_cell_mean(v, grid) for v in (wx * gx, wx * gy, wy * gy, wx * error, wy * error))
+        # 1 / (1 + (error / (2 scale))²)², in place: a further map costs more than what is computed in it.
+        weight = error / np.float32(2 * scale)
+        weight *= weight
+        weight += 1
+        weight *= weight
+        np.divide(1, weight, out=weight)
+        wx, wy = weight * gx, np.multiply(weight, gy, out=weight)
+        product = np.empty_like(error)
+        xx, xy, yy, xt, yt = (
+            _cell_mean(np.multiply(v, w, out=product), grid)
+            for v, w in ((wx, gx), (wx, gy), (wy, gy), (wx, error), (wy, error))
+        )
         # The ridge pulls the whole displacement, not only this step, towards zero.
         xx, yy = xx + _RIDGE, yy + _RIDGE
         xt, yt = xt + _RIDGE * field[..., 0], yt + _RIDGE * field[..., 1]
@@ -115,7 +124,8 @@ def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.flo
         y = dense[..., 1] + np.arange(height, dtype=np.float32)[:, None]
         b = np.asarray(cv2.remap(b, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), dtype=np.float32)
     error = b - a
-    return np.asarray(error - np.float32(median(error[::4, ::4])))
+    error -= np.float32(median(error[::4, ::4]))
+    return error
 
 
 def _misfit(error: NDArray[np.float32]) -> float:

@@ -73,5 +73,10 @@ def cells_covered(x: NDArray[Any], y: NDArray[Any], *, width: int, height: int) 
     x, y: N coordinates each in px, 0 ≤ x < width, 0 ≤ y < height; N > 0.
     """
     rows, columns = (y * CELLS // height).astype(np.intp), (x * CELLS // width).astype(np.intp)
-    shares = np.bincount(rows * CELLS + columns, minlength=CELLS * CELLS) / len(x)
+    return spread_over(rows * CELLS + columns)
+
+
+def spread_over(cells: NDArray[np.intp]) -> float:
+    """Return the same for N > 0 points of which the cells are known, numbered row by row from 0 to 63."""
+    shares = np.bincount(cells, minlength=CELLS * CELLS) / len(cells)
     return float(1 / (shares @ shares))

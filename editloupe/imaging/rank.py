@@ -13,9 +13,11 @@ def at_rank(values: NDArray[Any], share: float) -> float:
 
     Raises IndexError for no values.
     """
-    flat = values.ravel()
-    rank = min(int(share * len(flat)), len(flat) - 1)
-    return float(np.partition(flat, rank)[rank])
+    rank = min(int(share * values.size), values.size - 1)
+    if values.dtype == np.uint8 and values.size:
+        return float(np.searchsorted(np.bincount(values.ravel()).cumsum(), rank, side="right"))
+    # Differences of pixels have few values. np.partition takes up to 25 times as long for such as a sort.
+    return float(np.sort(values, axis=None)[rank])
 
 
 def median(values: NDArray[Any]) -> float:

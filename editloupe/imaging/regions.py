@@ -88,12 +88,14 @@ def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_
     """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbour spilled."""
     total = np.zeros_like(evidence[0].values)
     mask = np.zeros(total.shape, dtype=bool)
+    least = np.empty_like(total)
     for e in evidence:
         # Compared with the finer scales as well: what those place exactly, a wide average only smears.
-        total = np.maximum(total, e.values)
+        np.maximum(total, e.values, out=total)
         around = 2 * max(_LEAST_RADIUS, round(2.5 * e.reach)) + 1
-        highest = cv2.dilate(total, np.ones((around, around), dtype=np.uint8))
-        mask |= e.values > np.maximum(WEAK, _OF_PEAK * highest)
+        cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
+        least *= np.float32(_OF_PEAK)
+        mask |= e.values > np.maximum(WEAK, least, out=least)
     return total, mask
 
 

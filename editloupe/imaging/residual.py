@@ -66,9 +66,11 @@ class Residual:
     @property
     def levels(self) -> Map:
         """h×w float32, 0..255: the largest difference of a place in any channel, a little smoothed."""
-        smooth = [np.abs(cv2.GaussianBlur(v, (3, 3), 0)) for v in (self.light, self.red, self.blue)]
-        colour = COLOUR_IN_LEVELS * np.maximum(smooth[1], smooth[2])
-        return np.asarray(np.minimum(np.maximum(smooth[0], colour), 255), dtype=np.float32)
+        light, red, blue = (cv2.GaussianBlur(v, (3, 3), 0) for v in (self.light, self.red, self.blue))
+        for smooth in (light, red, blue):
+            np.abs(smooth, out=smooth)
+        colour = np.multiply(np.maximum(red, blue, out=red), np.float32(COLOUR_IN_LEVELS), out=red)
+        return np.asarray(np.minimum(np.maximum(light, colour, out=light), 255, out=light), dtype=np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +93,8 @@ def planes(rgb: RGB) -> Planes:
     Luma is kept at full size, where a blur shows. Colour is coarse in every compressed picture.
     """
     ycc = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
-    half = halved(ycc)
-    half_light, red, blue = (np.ascontiguousarray(half[..., c]) for c in range(3))
-    return Planes(light=np.ascontiguousarray(ycc[..., 0]), half_light=half_light, red=red, blue=blue)
+    half_light, red, blue = (np.asarray(plane, dtype=np.uint8) for plane in cv2.split(halved(ycc)))
+    return Planes(light=np.asarray(cv2.extractChannel(ycc, 0), dtype=np.uint8), half_light=half_light, red=red, blue=blue)
 
 
 def halved(values: _Plane) -> _Plane:
@@ -111,20 +112,26 @@ def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residua
     shown: h×w of the half size, False where they are not compared: nothing differs there, and no grain is measured.
     """
     blurs = sharpness_match(first.light, second.light)
-    one, other = (halved(_blurred(p.light, sigma)) for p, sigma in zip((first, second), blurs, strict=True))
+    one, other = (
+        halved(_blurred(p.light, sigma)) if sigma else p.half_light for p, sigma in zip((first, second), blurs, strict=True)
+    )
     matched = ((one, other), _matched(first.red, second.red), _matched(first.blue, second.blue))
-    pairs = tuple((one, np.where(shown, other, one)) for one, other in matched)
+    pairs = matched if shown.all() else tuple((one, np.where(shown, other, one)) for one, other in matched)
     light, red, blue = (_minus(*pair) for pair in pairs)
     activity = np.minimum(_activity(first.half_light), _activity(second.half_light))
-    colours = [np.asarray(_activity(p.red) + _activity(p.blue), dtype=np.float32) for p in (first, second)]
+    colours = [_activity(p.red) for p in (first, second)]
+    for colour, p in zip(colours, (first, second), strict=True):
+        colour += _activity(p.blue)
+    # Colour is derived from the same pixels, so light's edges disturb it too, if less.
+    colour_activity = np.minimum(colours[0], colours[1], out=colours[0])
+    colour_activity += activity / 8
     return Residual(
         planes=pairs,
         light=light,
         red=red,
         blue=blue,
         activity=activity,
-        # Colour is derived from the same pixels, so light's edges disturb it too, if less.
-        colour_activity=np.asarray(np.minimum(*colours) + activity / 8, dtype=np.float32),
+        colour_activity=colour_activity,
         blurs=blurs,
         grain=max(_grain(p.half_light, shown) for p in (first, second)),
         colour_grain=max(_grain(plane, shown) for p in (first, second) for plane in (p.red, p.blue)),
@@ -202,7 +209,9 @@ def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
 
 def _typical(a: _Plane, b: _Plane) -> float:
     """Return the mean over the tiles of their root mean square difference, the largest quarter left out."""
-    columns = np.square(_minus(a, b)).reshape(_TILES, _TILE, -1).mean(axis=1).reshape(_TILES * _TILES, -1)
+    squares = _minus(a, b)
+    np.square(squares, out=squares)
+    columns = squares.reshape(_TILES, _TILE, -1).mean(axis=1).reshape(_TILES * _TILES, -1)
     of_tiles = np.sort(np.sqrt(columns[:, _TILE_RIM:-_TILE_RIM].mean(axis=1)))
     return float(of_tiles[: max(1, len(of_tiles) * 3 // 4)].mean())
 
@@ -219,15 +228,16 @@ def _grain(plane: _Plane, shown: NDArray[np.bool_]) -> float:
     """Return the standard deviation of a picture's noise in levels (Immerkær 1996, with a median in place of the mean)."""
     if min(plane.shape) < 3 or not shown[::2, ::2].any():
         return 0.0
-    # A difference of two Laplacians, which neither slopes nor edges pass.
-    kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float32)
+    # Once across and once down: a difference of two Laplacians, which neither slopes nor edges pass.
+    kernel = np.array([1, -2, 1], dtype=np.float32)
+    noise = cv2.sepFilter2D(plane, cv2.CV_16S, kernel, kernel)[::2, ::2]
     # The weights' squares sum to 36; half of a normal distribution lies within 0.6745 standard deviations.
-    return median(np.abs(cv2.filter2D(plane, cv2.CV_16S, kernel)[::2, ::2][shown[::2, ::2]])) / (6 * 0.6745)
+    return median(np.abs(noise if shown.all() else noise[shown[::2, ::2]])) / (6 * 0.6745)
 
 
 def _activity(plane: _Plane) -> Map:
     smooth = cv2.GaussianBlur(plane, (3, 3), 0)
     dx, dy = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(smooth, cv2.CV_32F, 0, 1, scale=1 / 8)
     # Grown by a px: next to an edge, too, ringing and misplacement leave what the edge leaves.
-    edges = cv2.dilate(cv2.magnitude(dx, dy), np.ones((3, 3), dtype=np.uint8))
-    return np.asarray(cv2.GaussianBlur(edges, (0, 0), 1.0), dtype=np.float32)
+    edges = cv2.dilate(cv2.magnitude(dx, dy, dx), np.ones((3, 3), dtype=np.uint8), dst=dy)
+    return np.asarray(cv2.GaussianBlur(edges, (0, 0), 1.0, dst=dx), dtype=np.float32)

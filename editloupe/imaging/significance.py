@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.imaging.geometry import cells_covered
+from editloupe.imaging.geometry import CELLS, spread_over
 from editloupe.imaging.rank import at_rank, median
 from editloupe.imaging.residual import Map, Residual
 
@@ -117,24 +117,23 @@ def unchanged(residual: Residual) -> NDArray[np.bool_]:
     height, width = shown.shape
     step = max(1, int(np.sqrt(shown.size / _SAMPLES)))
     places = _places(shown, step)
-    rows, columns = np.nonzero(places)
-    h, w = places.shape
-    cell = (rows * _CELLS // h) * _CELLS + columns * _CELLS // w
-    out = np.zeros(len(rows), dtype=bool)
+    cell = _cells(places, _CELLS)
+    out = np.zeros(len(cell), dtype=bool)
     counts = np.bincount(cell, minlength=_CELLS * _CELLS)
-    for plane, activity, floor in (
-        (residual.light, residual.activity, _FLOOR_LIGHT),
-        (residual.blue, residual.colour_activity, _FLOOR_COLOUR),
-        (residual.red, residual.colour_activity, _FLOOR_COLOUR),
+    for activity, floor, planes in (
+        (residual.activity, _FLOOR_LIGHT, (residual.light,)),
+        (residual.colour_activity, _FLOOR_COLOUR, (residual.blue, residual.red)),
     ):
-        values = plane[::step, ::step][places]
-        values = np.abs(values - _mode(values))
-        level = activity[::step, ::step][places]
-        order = np.argsort(_steps(level), kind="stable")
-        noise = np.empty_like(values)
-        for group in np.array_split(order, 8):
-            noise[group] = max(floor, at_rank(values[group], _LOW) / _LOW_OF_NORMAL) if len(group) else floor
-        out |= values > _STANDS_OUT * np.maximum(noise, _OF_GRADIENT * level)
+        level = _at(activity, places, step)
+        groups = np.array_split(np.argsort(_steps(level), kind="stable"), 8)
+        least = _OF_GRADIENT * level
+        for plane in planes:
+            values = _at(plane, places, step)
+            values = np.abs(values - _mode(values))
+            noise = np.empty_like(values)
+            for group in groups:
+                noise[group] = max(floor, at_rank(values[group], _LOW) / _LOW_OF_NORMAL) if len(group) else floor
+            out |= values > _STANDS_OUT * np.maximum(noise, least)
     share = np.bincount(cell, weights=out, minlength=_CELLS * _CELLS) / np.maximum(counts, 1)
     changed = (share > _MOST_OUT).reshape(_CELLS, _CELLS)
     measured = counts.reshape(_CELLS, _CELLS) > 0
@@ -142,7 +141,7 @@ def unchanged(residual: Residual) -> NDArray[np.bool_]:
     for leave_out in (cv2.dilate(changed.astype(np.uint8), np.ones((3, 3), dtype=np.uint8)) > 0, changed):
         if leave_out[measured].mean() <= 1 - _LEAST_CALM:
             ys, xs = np.arange(height) * _CELLS // height, np.arange(width) * _CELLS // width
-            calm = np.asarray(shown & ~leave_out[ys[:, None], xs[None, :]])
+            calm = np.asarray(shown & ~leave_out[ys].take(xs, axis=1))
             return calm if calm.any() else shown
     return shown
 
@@ -158,19 +157,18 @@ def _mode(values: NDArray[np.float32]) -> float:
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
     values = np.asarray(plane - np.float32(median(_sampled(plane, calibration.shown, 4))))
-    noise = calibration.noise(np.abs(values), floor=floor, of_gradient=_OF_GRADIENT)
+    noise = calibration.noise(values, floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
     typical = median(_sampled(finest_noise, calibration.shown, 4))
     means = [np.divide(finest, finest_noise, out=finest)]
-    del finest_noise
     # In place from here on: these maps are the most that is in memory at once.
     np.clip(np.divide(values, noise, out=values), -_CLIP, _CLIP, out=values)
     least = np.divide(np.float32(_FLOOR_MEAN), noise, out=noise)
     for sigma in SCALES[1:]:
         mean = _mean_size(values, sigma)
-        spread = calibration.noise(mean, floor=0.0, most=_MOST_SPREAD)
-        means.append(np.divide(mean, np.maximum(spread, least), out=mean))
+        spread = calibration.noise(mean, floor=0.0, most=_MOST_SPREAD, out=finest_noise)
+        means.append(np.divide(mean, np.maximum(spread, least, out=spread), out=mean))
     return means, typical
 
 
@@ -190,21 +188,19 @@ class _Calibration:
         self._level = _steps(activity)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         self.shown = shown
-        levels = _sampled(self._level, shown, self._step)
-        # Where each of them stands in the grid of samples.
-        rows, columns = np.nonzero(_places(shown, self._step))
-        height, width = _places(shown, self._step).shape
+        places = _places(shown, self._step)
+        levels, cells = _at(self._level, places, self._step), _cells(places, CELLS)
         # Places of one level stay in one group, however many they are: on a plain ground nearly all are.
         until = np.cumsum(np.bincount(levels, minlength=256))
         ends = np.unique(np.searchsorted(until, np.floor(np.multiply(_GROUP_ENDS, len(levels) - 1)), side="right"))
         group_of = np.searchsorted(ends, np.arange(256)).astype(np.uint8)[levels]
         order = np.argsort(group_of, kind="stable")
         # Where the samples of one group after the other lie in the grid, and where each further group begins.
-        self._samples = (rows * width + columns)[order]
+        self._samples = np.flatnonzero(places)[order]
         self._begins = np.flatnonzero(np.diff(group_of[order])) + 1
         groups = np.split(order, self._begins)
         self._at = np.array([float(levels[group].mean()) for group in groups])
-        spread = [cells_covered(columns[g], rows[g], width=width, height=height) for g in groups]
+        spread = [spread_over(cells[g]) for g in groups]
         self._known = np.array(spread) >= _LEAST_PLACES
         if not self._known.any():
             self._known[:] = True
@@ -221,7 +217,7 @@ class _Calibration:
 
         A group that is found in one place only may be an edit's rim. It gets the noise of calmer places and a slip.
         """
-        sizes = size[:: self._step, :: self._step].ravel()[self._samples]
+        sizes = np.abs(size[:: self._step, :: self._step].ravel()[self._samples])
         typical = np.array([_spread(group) for group in np.split(sizes, self._begins)])
         if self._known.all():
             return typical
@@ -231,9 +227,12 @@ class _Calibration:
         guessed = typical[before] + _SLIP * np.maximum(activity - activity[before], 0.0)
         return np.where(self._known, typical, np.minimum(typical, guessed))
 
-    def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None) -> Map:
-        """Return h×w float32: the standard deviation of what has the sizes `size`, by their median and 80 % point.
+    def noise(
+        self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None, out: Map | None = None
+    ) -> Map:
+        """Return h×w float32: the standard deviation of what has the sizes |`size`|, by their median and 80 % point.
 
+        out: where to write it; None for a new array.
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
@@ -244,12 +243,14 @@ class _Calibration:
         grown = table * self._growth
         table = np.minimum(grown, table + self._slip) if of_gradient else grown
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
-        return np.asarray(cv2.LUT(self._level, table.reshape(1, 256)), dtype=np.float32)
+        return np.asarray(cv2.LUT(self._level, table.reshape(1, 256), dst=out), dtype=np.float32)
 
 
 def _steps(activity: Map) -> NDArray[np.uint8]:
     """Return activity in steps of 2.5 %, of the same shape."""
-    return np.asarray(np.clip(_STEPS_PER_E * np.log1p(activity), 0, 255), dtype=np.uint8)
+    steps = np.log1p(activity)
+    steps *= _STEPS_PER_E
+    return np.asarray(np.clip(steps, 0, 255, out=steps), dtype=np.uint8)
 
 
 def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
@@ -260,7 +261,19 @@ def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 
 def _sampled(values: NDArray[Number], shown: NDArray[np.bool_], step: int) -> NDArray[Number]:
     """Return the values of those places, row by row."""
-    return values[::step, ::step][_places(shown, step)]
+    return _at(values, _places(shown, step), step)
+
+
+def _at(values: NDArray[Number], places: NDArray[np.bool_], step: int) -> NDArray[Number]:
+    """Return the values of `places` among every `step`-th row and column, row by row."""
+    grid = values[::step, ::step]
+    return grid.ravel() if places.all() else grid[places]
+
+
+def _cells(places: NDArray[np.bool_], cells: int) -> NDArray[np.intp]:
+    """Return in which of cells × cells cells, row by row, each of `places` lies."""
+    rows, columns = (np.arange(side) * cells // side for side in places.shape)
+    return np.asarray((rows[:, None] * cells + columns)[places], dtype=np.intp)
 
 
 def _spread(sizes: NDArray[np.float32]) -> float:
