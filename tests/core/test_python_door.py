@@ -464,6 +464,8 @@ def test_a_printed_finding_is_a_line_and_a_printed_trace_a_line_for_each_act(tmp
         judge.judge(edit(id="box"))
     run = Run.open(tmp_path / "run")
     assert str(run.findings[0]) == "box, instruction_following: Wrong Action"
+    steps = run.trace(run.findings[0]).steps()
+    assert [(step.thought, step.answer) for step in steps] == [("", None), ("I have seen enough.", "Wrong Action")]
     first, seen, second, last = str(run.trace(run.findings[0])).split("\n")
     assert (first, second, last) == (f"1. {call}", "2. " + " ".join(final("Wrong Action").split()), str(run.findings[0]))
     assert seen.startswith("size: 80×60 xxx") and len(seen) == 200
