@@ -7,7 +7,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -32,6 +32,8 @@ from editloupe.runs.estimate import look_ahead
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.store import RunStore
+from editloupe.runs.visits import added
 from editloupe.values import digest
 
 HELLO = """\
@@ -157,6 +159,11 @@ def _judge(
         if not as_json:
             judging = f"Judging {run.path} with {heading.judge}"
             note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
+        if not as_json and (folder / "run.json").exists():
+            with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
+                store = RunStore.read_info(folder)
+                for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
+                    note(line)
         at_once = server.kill if server else lambda: None
         with stoppable(at_once) as stop, progress(events=as_json) as listener:
             outcome = execute(
