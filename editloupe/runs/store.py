@@ -530,7 +530,7 @@ class RunStore:
                     before,
                     config,
                     known={**self.samples, **self.rejected},
-                    asked=[row.key for row in (*loaded.samples, *loaded.rejected)],
+                    asked=[row.key for row in loaded.in_order()],
                     free=[name for name, value in _object(self.spec.record.get("options")).items() if value is None],
                     metrics=self.metrics().values(),
                 )
