@@ -32,25 +32,24 @@ def of_all(
     which visits may differ.   metrics: of the whole run.
     Raises ConfigError for options of before that cannot be read.
     """
-    before, now = folded(before), folded(now)
-    part = [name for name in ("limit", "sample") if now.get(name)]
-    found = dict(before if part else now)
-    options = {name: value for name, value in found["option"].items() if name not in free}
+    earlier, later = folded(before), folded(now)
+    base, given = (before, earlier) if later.get("limit") or later.get("sample") else (now, later)
+    options = {name: value for name, value in given["option"].items() if name not in free}
     for name in free:
-        earlier, later = (given["option"].get(name) for given in (before, now))
+        both = [visit["option"].get(name) for visit in (earlier, later)]
         # Who names none asks for all.
-        if earlier is not None and later is not None:
-            options[name] = earlier if earlier == later else _joined(_words(earlier), _words(later), metrics)
-    found["option"] = options
-    chosen = [{name: given[name] for name in ("limit", "sample") if given.get(name)} for given in (before, now)]
-    found = {name: value for name, value in found.items() if name not in ("limit", "sample") and value != {}}
-    if not all(chosen):
-        return found
-    if known and not set(asked) - set(known):
-        return {**found, **chosen[0]}
-    if [*chosen[0], *chosen[1]] == ["limit", "limit"]:
-        return {**found, "limit": max(chosen[0]["limit"], chosen[1]["limit"])}
-    return {**found, "sample": list(dict.fromkeys((*known, *asked)))}
+        if None not in both:
+            options[name] = both[0] if both[0] == both[1] else _joined(_words(both[0]), _words(both[1]), metrics)
+    found = {**given, "option": options, "limit": None, "sample": None}
+    if all(visit.get("limit") or visit.get("sample") for visit in (earlier, later)):
+        if known and not set(asked) - set(known):
+            found |= {name: earlier.get(name) for name in ("limit", "sample")}
+        elif not (earlier.get("sample") or later.get("sample")):
+            found["limit"] = max(earlier["limit"], later["limit"])
+        else:
+            found["sample"] = list(dict.fromkeys((*known, *asked)))
+    # In the order of the file.
+    return {name: found[name] for name in dict.fromkeys((*base, *found)) if found.get(name) not in (None, {}, [])}
 
 
 def _words(value: Json) -> list[str]:

@@ -79,3 +79,9 @@ def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new(visit: Any, tmp_pa
     visit("--criteria", "if", "--limit", "1")
     _, told = visit("--limit", "1")
     assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
+
+
+def test_a_switch_that_is_off_stays_off(visit: Any):
+    visit("--no-remind-answers", "--limit", "1", "--max-turns", "0")
+    config, _ = visit("--no-remind-answers", "--limit", "2", "--max-turns", "0")
+    assert (config["remind_answers"], config["limit"], config["max_turns"]) == (False, 2, 0)
