@@ -21,11 +21,10 @@ from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.reports.judged import judged_in
+from editloupe.reports.judged import judged_in, to_go, why_empty
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.runs.trace_diff import first_divergence
-from editloupe.scores import NOT_JUDGED
 from editloupe.tasks import task_from_json
 from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.read import Trace
@@ -55,6 +54,8 @@ def show(
         _overview(store)
     else:
         store = RunStore.read_sample(run, sample)
+        if not store.findings:
+            raise ConfigError(why_empty(store))
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
@@ -69,7 +70,7 @@ def show(
 
 def _overview(store: RunStore) -> None:
     if not store.findings and not store.probes():
-        raise ConfigError(f"{store.folder} holds no finding yet; judge something first: editloupe judge PATH --out …")
+        raise ConfigError(why_empty(store))
     names, unasked = store.judge_names(), _unasked(store) if store.findings else {}
     found = {judge_id: store.current(judge_id) for judge_id in names}
     if for_programs() and found:
@@ -130,7 +131,7 @@ def _unasked(store: RunStore) -> dict[str, str]:
     words = {}
     for judged in found:
         begun = {f.sample_key for f in judged.findings}
-        waiting = {score.key for score in judged.scores if score.missing == NOT_JUDGED}
+        waiting = to_go(judged)
         new, part = len(waiting - begun), len(waiting & begun)
         if waiting:
             of = many(len(judged.samples), "sample")
