@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
-    from editloupe.data.samples import load_sample
+    from editloupe.data.samples import load_sample, load_samples
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
     from editloupe.reports.run import Run
@@ -29,7 +29,7 @@ __version__ = "0.2.0"
 
 _WHERE = {
     "editloupe.data.images": ("ImageStore",),
-    "editloupe.data.samples": ("load_sample",),
+    "editloupe.data.samples": ("load_sample", "load_samples"),
     "editloupe.errors": ("EditLoupeError",),
     "editloupe.findings": ("Finding",),
     "editloupe.reports.run": ("Run",),
@@ -41,7 +41,7 @@ _WHERE = {
 
 __all__ = [
     "Box", "EditLoupeError", "Finding", "ImageRef", "ImageStore", "Judge", "Rubric", "Run", "Sample", "Target", "Turn",
-    "View", "__version__", "load_sample", "tool",
+    "View", "__version__", "load_sample", "load_samples", "tool",
 ]  # fmt: skip
 
 

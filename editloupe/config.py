@@ -353,11 +353,6 @@ class RunConfig(_Strict):
         """The budget of one task."""
         return Budget(**self.model_dump(include={one.name for one in fields(Budget)}))
 
-    @property
-    def narrowed(self) -> bool:
-        """Whether only a part of the data is asked about."""
-        return self.limit is not None or bool(self.sample)
-
 
 def by_field(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return options by the names of fields. Raises ConfigError for one that is given under two names."""

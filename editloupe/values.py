@@ -12,7 +12,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice
@@ -249,7 +249,7 @@ _LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda 
 """A path of this machine. It is never written, and a path in a file of somebody else is never believed."""
 
 
-_LocalBytes = Annotated[bytes | None, Field(exclude=True), BeforeValidator(lambda _: None)]
+_LocalBytes = Annotated[bytes | Callable[[], bytes] | None, Field(exclude=True), BeforeValidator(lambda _: None)]
 """Bytes in this process's memory. They are never written beside a value, and those of a file are never believed."""
 
 
@@ -268,7 +268,7 @@ class ImageRef(Serialisable):
     path: _LocalPath = field(default=None, compare=False, repr=False)
     """Where the bytes were read from. It is not compared, not hashed and not recorded."""
     data: _LocalBytes = field(default=None, compare=False, repr=False)
-    """The bytes of an image that lies in no file. They are not compared, not hashed and not recorded."""
+    """Of an image that lies in no file of its own: its bytes, or what reads them. Not compared, hashed or recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +534,17 @@ class Sample(Serialisable):
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with the digest of the content."""
         return {**super().to_json(), "content": self.content}
+
+
+def with_images(sample: Sample, made: Callable[[ImageRef], ImageRef]) -> Sample:
+    """Return a sample with what `made` makes of each of its images."""
+    return replace(
+        sample,
+        source=made(sample.source),
+        turns=tuple(turn if turn.edited is None else replace(turn, edited=made(turn.edited)) for turn in sample.turns),
+        reference=None if sample.reference is None else made(sample.reference),
+        masks={name: made(ref) for name, ref in sample.masks.items()},
+    )
 
 
 def in_one(instructions: Sequence[str]) -> str:

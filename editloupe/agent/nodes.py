@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent import cores
-from editloupe.agent.answer import Parsed, parse_bare, parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
 from editloupe.answers import LabelledBoxes, confidences_in, read_answer, reason_in
@@ -23,6 +22,7 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Reque
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
+from editloupe.replies import Parsed, parse_bare, parse_reply
 from editloupe.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.options import Columns, HumanFile
-from editloupe.cli.output import command, fail, note, out, plain, print_json, say, warn
+from editloupe.cli.output import command, fail, for_programs, note, out, plain, print_json, say, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.junit import write_gate_junit
 from editloupe.reports import gate as gates
@@ -69,11 +70,11 @@ def gate(
     warn(store.problems)
     checked = []
     judges = chosen(store, judge)
-    warn(dict.fromkeys(remark for judged in judges for remark in gates.remarks(judged, requirements)))
     for judged in judges:
         which = judged if editor is None else gates.of_editor(judged, editor)
         people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
+    warn(gates.remarks(checked))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
@@ -82,7 +83,9 @@ def gate(
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
-        out().print(render.terminal(gates.table(checked, title)))
+        shown = gates.table(checked, title)
+        # People have read the remarks above.
+        out().print(render.terminal(shown if for_programs() else replace(shown, caption="")))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
             if one.worst:

@@ -7,7 +7,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -21,7 +21,7 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AllJudges, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces, write
+from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.folders import check_exists
@@ -32,18 +32,9 @@ from editloupe.runs.estimate import look_ahead
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.store import RunStore
+from editloupe.runs.visits import added
 from editloupe.values import digest
-
-HELLO = """\
-editloupe judge PATH judges a folder of image edits.
-
-  editloupe judge examples/edits                            the embedded pixel baseline; no key, no GPU
-  editloupe judge my-edits --backend openai/MODEL           an LMM looks closely with tools (OPENAI_API_KEY)
-  editloupe show runs/edits-baseline-tool SAMPLE            why a verdict is what it is
-  editloupe init my-edits                                   an editloupe.yaml with data, judges and budget
-
-PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited/, or DLEBench as downloaded.
-`editloupe check PATH` looks at the data first; `editloupe judge --help` lists all options."""
 
 
 @run_options(project=True)
@@ -71,10 +62,10 @@ def judge(
     """
     first = runs[0]
     if first.path is None:
-        if runs != [RunConfig()] or as_json or out_dir:
-            raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
-        write(f"{HELLO}\n")
-        return 0
+        raise ConfigError(
+            "PATH is missing: name the folder of edits to judge, such as editloupe judge examples/edits, or a path in "
+            "editloupe.yaml here (editloupe init writes one); editloupe judge --help lists all options"
+        )
     # Before anything is said of what is begun.
     check_exists(first.path, what="a folder of edits")
     folder = out_dir or default_out(first)
@@ -157,6 +148,11 @@ def _judge(
         if not as_json:
             judging = f"Judging {run.path} with {heading.judge}"
             note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
+        if not as_json and (folder / "run.json").exists():
+            with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
+                store = RunStore.read_info(folder)
+                for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
+                    note(line)
         at_once = server.kill if server else lambda: None
         with stoppable(at_once) as stop, progress(events=as_json) as listener:
             outcome = execute(

@@ -93,6 +93,11 @@ def in_brief(full: bool) -> bool:
     return not full and _format.chosen == "table" and out().is_terminal
 
 
+def for_programs() -> bool:
+    """Return whether this command's tables are printed for programs."""
+    return _format.chosen != "table"
+
+
 def choose_format(form: Format) -> None:
     """Say how this command's tables are printed."""
     _format.chosen = form

@@ -33,6 +33,8 @@ def report(
     if as_markdown:
         write(found.markdown())
         return 0
+    for line in found.incomplete:
+        say(line, "yellow")
     for section in found.sections:
         say(section.judged.describe(), "bold")
         warn(section.judged.notes)

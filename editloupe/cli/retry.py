@@ -13,6 +13,7 @@ from editloupe.cli.output import note
 from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
+from editloupe.reports.judged import why_empty
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 
@@ -46,6 +47,8 @@ def retry(
         raise ConfigError("--launch-args needs --launch")
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
+    if not store.info.get("judges"):
+        raise ConfigError(f"nobody was asked, so that there is nothing to ask again: {why_empty(store)}")
     asked = {"limit": None, "sample": (*store.samples, *store.rejected), "langsmith": langsmith}
     trust = Trust(
         source=run_folder,

@@ -12,14 +12,14 @@ from rich.text import Text
 from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
+from editloupe.cli.output import command, many, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
-from editloupe.runs.folders import orphans, remove, runs_below
+from editloupe.runs.folders import Listed, orphans, remove, runs_below, writer
 from editloupe.runs.merge import merge as join
 from editloupe.runs.store import RunStore
 
 if TYPE_CHECKING:
-    from editloupe.reports.means import MeanOfAll
+    from editloupe.reports.means import MeanOfAll, Standing
 
 
 def runs(
@@ -29,33 +29,53 @@ def runs(
 
     Means are of all samples (judged/asked). Those of a large run were written when it ended; "–" if findings came since.
     """
-    from editloupe.reports.means import means_of_run  # with it come the protocols, which the other commands here need not
+    from editloupe.reports.means import Standing, standing_of_run  # with it come the protocols, which others need not
 
     found = list(runs_below(folder))
     if not found:
         raise ConfigError(f"no run is below {folder}")
-    known = {one.folder: (None if one.problem else means_of_run(one.folder)) or {} for one in found}
+    known = {one.folder: Standing() if one.problem else standing_of_run(one.folder) for one in found}
     if as_json:
         for one in found:
-            means = {id_: [mean.to_json() for mean in of] for id_, of in known[one.folder].items()}
-            print_json({**one.to_json(), "means": means})
+            means = {id_: [mean.to_json() for mean in of] for id_, of in known[one.folder].means.items()}
+            print_json({**one.to_json(), "status": _status(one, known[one.folder]), "means": means})
         return
     rows: list[Sequence[str | Text]] = []
     tagged = any(one.tags for one in found)
     for one in found:
         if one.problem:
-            rows.append((str(one.folder), *("–" * tagged), plain("cannot be read", "red"), *"–––––"))
+            rows.append((str(one.folder), *("–" * tagged), plain("cannot be read", "red"), *"––––––"))
             named = one.problem.startswith(str(one.folder))
             warn([one.problem if named else f"{one.folder}: {one.problem}"])
             continue
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         asked = f"{one.asked} of {one.samples}"
-        told = _told(known[one.folder], one.judges)
+        told, state = _told(known[one.folder].means, one.judges), _status(one, known[one.folder])
         tags = [", ".join(one.tags) or "–"] if tagged else []
-        rows.append((str(one.folder), *tags, "\n".join(one.judges.values()), one.mode or "–", told, asked, judged, when))
-    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Mode", "Means", "Samples asked", "Findings judged")
+        rows.append(
+            (str(one.folder), *tags, "\n".join(one.judges.values()), state, one.mode or "–", told, asked, judged, when)
+        )
+    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
     table(*heads, "Last written", rows=rows)
+
+
+def _status(one: Listed, standing: Standing) -> str:
+    """Return how far a run is, in words."""
+    if one.problem:
+        return "cannot be read"
+    if (process := writer(one.folder)) is not None:
+        return f"under way (process {process})"
+    if not one.judges:
+        return "no judge"
+    left = one.samples - one.asked if standing.to_go is None else standing.to_go
+    if left:
+        return f"incomplete: {many(left, 'sample')} to go"
+    if standing.to_go is None and not standing.means:
+        return "all samples begun"  # of a large run that nobody counted since
+    # A measure that is not defined on a pair has said so: that is no failure.
+    failed = sum(count for status, count in one.statuses.items() if status not in ("ok", "not_defined"))
+    return f"complete, {failed:,} failed" if failed else "complete"
 
 
 def _told(means: Mapping[str, Sequence[MeanOfAll]], names: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,17 +15,16 @@ from typer import Argument, Option
 from editloupe.answers import Record
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
-from editloupe.cli.output import many, note, out, plain, say, table, warn
+from editloupe.cli.output import for_programs, many, note, out, plain, say, table, warn
 from editloupe.cli.recorded import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.reports.judged import judged_in
+from editloupe.reports.judged import judged_in, to_go, why_empty
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.runs.trace_diff import first_divergence
-from editloupe.scores import NOT_JUDGED
 from editloupe.tasks import task_from_json
 from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.read import Trace
@@ -55,6 +54,8 @@ def show(
         _overview(store)
     else:
         store = RunStore.read_sample(run, sample)
+        if not store.findings:
+            raise ConfigError(why_empty(store))
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
@@ -69,40 +70,55 @@ def show(
 
 def _overview(store: RunStore) -> None:
     if not store.findings and not store.probes():
-        raise ConfigError(f"{store.folder} holds no finding yet; judge something first: editloupe judge PATH --out …")
+        raise ConfigError(why_empty(store))
     names, unasked = store.judge_names(), _unasked(store) if store.findings else {}
+    found = {judge_id: store.current(judge_id) for judge_id in names}
+    if for_programs() and found:
+        # What measures and other roles found stands with every judge.
+        listed = {finding.key: finding for findings in found.values() for finding in findings}
+        columns, rows = _answered(store, list(listed.values()), names_of(store.info.get("judges")))
+        table(*columns, rows=rows)
     for judge_id, uri in store.judges().items():
-        findings = store.current(judge_id)
+        findings = found[judge_id]
         if not findings and len(names) > 1:
             say(f"Judge: {names[judge_id]} has judged nothing yet.\n")
             continue
-        metrics = store.metrics()
-        asked = list(dict.fromkeys(f.metric for f in findings))
-        editors = any(f.editor for f in findings)
-        heads = (metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked)
-        columns = [*(["Editor"] if editors else []), "Sample", *(head[:1].upper() + head[1:] for head in heads)]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
         say(f"Judge: {named} ({judge_id})", "italic")
-        cells: dict[tuple[str, str], dict[str, Text]] = {}
-        questions: dict[tuple[str, str, str, int, str], list[Finding]] = {}
-        for f in findings:
-            questions.setdefault(f.question, []).append(f)
-        for (metric, editor, sample, _, _), repeats in questions.items():
-            text = _answers(repeats)
-            row_of = cells.setdefault((editor, sample), {})
-            # Turns and parts share a cell, a line each.
-            row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
-        rows = [
-            (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
-            for (editor, sample), found in cells.items()
-        ]
-        table(*columns, rows=rows)
+        if not for_programs():
+            columns, rows = _answered(store, findings, {})
+            table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
     for probed in store.probes():
         _probed(probed)
     say(f"One sample: editloupe show {store.folder} SAMPLE")
+
+
+def _answered(
+    store: RunStore, findings: Sequence[Finding], names: Mapping[str, str]
+) -> tuple[list[str], list[tuple[str | Text, ...]]]:
+    """Return heads and rows of a table of findings: a row a sample, and a judge where judges are named."""
+    metrics = store.metrics()
+    asked = list(dict.fromkeys(f.metric for f in findings))
+    editors = any(f.editor for f in findings)
+    heads = (metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked)
+    leading = [*(["Judge"] if names else []), *(["Editor"] if editors else []), "Sample"]
+    cells: dict[tuple[str, str, str], dict[str, Text]] = {}
+    questions: dict[tuple[str, tuple[str, str, str, int, str]], list[Finding]] = {}
+    for f in findings:
+        questions.setdefault((names.get(f.judge_id, ""), f.question), []).append(f)
+    for (judge, (metric, editor, sample, _, _)), repeats in questions.items():
+        text = _answers(repeats)
+        row_of = cells.setdefault((judge, editor, sample), {})
+        # Turns and parts share a cell, a line each.
+        row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
+    rows = [
+        (*([judge] if names else []), *([editor] if editors else []), sample, *(of.get(metric, "–") for metric in asked))
+        for (judge, editor, sample), of in cells.items()
+    ]
+    return [*leading, *(head[:1].upper() + head[1:] for head in heads)], rows
 
 
 def _unasked(store: RunStore) -> dict[str, str]:
@@ -115,7 +131,7 @@ def _unasked(store: RunStore) -> dict[str, str]:
     words = {}
     for judged in found:
         begun = {f.sample_key for f in judged.findings}
-        waiting = {score.key for score in judged.scores if score.missing == NOT_JUDGED}
+        waiting = to_go(judged)
         new, part = len(waiting - begun), len(waiting & begun)
         if waiting:
             of = many(len(judged.samples), "sample")
@@ -261,10 +277,11 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
         what = {"reply": ", in the reply", "observation": ", in what was observed"}.get(divergence.part, "")
         say(f"They part {at}{what}: {divergence.message}", "bold")
         for (where, run, _), trace in zip(sides, (here, there), strict=True):
-            steps = trace.steps()
-            if 0 < divergence.step <= len(steps):
-                price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
-                show_step(divergence.step, steps[divergence.step - 1], run, price, f", {where}")
+            price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
+            for number, step in enumerate(trace.steps(), start=1):
+                # Those who were asked another question share no step.
+                if divergence.step in (0, number):
+                    show_step(number, step, run, price, f", {where}")
         say("")
 
 

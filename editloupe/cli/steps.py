@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.padding import Padding
 from rich.tree import Tree
 
-from editloupe.agent.answer import parse_reply
-from editloupe.chat import Reply, Usage
+from editloupe.chat import Usage
 from editloupe.cli.output import note, out, plain, say
 from editloupe.data.images import ImageStore
 from editloupe.errors import TraceError
@@ -24,15 +23,14 @@ from editloupe.values import ImageRef, View, canonical_json
 def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
     say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
-    parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
-    if parsed.thought:
+    if step.thought:
         say("Thought", "cyan")
-        _indented(parsed.thought)
+        _indented(step.thought)
     for call, observation, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True):
         say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _observation(observation, aliases, store, cached=cached)
-    if parsed.answer is not None:
-        say(f"Answer {parsed.answer}", "green")
+    if step.answer is not None:
+        say(f"Answer {step.answer}", "green")
     if step.note:
         _indented(step.note, "yellow")
 

@@ -208,11 +208,13 @@ class ImageStore:
             candidates = [self._paths.get(ref.sha256), ref.path, self._blob(ref)]
         if data is not None:
             return data
-        if ref.data is not None and hashlib.sha256(ref.data).hexdigest() == ref.sha256:
-            with self._lock:
-                # A ref that went through JSON has lost its bytes; the store keeps them.
-                self._memory.setdefault(ref.sha256, ref.data)
-            return ref.data
+        if ref.data is not None:
+            own = ref.data() if callable(ref.data) else ref.data
+            if hashlib.sha256(own).hexdigest() == ref.sha256:
+                with self._lock:
+                    # A ref that went through JSON has lost its bytes; the store keeps them.
+                    self._memory.setdefault(ref.sha256, own)
+                return own
         for path in candidates:
             if path is not None and path.is_file():
                 try:

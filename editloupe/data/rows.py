@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -72,7 +72,7 @@ class RejectedRow(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A data set, opened: what can be judged and what cannot."""
+    """A data set, opened: what can be judged, which iteration yields, and what cannot."""
 
     format: str
     """The layout that was recognised."""
@@ -82,6 +82,12 @@ class Loaded:
     """What a reader should know about how it was read."""
     order: tuple[bool, ...] = ()
     """For each row of the data in turn whether it became a sample; () where the samples stand before what was rejected."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self.samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)
 
     def in_order(self) -> list[Sample | RejectedRow]:
         """Return samples and rejected rows in the order of the data."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import plugins
 from editloupe.data.folders import open_folder
-from editloupe.data.hub import origin_of
+from editloupe.data.hub import local_data, origin_of
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
 from editloupe.data.objects import AnyImage, image_of
@@ -17,9 +18,9 @@ from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.nearest import did_you_mean
-from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json
+from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, with_images
 
-__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample", "sample_of_row"]
+__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample", "load_samples", "sample_of_row"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -83,6 +84,38 @@ def load(
         return loaded
     note = f"{origin['dataset']} of the Hugging Face hub, split {origin['split']}, revision {origin['revision']}"
     return replace(loaded, notes=(note, *loaded.notes))
+
+
+def load_samples(
+    path: str | Path,
+    *,
+    format: str = "auto",
+    edited: Mapping[str, str | Path] | None = None,
+    fields: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Load a folder of edits, a metadata file, a run folder or hf://OWNER/NAME:SPLIT, as `editloupe judge PATH` does.
+
+    Iterate over it, or give it to `Judge.judge_all`. A row that cannot be judged is in `rejected`.
+    format: a layout; "auto" recognises it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
+    columns: source, edited, instruction, … → the column of rows that hold their images.
+    Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
+    """
+    store = ImageStore(cache_bytes=0)
+    loaded = load(
+        local_data(Path(path)),
+        store=store,
+        format=format,
+        edited={name: Path(folder) for name, folder in (edited or {}).items()},
+        fields=None if fields is None else Path(fields),
+        columns=columns,
+    )
+
+    def whole(ref: ImageRef) -> ImageRef:
+        # Those in the cells of a table are read again from there, so that memory need not hold them.
+        return ref if ref.path is not None else replace(ref, data=partial(store.data, ref))
+
+    return replace(loaded, samples=tuple(with_images(sample, whole) for sample in loaded.samples))
 
 
 def _of_columns(format: str, columns: Mapping[str, str]) -> str:

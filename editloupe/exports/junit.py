@@ -74,7 +74,7 @@ def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
         case = _add_case(suite, one.judge, one.name, 0.0)
         outcome, kind = outcomes.get(one.verdict, ("system-out", ""))
         text = one.summary if one.verdict == "passed" else f"failed by {', '.join(one.worst)}" if one.worst else ""
-        _add_outcome(case, outcome, kind, one.summary, text)
+        _add_outcome(case, outcome, kind, one.summary, "\n".join(filter(None, (text, one.remark))))
     _count(suite, ())
     _count(root, ())
     _write(path, root)

@@ -80,6 +80,8 @@ _FORM = re.compile(
 _ANY: Final = (-math.inf, math.inf)
 _WIDE: Final = 10
 """On a scale up to here or more, a bound of 1 looks like "all of it"."""
+_LITTLE: Final = 0.05
+"""Share of a scale below which a bound looks like a value of another scale."""
 _NAMED: Final = 3
 """Samples that a failed requirement names."""
 _DECIMALS: Final = 9
@@ -119,6 +121,8 @@ class Checked:
     """What the figure is of, where the requirement speaks of several criteria."""
     worst: tuple[str, ...] = ()
     """Of a requirement that failed: up to three samples by key that it failed by, the worst first."""
+    remark: str = ""
+    """What is odd about the bound; "" for nothing."""
 
     @property
     def verdict(self) -> Verdict:
@@ -159,6 +163,7 @@ class Checked:
             "why": self.why or None,
             "verdict": self.verdict,
             "worst": list(self.worst),
+            "remark": self.remark or None,
         }
 
 
@@ -212,30 +217,37 @@ def _label(criterion: Metric, wanted: str, text: str) -> str:
     raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
 
 
-def remarks(judged: Judged, requirements: Iterable[Requirement]) -> list[str]:
-    """Return what is odd about the bounds of requirements: one at the end of the scale, or one that looks like a share.
+def remark(judged: Judged, one: Requirement) -> str:
+    """Return what is odd about the bound of a requirement; "" for nothing.
+
+    It is at the end of the scale, or it looks like a share, or like the value of a label.
 
     Raises ConfigError for a bound outside the scale of its metric in this run.
     """
-    found = []
-    for one in requirements:
-        low, high = _range(judged, one)
-        bound, holds = one.bound, _OPERATORS[one.operator]
-        named = f"--require {one.text!r}: {one.text.partition(one.operator)[0].strip()}"
-        scale = f"is {_KINDS.get(one.metric, 'a number of')} {_span(low, high)}"
-        ends = holds(low, bound), holds(high, bound)
-        says = "nothing can break it" if all(ends) else "nothing can meet it"
-        if not low <= bound <= high:
-            hint = "; 2 % is 0.02" if one.metric in _SHARES else ""
-            raise ConfigError(f"{named} {scale}, so that {says}{hint}")
-        if ends[0] == ends[1]:
-            found.append(f"{named} {scale}, so that {says}")
-        elif one.metric in _COUNTS and 0 < bound < 1:
-            found.append(f"{named} {scale}, and {bound:g} looks like a share; require unjudged, which is one")
-        elif one.metric in ("mean", "macro") and one.operator[0] == ">" and _looks_like_a_share(bound, high):
+    low, high = _range(judged, one)
+    bound, holds = one.bound, _OPERATORS[one.operator]
+    named = f"--require {one.text!r}: {one.text.partition(one.operator)[0].strip()}"
+    scale = f"is {_KINDS.get(one.metric, 'a number of')} {_span(low, high)}"
+    ends = holds(low, bound), holds(high, bound)
+    says = "nothing can break it" if all(ends) else "nothing can meet it"
+    if not low <= bound <= high:
+        hint = "; 2 % is 0.02" if one.metric in _SHARES else ""
+        raise ConfigError(f"{named} {scale}, so that {says}{hint}")
+    if ends[0] == ends[1]:
+        return f"{named} {scale}, so that {says}"
+    if one.metric in _COUNTS and 0 < bound < 1:
+        return f"{named} {scale}, and {bound:g} looks like a share; require unjudged, which is one"
+    if one.metric in ("mean", "macro") and one.operator[0] == ">":
+        if _looks_like_a_share(bound, high):
             meant = low + bound * (high - low)
-            found.append(f"{named} {scale}, and {bound:g} looks like a share; that share of the scale is {meant:g}")
-    return found
+            return f"{named} {scale}, and {bound:g} looks like a share; that share of the scale is {meant:g}"
+        for metric in _metrics(judged, one):
+            values = [level.value for level in metric.levels]
+            if values and min(values) <= bound <= max(values) and low < bound < low + _LITTLE * (high - low):
+                meant = low + (bound - min(values)) / (max(values) - min(values)) * (high - low)
+                label = f"the value of a label, {min(values):g} to {max(values):g}"
+                return f"{named} {scale}, and {bound:g} looks like {label}; on the scale it is {meant:.3g}"
+    return ""
 
 
 _KINDS: Final = {**dict.fromkeys(_SHARES, "a share,"), **dict.fromkeys(_COUNTS, "a count,")}
@@ -256,20 +268,26 @@ def _range(judged: Judged, requirement: Requirement) -> tuple[float, float]:
     """Return the least and the greatest value that a figure can have; infinite where there is none."""
     if requirement.metric not in ("mean", "macro"):
         return _RANGES.get(requirement.metric, _ANY)
-    name, spec = requirement.arguments[0], specs(judged.protocol)[0]
-    metrics = judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
+    spec, metrics = specs(judged.protocol)[0], _metrics(judged, requirement)
     ranges = {(0.0, 100.0) if on_hundred(spec, one) else one.domain.bounds or _ANY for one in metrics}
     return ranges.pop() if len(ranges) == 1 else _ANY
+
+
+def _metrics(judged: Judged, requirement: Requirement) -> list[Metric]:
+    """Return what a mean is of."""
+    name = requirement.arguments[0]
+    return judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
 
 
 def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
     """Every requirement's figure, or figures where it speaks of several criteria.
 
     people: the judge's scores joined with people's ratings; called where a requirement needs them.
+    Raises ConfigError for a bound outside the scale of its metric in this run.
     """
     joined: People | None = None
-    for requirement in requirements:
-        checked = Checked(judge=judged.name, requirement=requirement)
+    for requirement, odd in [(one, remark(judged, one)) for one in requirements]:
+        checked = Checked(judge=judged.name, requirement=requirement, remark=odd)
         if requirement.human:
             joined = people() if joined is None else joined
             yield from _agreement(judged, checked, joined)
@@ -422,4 +440,9 @@ def table(checked: Sequence[Checked], title: str) -> Table:
         )
         for one in checked
     ]
-    return simple("gate", title, head, rows)
+    return simple("gate", title, head, rows, caption="\n".join(remarks(checked)))
+
+
+def remarks(checked: Iterable[Checked]) -> list[str]:
+    """Return what is odd about bounds, each remark once."""
+    return list(dict.fromkeys(one.remark for one in checked if one.remark))

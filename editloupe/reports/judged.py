@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -14,6 +15,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
+from editloupe.runs.folders import writer
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
@@ -119,7 +121,7 @@ def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[J
             raise ConfigError(f"{known} and {folder} are the same run; name each run once")
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     if not found:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no judge has a finding; judge something first")
+        raise ConfigError("; ".join(why_empty(RunStore.read(folder)) for folder in folders))
     first = found[0]
     for other in found[1:]:
         if same_metrics and other.metrics != first.metrics:
@@ -178,7 +180,7 @@ def judged_in(store: RunStore) -> list[Judged]:
     """
     folder, identity = store.folder, store.info.get("identity")
     if not store.findings:
-        raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
+        raise ConfigError(why_empty(store))
     options, metrics, protocol = store.options(), store.metric_set(), protocol_of(store)
     ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
     mode = str(options.get("mode") or "")
@@ -231,6 +233,39 @@ def judged_in(store: RunStore) -> list[Judged]:
             )
         )
     return found
+
+
+def why_empty(store: RunStore) -> str:
+    """Return why there is nothing to report of a run in which no judge has a finding, and what to do."""
+    folder = shlex.quote(str(store.folder))
+    if (process := writer(store.folder)) is not None:
+        return f"{store.folder} is under way (process {process}), with no finding yet"
+    go_on = f"editloupe judge --config {shlex.quote(str(store.folder / 'config.yaml'))} --out {folder}"
+    if not store.config():
+        go_on = f"editloupe judge PATH --out {folder}"
+    if store.info.get("judges"):
+        return f"{store.folder} holds no finding yet; judge something first: {go_on}"
+    if store.people or any(sample.human for sample in store.samples.values()):
+        alike = f"compare people among themselves with editloupe align {folder} --people"
+        return f"{store.folder} has no judge, only people answered; {alike}, or let a judge join: {go_on}"
+    return f"{store.folder} has no judge and no answer yet; ask people with editloupe annotate {folder}, or judge: {go_on}"
+
+
+def to_go(judged: Judged) -> set[str]:
+    """Return the keys of the samples about which a judge was not asked everything yet."""
+    return {score.key for score in judged.scores if score.missing == NOT_JUDGED}
+
+
+def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
+    """Return a line for each judge that has not been asked everything yet."""
+    lines = []
+    for judged in all_judged:
+        if left := len(to_go(judged)):
+            process = writer(judged.folder)
+            state = "" if process is None else f" is under way (process {process})"
+            given = len({score.key for score in judged.scores})
+            lines.append(f"Incomplete: {judged.folder}{state}; of {given} samples, {judged.name} has {left} to go.")
+    return tuple(lines)
 
 
 def protocol_of(store: RunStore) -> EvalProtocol:
@@ -294,7 +329,7 @@ def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
     """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError, also where the run has none."""
     found = judged_in(store)
     if not found:
-        raise ConfigError(f"{store.folder}: no judge of the run has a finding or a question; judge something first")
+        raise ConfigError(why_empty(store))
     if wanted is None:
         return found
     named = [j for j in found if j.judge_id in store.judges_called(wanted)]

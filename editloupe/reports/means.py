@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.protocols.base import EvalProtocol
-from editloupe.reports.judged import judged_in
+from editloupe.reports.judged import judged_in, to_go
 from editloupe.reports.pivot import Cluster, spec_table
 from editloupe.reports.summary import specs
 from editloupe.runs.index import RunIndex
@@ -73,17 +73,35 @@ def means_of_all(protocol: EvalProtocol, scores: Sequence[Score]) -> tuple[MeanO
     )
 
 
-def means_of_run(folder: Path) -> dict[str, tuple[MeanOfAll, ...]] | None:
-    """Return judge id → means, "" for what nobody with the role "judge" found; None if they are not known.
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a run stands, as far as it is known."""
 
-    Of a large run they are those that `editloupe judge` wrote at its end, if no finding came since: it is not read whole.
+    means: Mapping[str, tuple[MeanOfAll, ...]] = field(default_factory=dict)
+    """Judge id → means; "" for what nobody with the role "judge" found."""
+    to_go: int | None = None
+    """Samples about which some judge was not asked everything yet; None where they were not counted."""
+
+
+def standing_of_run(folder: Path) -> Standing:
+    """Return where a run stands.
+
+    The means of a large run are those that `editloupe judge` wrote at its end, if no finding came since: it is not read
+    whole.
     """
     if RunIndex.worth(folder):
-        return _remembered(folder)
+        return Standing(means=_remembered(folder) or {})
     try:
-        return {one.judge_id: means_of_all(one.protocol, one.scores) for one in judged_in(RunStore.read(folder))}
+        store = RunStore.read(folder)
+        found = judged_in(store)
     except EditLoupeError:
-        return None
+        return Standing()
+    waiting = set().union(*map(to_go, found))
+    unbegun = set(store.judges()) - {one.judge_id for one in found}
+    return Standing(
+        means={one.judge_id: means_of_all(one.protocol, one.scores) for one in found},
+        to_go=len(store.samples) if unbegun else len(waiting),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

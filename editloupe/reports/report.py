@@ -15,7 +15,7 @@ from editloupe.errors import ConfigError, StorageError
 from editloupe.protocols.base import described
 from editloupe.reports import plots, render
 from editloupe.reports.frame import frame
-from editloupe.reports.judged import Judged
+from editloupe.reports.judged import Judged, incomplete
 from editloupe.reports.pivot import consistency_table, label_tables, spec_table
 from editloupe.reports.published import published_table
 from editloupe.reports.side_by_side import not_side_by_side, side_by_side
@@ -48,12 +48,14 @@ class Report:
     sections: tuple[Section, ...]
     together: Table | None = None
     notes: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """A line for each judge that has not been asked everything yet."""
 
     def to_json(self) -> dict[str, Json]:
         """Return all figures, unrounded."""
         return {
             "together": None if self.together is None else self.together.to_json(),
-            "notes": list(self.notes),
+            "notes": [*self.incomplete, *self.notes],
             "judges": [
                 {
                     "judge": section.judged.name,
@@ -74,7 +76,7 @@ class Report:
 
     def markdown(self) -> str:
         """Return all tables as one document."""
-        parts = ["# Report\n", *(f"> {note}\n" for note in self.notes)]
+        parts = ["# Report\n", *(f"> {note}\n" for note in (*self.incomplete, *self.notes))]
         if self.together is not None:
             parts.append(render.markdown(self.together))
         for section in self.sections:
@@ -104,7 +106,8 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
     if not any(section.tables for section in sections):
         names = ", ".join(judged.name for judged in all_judged)
         raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")
-    return Report(sections=sections, together=side_by_side(all_judged), notes=(apart,) if apart else ())
+    notes = (apart,) if apart else ()
+    return Report(sections=sections, together=side_by_side(all_judged), notes=notes, incomplete=incomplete(all_judged))
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:

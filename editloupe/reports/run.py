@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Sample, notebook_html
+from editloupe.values import Sample, notebook_html, with_images
 
 if TYPE_CHECKING:
     import polars
@@ -31,8 +33,11 @@ class Run:
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples, in the order of the data."""
-        return list(self._store.samples.values())
+        """The samples, in the order of the data, with the images that the run keeps: a judge takes them."""
+        kept = ImageStore(self._store.blobs, writes=False)
+        return [
+            with_images(sample, lambda ref: replace(ref, path=kept.path(ref))) for sample in self._store.samples.values()
+        ]
 
     @cached_property
     def findings(self) -> list[Finding]:

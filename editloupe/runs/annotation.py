@@ -154,7 +154,7 @@ def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = la
     images = ImageStore(out / "blobs", writes=False)
     found = selected(config, images, outputs=looks_at_outputs(asked.protocol))
     asked.protocol.check(found.samples)
-    store = RunStore.begin(out, asked.spec, [], found, config=config.to_options(), narrowed=config.narrowed)
+    store = RunStore.begin(out, asked.spec, [], found, config=config.to_options())
     with closing(store):
         images.write()
         for done, sample in enumerate(found.samples, start=1):

@@ -186,7 +186,6 @@ def execute(
     images = ImageStore(out / "blobs", writes=False, identified=Identified(out))
     tell = listener or (lambda progress: None)
     tell(Progress(phase="reading the data"))
-    narrowed = loaded is not None or plan.narrowed
     if loaded is None:
         with no_collection():
             found = selected(plan, images, outputs=looks_at_outputs(setup.protocol))
@@ -194,7 +193,7 @@ def execute(
         found = loaded
     setup.protocol.check(found.samples)
     launcher = _launcher(plan)
-    store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
+    store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config)
     with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
         if images.identified is not None:

@@ -137,17 +137,22 @@ def _mode(info: Mapping[str, Any]) -> str:
 
 def is_written(folder: Path) -> bool:
     """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
+    return writer(folder) is not None
+
+
+def writer(folder: Path) -> int | None:
+    """Return the number of the process that writes to a run; None if none does, or one of another machine."""
     try:
         owner: Any = parse_json(files.read_bytes(folder / "run.owner"))
         process = int(owner["process"])
         if owner["host"] != socket.gethostname():
-            return False
+            return None
         os.kill(process, 0)
     except PermissionError:
-        return True
+        return process
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return False
-    return _locked_by(process, folder)
+        return None
+    return process if _locked_by(process, folder) else None
 
 
 def _locked_by(process: int, folder: Path) -> bool:

@@ -20,7 +20,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.execute import default_concurrency
+from editloupe.runs.execute import default_concurrency, rejected_findings
 from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule
@@ -182,7 +182,8 @@ class Judge:
     ) -> Iterator[tuple[Sample, list[Finding]]]:
         """Judge many samples at once, and yield each with its findings as soon as it has ended, in any order.
 
-        samples: read as they are needed, so that they may be many.   concurrency: samples under way at a time.
+        samples: read as they are needed, so that they may be many. Of what `load_samples` returns, the rows that cannot
+        be judged are counted in the run folder, if there is one.   concurrency: samples under way at a time.
         progress: called in this thread with each sample that has ended.
         Whoever stops reading stops the rest: what is under way ends, and nothing new is begun.
         """
@@ -194,11 +195,16 @@ class Judge:
     ) -> Iterator[tuple[int, Sample, list[Finding]]]:
         """Yield (place, sample, findings) of each sample that has ended."""
         waiting, began = iter(enumerate(samples)), time.monotonic()
-        known = len(samples) if isinstance(samples, Sequence) else None
-        if self._store is not None and isinstance(samples, Sequence):
+        known = len(samples) if isinstance(samples, Sequence | Loaded) else None
+        if self._store is not None and isinstance(samples, Sequence | Loaded):
+            if not isinstance(samples, Loaded):
+                samples = Loaded(format="python", samples=tuple(samples), rejected=())
             # All at once and before any thread starts, so that the run lists them in their order.
             with self._lock:
-                self._store.add_samples(Loaded(format="python", samples=tuple(samples), rejected=()))
+                self._store.add_samples(samples)
+                for finding in rejected_findings(self._setup, samples.rejected):
+                    if self._store.latest(finding) != finding:
+                        self._store.add_finding(finding, by=Entry(judge=self._setup.judge))
         ended = at_once(
             lambda job: (*job, self.judge(job[1])),
             lambda: next(waiting, None),
@@ -230,8 +236,11 @@ class Judge:
         concurrency: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> list[list[Finding]]:
-        """Judge many samples at once. Results come in the order of the samples."""
-        found = sorted(self._each(list(samples), concurrency, progress), key=lambda one: one[0])
+        """Judge many samples at once, as `stream`. Results come in the order of the samples."""
+        found = sorted(
+            self._each(samples if isinstance(samples, Loaded) else list(samples), concurrency, progress),
+            key=lambda one: one[0],
+        )
         return [findings for _, _, findings in found]
 
     def close(self) -> None:

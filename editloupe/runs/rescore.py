@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import editloupe
-from editloupe.agent.answer import parse_bare, parse_reply
 from editloupe.answers import AnswerSpec, Number, OneOf, Scale, confidences_in, read_answer, reason_in
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -20,6 +19,7 @@ from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
+from editloupe.replies import parse_bare, parse_reply
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of

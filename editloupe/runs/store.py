@@ -13,7 +13,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
+from editloupe.runs.visits import of_all
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.run_file import RUN_SCHEMA, read_run_file
@@ -87,13 +88,11 @@ class RunStore:
         loaded: Loaded,
         *,
         config: Mapping[str, Json] | None = None,
-        narrowed: bool = False,
     ) -> RunStore:
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
-        config: the options for config.yaml; without any, none is written.
-        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
         (not writable, in use, not a run folder) and StorageError.
@@ -110,10 +109,9 @@ class RunStore:
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
             rebuilt = [] if (folder / "findings.jsonl").exists() else list(store.findings.values())
-            keep = not config or (narrowed and (folder / "config.yaml").exists())
             with _storage(folder):
                 store._write_info(store._visited(spec, listed))
-                store._write_config(None if keep else config)
+                store._write_config(config, loaded)
                 for name, end in store._torn.items():
                     with store._appended(name) as file:
                         file.truncate(end)
@@ -512,15 +510,37 @@ class RunStore:
         self.info = {**info, "digest": checks.info_digest(info)}
         self._write("run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
 
-    def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml with the run's judges. Without `config`, the options of the file stay."""
+    def config(self) -> dict[str, Json]:
+        """Return the options of config.yaml; empty without one, or where it cannot be read."""
+        path = self.folder / "config.yaml"
+        with suppress(ConfigError):
+            found = files.read_yaml(path) if path.exists() else None
+            return dict(found) if isinstance(found, Mapping) else {}
+        return {}
+
+    def _write_config(self, config: Mapping[str, Json] | None, loaded: Loaded) -> None:
+        """Write config.yaml with the run's judges and what all visits asked. Without `config`, its options stay.
+
+        loaded: what is asked about now, which `samples` need not have yet.
+        """
         # Only those who write need it.
         import yaml
 
         path = self.folder / "config.yaml"
         text = files.read_text(path, str(path)) if path.exists() else ""
-        options = config if config is not None else files.read_yaml(path) if text else None
-        if isinstance(options, Mapping):
+        before, options = self.config(), config
+        if config and before:
+            with suppress(ConfigError):  # of options that nobody can read nothing stays
+                options = of_all(
+                    before,
+                    config,
+                    known={**self.samples, **self.rejected},
+                    asked=[row.key for row in loaded.in_order()],
+                    free=[name for name, value in _object(self.spec.record.get("options")).items() if value is None],
+                    metrics=self.metrics().values(),
+                )
+        options = options or before
+        if options:
             options = with_judges(options, self.info["judges"])
             new = _CONFIG_HEAD + yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
             if new != text:

@@ -53,7 +53,7 @@ class Trace:
         lines = []
         for number, step in enumerate(self.steps(), start=1):
             seen = (f"{call.name}: {made.text}" for call, made in zip(step.calls, step.observations, strict=False))
-            lines += [" ".join(words.split())[:_LINE] for words in (f"{number}. {step.thought} {step.reply}", *seen)]
+            lines += [" ".join(words.split())[:_LINE] for words in (f"{number}. {step.reasoning} {step.reply}", *seen)]
         finding = last_finding(self.events)
         return "\n".join([*lines, "no finding yet" if finding is None else str(finding)])
 
@@ -305,7 +305,7 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
 def _step(event: ModelCall, results: list[ToolResult], notes: list[str]) -> Step:
     reply = event.content
     return Step(
-        thought=reply.reasoning,
+        reasoning=reply.reasoning,
         reply=reply.text,
         calls=tuple(ToolCall.from_json(r.call) for r in results),
         observations=tuple(Observation.from_json(r.observation) for r in results),

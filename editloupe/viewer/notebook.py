@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup, escape
 from PIL import Image
 
-from editloupe.agent.answer import parse_reply
-from editloupe.chat import Reply
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
 from editloupe.findings import Finding
@@ -60,16 +58,15 @@ def trace_html(trace: Trace) -> str:
     if first is not None:
         parts.append(_row(shown.picture(image.image, image.alias) for image in first.images))
     for number, step in enumerate(trace.steps(), start=1):
-        parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
         parts.append(Markup('<div style="margin-top:8px"><b>Step {}</b></div>').format(number))
-        if parsed.thought:
-            parts.append(Markup('<div style="{}">{}</div>').format(_MUTED, _cut(parsed.thought)))
+        if step.thought:
+            parts.append(Markup('<div style="{}">{}</div>').format(_MUTED, _cut(step.thought)))
         for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=False):
             parts.append(Markup("<div><code>{} {}</code></div>").format(call.name, canonical_json(dict(call.arguments))))
             parts.append(Markup("<div>{}</div>").format(_cut(observation.text)))
             parts.append(_row(shown.picture(ref, name) for ref, name in zip(observation.images, aliases, strict=False)))
-        if parsed.answer is not None:
-            parts.append(Markup('<div><b style="color:{}">Answer</b> {}</div>').format(_GOOD, _cut(parsed.answer)))
+        if step.answer is not None:
+            parts.append(Markup('<div><b style="color:{}">Answer</b> {}</div>').format(_GOOD, _cut(step.answer)))
     if shown.left_out:
         parts.append(Markup('<div style="{}">{} more pictures are not shown.</div>').format(_MUTED, shown.left_out))
     return _join(*parts, Markup("</div>"))

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from editloupe.agent.answer import Parsed, parse_reply
 from editloupe.answers import Boxes, Record
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
-from editloupe.chat import Reply, ToolCall, Usage
+from editloupe.chat import ToolCall, Usage
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding, Observation, Step
+from editloupe.replies import Parsed
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric
 from editloupe.tasks import Recipe, Task, task_from_json
@@ -252,16 +252,15 @@ class SampleVerdict:
         steps = trace.steps()
         under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
         for number, step in enumerate(steps, start=first):
-            parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
             id_ = f"{self.id}-s{number}"
             calls = [
                 Call(call=c, observation=o, cached=cached, pictures=tuple(self._pictures(o, aliases, id_)))
                 for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
             ]
             if under_way and number == first + len(steps) - 1:
-                calls += [Call(call=call) for call in parsed.calls[len(calls) :]]
+                calls += [Call(call=call) for call in step.parsed.calls[len(calls) :]]
             cost = _cost(self.judge, step.usage, prices)
-            yield TimelineStep(id=id_, number=number, step=step, parsed=parsed, calls=tuple(calls), cost=cost)
+            yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls), cost=cost)
 
     def _pictures(self, observation: Observation, aliases: Sequence[str], step: str) -> Iterator[ShownPicture]:
         for image, alias in zip(observation.images, aliases, strict=False):

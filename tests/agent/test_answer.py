@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.answer import parse_reply
 from editloupe.chat import Reply
+from editloupe.replies import parse_reply
 
 
 def parsed(text: str, **fields: object):

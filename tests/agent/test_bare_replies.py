@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.agent.answer import parse_bare
 from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply
 from editloupe.errors import ConfigError
+from editloupe.replies import parse_bare
 from editloupe.reports.run import Run
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore

@@ -15,7 +15,6 @@ import cv2
 import pytest
 
 from editloupe.agent import cores as of_process
-from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
@@ -23,6 +22,7 @@ from editloupe.chat import Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ContextTooLong, RateLimited, ToolError
 from editloupe.findings import Finding, JudgeSpec, Observation
+from editloupe.replies import parse_reply
 from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.answer import parse_reply
 from editloupe.answers import read_answer
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
+from editloupe.replies import parse_reply
 from editloupe.rubrics import load_rubric
 from tests.agent.replies import ANSWERS, REFUSED, REPLIES
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from editloupe.agent.answer import parse_reply
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply
 from editloupe.data.images import ImageStore
+from editloupe.replies import parse_reply
 from editloupe.tags import TAGS
 from editloupe.tasks import STATUSES, Budget
 from editloupe.values import Sample

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.agent.answer import parse_reply
 from editloupe.answers import LabelledBoxes
 from editloupe.backends.boxes import (
     DIALECTS,
@@ -27,6 +26,7 @@ from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCal
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
+from editloupe.replies import parse_reply
 from editloupe.tags import neutralise
 from editloupe.tools.base import Toolbox, open_toolbox
 from editloupe.tools.session import Conversation

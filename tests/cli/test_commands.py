@@ -29,11 +29,13 @@ def script(tmp_path: Path) -> Callable[..., str]:
     return make
 
 
-def test_judge_without_arguments_explains_itself(editloupe: Run):
-    code, said, _ = editloupe("judge")
-    assert code == 0
-    assert "editloupe judge examples/edits" in said
-    assert "--backend openai/MODEL" in said
+def test_judge_without_a_folder_says_what_is_missing(editloupe: Run):
+    for own in ("", "backend: baseline\n"):
+        if own:
+            Path("editloupe.yaml").write_text(own)
+        code, said, told = editloupe("judge")
+        assert (code, said) == (2, "")
+        assert "PATH is missing" in told and "editloupe judge examples/edits" in told and "judge --help" in told
 
 
 def test_a_folder_is_judged_shown_and_reported(editloupe: Run, edits: Edits, script: Callable[..., str]):
@@ -247,7 +249,7 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
         (("judge", "edits", "--detector", "no/such/folder/of/weights"), "weights"),
         (("judge", "edits", "--upscaler", "nowhere.pth"), "nowhere.pth"),
         (("judge", "edits", "--backend", ""), "--backend is empty"),
-        (("judge", "--backend", "baseline"), "PATH is missing"),
+        (("judge", "--backend", "baseline"), "editloupe judge --help lists all options"),
         (("judge", "edits", "--backend", "openai/m?env=sk-12345"), "it is not the key"),
         (("show", "edits"), "is no run folder"),
         (("check", "nowhere"), "no such folder"),

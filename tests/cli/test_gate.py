@@ -261,7 +261,10 @@ def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callabl
         ("mean(if)>100", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
         ("unjudged<=1", "unjudged is a share, 0 to 1, so that nothing can break it"),
         ("judged>=0.95", "judged is a count, 0 or more, and 0.95 looks like a share; require unjudged, which is one"),
-        ("mean(if)>=1.5", ""),
+        ("mean(if)>=3", "and 3 looks like the value of a label, 1 to 4; on the scale it is 66.7"),
+        ("mean(overall)>1.5", "and 1.5 looks like the value of a label, 1 to 4; on the scale it is 16.7"),
+        ("mean(if)>=4.5", ""),
+        ("mean(if)<=3", ""),
         ("mean(if)<=0.5", ""),
         ("mean(if)>=60", ""),
         ("unjudged<=0.02", ""),
@@ -274,6 +277,19 @@ def test_a_bound_that_looks_wrong_is_remarked(run: Path, editloupe: Run, require
     remarks = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert code in (0, 100)
     assert remarks == ([] if not told else remarks[:1]) and told in " ".join(err.split())
+
+
+def test_a_remark_stands_in_everything_that_a_gate_writes(run: Path, editloupe: Run, tmp_path: Path) -> None:
+    told = "looks like a share; that share of the scale is 60"
+    junit, summary = tmp_path / "gate.xml", tmp_path / "summary.md"
+    words = ("gate", run, "--require", "mean(if)>=0.6", "--require", "judged>=1")
+    assert editloupe(*words, "--junit", junit, "--summary", summary)[0] == 0
+    assert junit.read_text().count(told) == summary.read_text().count(told) == 1
+    for form in ("json", "csv", "md"):
+        _, said, err = editloupe(*words, "--format", form)
+        assert (told in said) == (form != "csv") and told in err
+    odd, fine = json.loads(editloupe(*words, "--json")[1])["checked"]
+    assert told in odd["remark"] and fine["remark"] is None
 
 
 @pytest.mark.parametrize(

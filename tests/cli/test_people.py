@@ -195,12 +195,21 @@ def judged(editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, s
     return "judged"
 
 
-def test_tables_come_in_four_forms(editloupe: Cli, judged: str) -> None:
+def test_tables_come_in_four_forms(editloupe: Cli, judged: str, replies: Callable[[str, str], str]) -> None:
     code, said, _ = editloupe("show", judged, "--format", "csv")
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(said)))
     assert len(rows) == 2 and "s00" in rows[0].values()
+    assert rows[0] == {"Judge": "mild", "Sample": "s00", "Instruction Following": "Flawless Execution"}
     assert editloupe("show", judged, "--format", "md")[1].startswith("|")
+    # A second judge stands in the same table.
+    words = ("--backend", f"stern={replies('b', 'Wrong Action')}", "--criteria", "if", "--out", judged)
+    assert editloupe("judge", "edits", *words)[0] == 0
+    data = json.loads(editloupe("show", judged, "--format", "json")[1])
+    assert [(row["Judge"], row["Sample"]) for row in data["rows"]] == [
+        (j, s) for j in ("mild", "stern") for s in ("s00", "s01")
+    ]
+    assert data["rows"][2]["Instruction Following"] == "Wrong Action"
     data = json.loads(editloupe("protocols", "--format", "json")[1])
     assert "dlebench" in [row["Protocol"] for row in data["rows"]]
     assert "dlebench" in editloupe("protocols", "--format", "table")[1]

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from editloupe import files
+from editloupe.runs.store import RunStore
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -40,9 +41,40 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     # Two criteria a sample: both of the first, one of the second.
     assert "3 of 3 findings judged; of 4 samples, 2 not asked yet, 1 asked in part." in editloupe("show", "runs/one")[1]
     assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
-    assert re.search(r"runs/one baseline plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3", words(editloupe("runs")[1]))
+    row = r"runs/one baseline incomplete: 3 samples plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3"
+    assert re.search(row, words(editloupe("runs")[1]))
     listed = json.loads(editloupe("runs", "--json")[1])
     assert (listed["samples"], listed["asked"], listed["statuses"]) == (4, 2, {"ok": 3})
+    assert listed["status"] == "incomplete: 3 samples to go"
+    said = editloupe("report", "runs/one")[1]
+    assert said.startswith("Incomplete: runs/one; of 4 samples, baseline, plain has 3 to go.\n")
+    assert "Incomplete: runs/one;" in json.loads(editloupe("report", "runs/one", "--json")[1])["notes"][0]
+    assert "> Incomplete: runs/one" in Path("runs/one/report/report.md").read_text()
+
+
+def test_a_complete_run_says_what_failed(editloupe: Run, edits: Edits):
+    judged(editloupe, edits(2))
+    assert json.loads(editloupe("runs", "--json")[1])["status"] == "complete"
+    assert "Incomplete" not in editloupe("report", "runs/one")[1]
+    Path("r.jsonl").write_text('"No label at all."\n')
+    editloupe("judge", "edits", "--mode", "plain", "--out", "runs/one", "--backend", "second=scripted/r.jsonl")
+    assert "complete, 4 failed" in editloupe("runs")[1]
+
+
+def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits: Edits):
+    judged(editloupe, edits(2))
+    stop_after(Path("runs/one"), 0)
+    store = RunStore.edit(Path("runs/one"))
+    try:
+        for command in ("show", "report", "compare"):
+            code, said, told = editloupe(command, "runs/one")
+            assert (code, said) == (2, "")
+            assert f"runs/one is under way (process {os.getpid()}), with no finding yet" in words(told)
+        assert json.loads(editloupe("runs", "--json")[1])["status"] == f"under way (process {os.getpid()})"
+    finally:
+        store.close()
+    told = words(editloupe("show", "runs/one")[2])
+    assert "judge something first: editloupe judge --config runs/one/config.yaml --out runs/one" in told
 
 
 def test_a_second_judge_that_was_not_asked_yet_leaves_the_run_open(editloupe: Run, edits: Edits):
@@ -63,9 +95,10 @@ def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, monkeypatch: pyte
     monkeypatch.chdir(GOLDEN)
     monkeypatch.setenv("COLUMNS", "200")
     told = words(editloupe("runs", ".")[1])
-    # Of the four findings of the second judge three failed; `report` has the same means.
-    assert "baseline_tool baseline tool baseline: Overall 54.17 (8/8)" in told and "looking: IF 100 (1/4)" in told
-    assert "repeats wavering plain IF 66.67 (4/5) 5 of 5" in told
+    # The second judge was asked about one sample of four; `report` has the same means.
+    assert re.search(r"baseline_tool baseline incomplete: 3 samples to .*tool baseline: Overall 54.17 \(8/8\)", told)
+    assert "looking: IF 100 (1/4)" in told
+    assert "repeats wavering complete plain IF 66.67 (4/5) 5 of 5" in told
     one = json.loads(editloupe("runs", GOLDEN / "repeats", "--json")[1])
     ((mean,),) = one["means"].values()
     assert (one["mode"], mean) == (
@@ -79,7 +112,7 @@ def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edit
     judged(editloupe, folder, "--tags", "nightly, v2")
     judged(editloupe, folder)
     assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["nightly", "v2"]
-    assert "runs/one nightly, v2 baseline plain" in words(editloupe("runs")[1])
+    assert "runs/one nightly, v2 baseline complete plain" in words(editloupe("runs")[1])
     assert editloupe("export", "runs/one", GOLDEN / "repeats", "--html", "pages")[0] == 0
     listed = Path("pages/index.html").read_text()
     assert listed.count("nightly") == listed.count(">v2<") == 1
@@ -98,7 +131,7 @@ def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     findings = Path("runs/one/findings.jsonl")
     os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
     assert json.loads(editloupe("runs", "--json")[1])["means"] == {}
-    assert "baseline plain – 2 of 2" in words(editloupe("runs")[1])
+    assert "baseline all samples begun plain – 2 of 2" in words(editloupe("runs")[1])
 
 
 def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run, edits: Edits):

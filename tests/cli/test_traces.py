@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import TraceError
 from editloupe.imaging import render
@@ -20,7 +21,7 @@ from editloupe.tools.base import open_toolbox
 from editloupe.traces import GALLERY
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import read_trace
-from tests.conftest import final
+from tests.conftest import draw_edits, final
 from tests.runs.test_replay import trace_of
 
 Editloupe = Callable[..., tuple[int, str, str]]
@@ -239,3 +240,14 @@ def test_diff_finds_the_first_step_at_which_two_traces_part(gallery: Path, editl
     assert "They part at step 1, in the reply: text, from character" in told
     code, _, err = editloupe("show", gallery, "--diff", GALLERY)
     assert (code, "name it behind the run" in err) == (2, True)
+
+
+def test_of_two_questions_a_difference_shows_all_steps_of_both(tmp_path: Path, editloupe: Editloupe):
+    folder = draw_edits(tmp_path / "edits", 1)
+    for mode in ("tool", "plain"):
+        assert editloupe("judge", folder, "--mode", mode, "--criteria", "if", "--out", mode)[0] == 0
+    _, told, _ = editloupe("show", "tool", "s00", "--diff", "plain")
+    assert "They part in the question" in told
+    here, there = (len(Run.open(mode).trace(Run.open(mode).findings[0]).steps()) for mode in ("tool", "plain"))
+    assert (told.count(", here ("), told.count(", there (")) == (here, there) and here > there >= 1
+    assert told.index(", here (") < told.index(", there (") and told.count("Thought") == here + there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 
 import editloupe
-from editloupe import Box, Judge, Rubric, Run, Sample, tool
+from editloupe import Box, Judge, Rubric, Run, Sample, load_samples, tool
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply
@@ -123,8 +124,8 @@ def test_images_in_memory_go_into_a_run_and_are_found_again(tmp_path: Path) -> N
     assert [sample.id for sample in run.samples] == ["a", "b"]
     for sample in run.samples:
         assert ImageStore(tmp_path / "run" / "blobs").path(sample.source) is not None
-    with Judge(ScriptedLMM([RuntimeError("asked again")]), out=tmp_path / "other", criteria="if") as judge:
-        assert judge.judge(run.samples[0])[0].status == "input_error"  # of the other run it has no bytes
+    with Judge(ScriptedLMM([final("Wrong Action")]), out=tmp_path / "other", criteria="if") as judge:
+        assert judge.judge(run.samples[0])[0].status == "ok"  # with the images that the first run keeps
 
 
 def test_bytes_in_memory_are_not_written_beside_a_value_and_not_believed_from_one() -> None:
@@ -463,6 +464,8 @@ def test_a_printed_finding_is_a_line_and_a_printed_trace_a_line_for_each_act(tmp
         judge.judge(edit(id="box"))
     run = Run.open(tmp_path / "run")
     assert str(run.findings[0]) == "box, instruction_following: Wrong Action"
+    steps = run.trace(run.findings[0]).steps()
+    assert [(step.thought, step.answer) for step in steps] == [("", None), ("I have seen enough.", "Wrong Action")]
     first, seen, second, last = str(run.trace(run.findings[0])).split("\n")
     assert (first, second, last) == (f"1. {call}", "2. " + " ".join(final("Wrong Action").split()), str(run.findings[0]))
     assert seen.startswith("size: 80×60 xxx") and len(seen) == 200
@@ -491,3 +494,54 @@ def test_the_api_is_listed() -> None:
     assert {"Judge", "Run", "Sample", "tool"} <= set(dir(editloupe))
     for name in dir(editloupe):
         assert getattr(editloupe, name) is not None
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def folder_of_three(folder: Path) -> Path:
+    """Two edits, of which the first has a box and a rating, and a row without its output."""
+    draw_edits(folder, 3)
+    file = folder / "metadata.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[0] |= {"bboxes": [[20, 20, 44, 44]], "human_if": "Wrong Action"}
+    rows[2]["edited_file_name"] = "edited/gone.png"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_a_function_judges_a_folder_and_is_compared_with_a_run_of_the_command_line(tmp_path: Path, editloupe: Cli) -> None:
+    folder = folder_of_three(tmp_path / "edits")
+    base, out = tmp_path / "base", tmp_path / "function"
+    editloupe("judge", folder, "--mode", "plain", "--criteria", "if", "--out", base)
+    edits = load_samples(folder)
+    assert [sample.id for sample in edits] == ["s00", "s01"] and [row.id for row in edits.rejected] == ["s02"]
+    assert len(edits.samples[0].targets) == 1 and edits.samples[0].human
+    for _ in range(2):  # the second time goes on, and asks nothing
+        with Judge(says("Wrong Action"), mode="plain", criteria="if", out=out) as judge:
+            assert [one.label for (one,) in judge.judge_all(edits)] == ["Wrong Action"] * 2
+    run = Run.open(out)
+    assert [f.status for f in run.findings] == ["ok", "ok", "input_error"]
+    assert [sample.content for sample in run.samples] == [sample.content for sample in Run.open(base).samples]
+    code, said, warned = editloupe("compare", base, out)
+    assert code == 0 and "2/3" in said and "other content" not in said + warned
+
+
+def test_the_samples_of_a_run_are_judged_from_the_images_that_it_keeps(tmp_path: Path, editloupe: Cli) -> None:
+    folder = folder_of_three(tmp_path / "edits")
+    editloupe("judge", folder, "--criteria", "if", "--out", tmp_path / "base")
+    for image in folder.rglob("*.png"):
+        image.unlink()
+    found = Judge(says("Wrong Action"), mode="plain", criteria="if").judge_all(Run.open(tmp_path / "base").samples)
+    assert [one.status for (one,) in found] == ["ok", "ok"]
+    assert [sample.id for sample in load_samples(tmp_path / "base")] == ["s00", "s01"]
+
+
+def test_images_in_the_cells_of_a_table_are_read_when_they_are_judged(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    rows = {"source": [png(BEFORE)], "edited": [png(AFTER)], "instruction": ["Add a red box."]}
+    polars.DataFrame(rows).write_parquet(tmp_path / "edits.parquet")
+    (found,) = Judge(says("Wrong Action"), mode="plain", criteria="if").judge_all(
+        list(load_samples(tmp_path / "edits.parquet"))
+    )
+    assert found[0].status == "ok", found[0].reason

@@ -74,6 +74,25 @@ def test_data_become_a_run_without_judges_whose_questions_are_a_judges(annotate:
         assert code == 0 and "anna: 1 of 4 questions answered" in out
 
 
+def test_commands_about_judges_say_that_only_people_answered(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    annotate(draw_edits(tmp_path / "edits", 1), "--out", run)
+    assert f"has no judge and no answer yet; ask people with editloupe annotate {run}" in editloupe("show", run)[2]
+
+    def answers(desk: Open) -> None:
+        asked = desk("ann").question("s00", IF)
+        assert desk("ann").answer(asked, "Wrong Action")[0] == 200
+
+    annotate(run, "--raters", "ann", do=answers)
+    for command in (("show", run), ("show", run, "s00"), ("report", run), ("compare", run)):
+        code, _, err = editloupe(*command)
+        assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe align {run} --people" in err
+    code, _, err = editloupe("retry", run)
+    assert code == 2 and err.startswith("error: nobody was asked, so that there is nothing to ask again: ")
+    assert not (run / "findings.jsonl").read_bytes()
+    assert json.loads(editloupe("runs", run, "--json")[1])["status"] == "no judge"
+
+
 def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
     edits = draw_edits(tmp_path / "edits", 2)
 

@@ -1,0 +1,87 @@
+"""A run that grows by visits: what config.yaml says of all of them, and what the user is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import final
+
+Run = Callable[..., tuple[int, str, str]]
+Edits = Callable[..., Path]
+
+
+@pytest.fixture
+def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Judges four edits in one run folder; returns config.yaml and what was said on standard error."""
+    folder = edits(4)
+
+    def judge(*words: str) -> tuple[dict[str, Any], str]:
+        code, _, told = editloupe("judge", folder, "--mode", "plain", *words, "--out", tmp_path / "run")
+        assert code == 0, told
+        return yaml.safe_load((tmp_path / "run" / "config.yaml").read_text()), told
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "limit", "sample", "criteria"),
+    [
+        ("--limit 1", "--limit 3", 3, None, None),
+        ("--limit 3", "--limit 1", 3, None, None),
+        ("--limit 1", "", None, None, None),
+        ("", "--limit 1", None, None, None),
+        ("--sample s01", "--sample s03", None, ["s01", "s03"], None),
+        ("--limit 2", "--sample s03", None, ["s00", "s01", "s03"], None),
+        ("--limit 2", "--sample s01", 2, None, None),
+        ("--criteria if --limit 1", "--criteria vc --limit 1", 1, None, "if,vc"),
+        ("--criteria if --limit 1", "--criteria instruction_following,vc --limit 1", 1, None, "if,vc"),
+        ("--criteria if --limit 1", "--limit 1", 1, None, None),
+        ("--limit 1", "--criteria if --limit 1", 1, None, None),
+    ],
+)
+def test_config_yaml_asks_for_what_all_visits_asked(
+    visit: Any, first: str, second: str, limit: int | None, sample: list[str] | None, criteria: str | None
+):
+    visit(*first.split())
+    config, _ = visit(*second.split())
+    assert (config.get("limit"), config.get("sample"), config["option"].get("criteria")) == (limit, sample, criteria)
+
+
+def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others_have_not(
+    visit: Any, editloupe: Run, tmp_path: Path
+):
+    visit("--criteria", "if", "--limit", "1")
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps(final("Perfect Consistency")) + "\n")
+    config, told = visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
+    run = tmp_path / "run"
+    more = "Visual Consistency is added, for second alone: baseline has none of it."
+    assert f"{run} was asked about Instruction Following. {more}" in told
+    assert f"{run} was asked about Instruction Following too, which second is not." in told
+    assert f"{run} was asked about the first sample. More samples may be added, for second alone" in told
+    assert (config["limit"], config["option"]["criteria"], list(config["judges"])) == (2, "if,vc", ["baseline", "second"])
+    # Of what each judge was asked for: the first has one sample of two, the second both.
+    code, said, _ = editloupe("gate", run, "--require", "unjudged<=0", "--judge", "baseline")
+    assert code == 100 and "1 not judged yet of 2" in said
+    code, said, _ = editloupe("gate", run, "--require", "unjudged<=0", "--judge", "second")
+    assert code == 0 and "2 of 2 judged" in said
+    # One that goes on with the same adds nothing, and is told nothing.
+    assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
+
+
+def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new(visit: Any, tmp_path: Path):
+    visit("--criteria", "if", "--limit", "1")
+    _, told = visit("--limit", "1")
+    assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
+
+
+def test_a_switch_that_is_off_stays_off(visit: Any):
+    visit("--no-remind-answers", "--limit", "1", "--max-turns", "0")
+    config, _ = visit("--no-remind-answers", "--limit", "2", "--max-turns", "0")
+    assert (config["remind_answers"], config["limit"], config["max_turns"]) == (False, 2, 0)
