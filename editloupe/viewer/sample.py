@@ -201,6 +201,9 @@ class SampleVerdict:
         self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
         """Of a fork its own only."""
 
+        self.opening = trace.opening() if trace else ()
+        """What was remarked before the first step: on the pictures, and on how they are sent."""
+
         self.marks = [*self._evidence(inputs), *self._found(task, sample.sample), *self._crops()]
         self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
         """For a fork, the verdict that it continues."""
