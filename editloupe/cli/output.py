@@ -226,7 +226,10 @@ def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
 
 
 def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", right: Collection[str] = ()) -> None:
-    """Print a table without markup on standard output.   right: columns of numbers."""
+    """Print a table without markup on standard output.   right: columns of numbers.
+
+    Where its words have no room beside each other, each row is a list of its cells, a line each with the column's name.
+    """
     if _format.chosen != "table":
         _data_table(title, head, [[str(cell) for cell in row] for row in rows])
         return
@@ -239,12 +242,55 @@ def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", rig
             write(text)
             return
         rows = told
+    rows = list(rows)
+    if not _has_room(head, rows, console):
+        _say_rows(head, rows, title)
+        return
     shown = Table(title=plain(title) if title else None, title_justify="left")
     for name in head:
-        shown.add_column(plain(name), overflow="fold", justify="right" if name in right else "left")
+        least = _longest_word(name)
+        shown.add_column(plain(name), overflow="fold", min_width=least, justify="right" if name in right else "left")
     for row in rows:
         shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
     console.print(shown)
+
+
+_WORD: Final = 16
+"""Columns of text up to which a word in a cell is kept whole; a longer one, such as a path, may be broken."""
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)
+
+
+def _has_room(head: Sequence[str], rows: Sequence[Sequence[str | Text]], console: Console) -> bool:
+    """Whether a table fits without breaking a heading's word, or a usual word of a cell."""
+    if not rows or len(head) < 3:
+        return True
+    columns = zip(*rows, strict=True)
+    least = [
+        max(_longest_word(name), min(_WORD, max(_longest_word(str(cell)) for cell in cells)))
+        for name, cells in zip(head, columns, strict=True)
+    ]
+    return sum(least) + 3 * len(least) + 1 <= console.width
+
+
+def _say_rows(head: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str) -> None:
+    """Print the rows of a table one below the other."""
+    if title:
+        say(title, "italic")
+    names = max(map(cell_len, head))
+    for row in rows:
+        say("")
+        for name, cell in zip(head, row, strict=True):
+            if str(cell):
+                padded = plain(name + " " * (names - cell_len(name) + 2), "dim")
+                told = cell if isinstance(cell, Text) else plain(cell)
+                shown = Table.grid()
+                shown.add_column(no_wrap=True)
+                shown.add_column(overflow="fold")
+                shown.add_row(padded, told)
+                out().print(shown)
 
 
 def _as_text(

@@ -17,7 +17,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
 from editloupe.cli.output import for_programs, many, note, out, plain, say, table, warn
 from editloupe.cli.recorded import findings_of
-from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
+from editloupe.cli.steps import forks_of, show_image, show_opening, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
@@ -203,6 +203,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             role = "" if finding.role in ("judge", "measure") else f" (role {finding.role})"
             say(f"Judge: {titled(named, uri)}{role}")
             say(f"Trace: {store.folder / name}")
+            show_opening(trace)
             for number, step in enumerate(trace.steps(), start=1):
                 remark = ", shared with what it continues" if number <= kept else ""
                 show_step(number, step, store, partial(prices.of_uri, uri), remark)

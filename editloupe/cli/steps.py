@@ -32,7 +32,16 @@ def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage],
     if step.answer is not None:
         say(f"Answer {step.answer}", "green")
     if step.note:
+        say("Note", "yellow")
         _indented(step.note, "yellow")
+
+
+def show_opening(trace: Trace) -> None:
+    """What was remarked before the first step: on the pictures, and on how they are sent."""
+    if opening := trace.opening():
+        say("\nBefore the first step", "dim")
+        for text in opening:
+            _indented(text, "dim")
 
 
 def _indented(text: str, style: str = "") -> None:

@@ -272,12 +272,12 @@ def _recognised(data: DataSet) -> str:
     if fitting:
         raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --layout")
     entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
-    looked = "; ".join(f"{name}: {loader.LAYOUT}" for name, loader in loaders.items())
+    layouts = "\n".join(["The layouts are:", *(f"  {name}: {loader.LAYOUT}" for name, loader in loaders.items())])
     if not entries:
-        raise DataError(f"{root}: the folder is empty; looked for {looked}")
+        raise DataError(f"{root}: the folder is empty.\n{layouts}")
     seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
     below = [
         p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
     ]
-    advice = f"; {below[0]} has one of them: give that folder" if below else ""
-    raise DataError(f"{root}: no known layout; looked for {looked}; saw {seen}{advice}")
+    advice = f"; {below[0]} has one: give that folder" if below else ""
+    raise DataError(f"{root}: no known layout; saw {seen}{advice}.\n{layouts}")

@@ -157,7 +157,7 @@ class Disagreement(Serialisable):
     labels: Mapping[str, str]
     """By judge."""
     spread: float
-    """How far they are apart, 0 to 1 of the scale, or in the unit of a metric without bounds."""
+    """How far they are apart, 0 to 100, or in the unit of a metric without bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,10 +270,23 @@ def compare(
         costs=tuple(_cost(i, judge, joined, prices, people) for i, judge in enumerate(judges)),
         human=None if people is None else people.name,
         human_agreement=tuple(_corrected(human)),
-        disagreements=tuple(sorted((d for one in joined for d in one.disagreements()), key=lambda d: -d.spread)),
+        disagreements=tuple(furthest_first([d for one in joined for d in one.disagreements()])),
         notes=tuple(notes),
         titles={m.id: (m.name, m.short) for m in metrics},
     )
+
+
+def furthest_first(found: Sequence[Disagreement]) -> list[Disagreement]:
+    """Return disagreements by their distance, the largest first.
+
+    Of equal ones, the sample comes first on which judges are apart on more metrics, then the one with the larger sum of
+    distances over its metrics, then the first by name. The viewer's pages sort in the same way.
+    """
+    of_sample: dict[str, list[float]] = {}
+    for one in found:
+        of_sample.setdefault(one.sample, []).append(one.spread)
+    metrics = {sample: len({d.criterion for d in found if d.sample == sample}) for sample in of_sample}
+    return sorted(found, key=lambda d: (-d.spread, -metrics[d.sample], -sum(of_sample[d.sample]), d.sample, d.turn, d.part))
 
 
 class _Joined:
@@ -390,7 +403,7 @@ class _Joined:
             labels = {name: score.label or f"{score.value:g}" for name, score in given.items()}
             # Two options may be wrong alike.
             if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
-                spread = (max(shown) - min(shown)) / (1 if self.metric.domain.bounds is None else 100)
+                spread = max(shown) - min(shown)
                 yield Disagreement(
                     sample=sample_key(*key[:2]),
                     turn=key[2],

@@ -72,7 +72,7 @@ def answers(found: Comparison) -> Iterator[str]:
             yield f"{short}: near to people, by the {_PLOTTED[name]}: {ranked}."
     for d in found.disagreements[:3]:
         labels = "; ".join(f"{judge.name} {d.labels[judge.name]}" for judge in found.judges if judge.name in d.labels)
-        yield f"{_title(found, d.criterion)}: {d.spread:.2f} apart on {_place(d)}: {labels}."
+        yield f"{_title(found, d.criterion)}: {d.spread:.4g} apart on {_place(d)}: {labels}."
     if prices := [(c.judge, c.cost_a_verdict_usd) for c in found.costs if c.cost_a_verdict_usd]:
         yield "A verdict costs: " + "; ".join(f"{judge} {price:.3g} USD" for judge, price in prices) + "."
 
@@ -349,7 +349,7 @@ def _disagreements(found: Comparison, most: int) -> Table:
     rows = []
     for d in found.disagreements[:most]:
         name = _place(d)
-        cells = (name, _title(found, d.criterion), f"{d.spread:.2f}", *(d.labels.get(name, NONE) for name in names))
+        cells = (name, _title(found, d.criterion), f"{d.spread:.4g}", *(d.labels.get(name, NONE) for name in names))
         record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
         record |= {f"label of {n}": v for n, v in d.labels.items()}
         rows.append(Row(cells=tuple(map(words, cells)), records=(record,)))
@@ -360,7 +360,7 @@ def _disagreements(found: Comparison, most: int) -> Table:
         ("Sample", "", "Apart", *names),
         rows,
         fixed=3,
-        caption=f"Apart: 0 to 1 of the metric's scale, or in its unit.{f' … and {more} more.' if more else ''}",
+        caption=f"Apart: 0 to 100, or in the unit of a metric without bounds.{f' … and {more} more.' if more else ''}",
     )
 
 

@@ -21,6 +21,11 @@ from editloupe.tables import BarPlot, Cell, Dots, HistogramPlot, MeansPlot, Plot
 from editloupe.values import digest
 
 WIDTH: Final = 720
+"""Px of a plot in a file of its own."""
+
+NARROW: Final = 350
+"""Px of a plot on a phone: the same letters, and less room between them."""
+
 COLOURS: Final = (
     ("#0064a5", "#5db3f0"),
     ("#b34700", "#ff9a52"),
@@ -138,6 +143,18 @@ def _wide(letter: str) -> float:
     return 9.5 if letter.isupper() or ord(letter) > 0x2000 else 4.5 if letter in "iljtfr .,:;|!'()[]-" else 7.8
 
 
+def lines(words: str, *, room: float) -> list[str]:
+    """Break words at spaces into lines of at most `room` px; a word that is wider has a line of its own."""
+    found: list[str] = []
+    for word in safe(words).split(" "):
+        longer = f"{found[-1]} {word}" if found else word
+        if found and sum(map(_wide, longer)) <= room:
+            found[-1] = longer
+        else:
+            found.append(word)
+    return found
+
+
 def legend(names: Sequence[str], *, x: float, y: float) -> list[str]:
     """A row for each series, 20 px high, the first at y: a piece of its line and its name."""
     parts = []
@@ -154,21 +171,27 @@ def line_class(index: int) -> str:
     return f"line s{index % len(COLOURS)} d{(index + turns) % len(_DASHES)}"
 
 
-def svg(parts: Iterable[str], *, height: float, title: str, desc: str, left: float = 16) -> str:
+def svg(parts: Iterable[str], *, height: float, title: str, desc: str, left: float = 16, width: float = WIDTH) -> str:
     """The parts under a heading as one SVG file, to be written alone or set into a page; `title` and `desc` are read out.
 
-    left: where the heading begins, in px.
+    left: where the heading begins, in px. One that is too long for a line has two, and the parts move down.
     """
-    heading = fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading")
-    body = "".join(f"{part}\n" for part in (heading, *parts))
+    left = left if width >= WIDTH else 16
+    first, *rest = lines(title, room=(width - _EDGE - left) / _HEADING)
+    heading = [first, " ".join(rest)] if rest and width < WIDTH else [title]
+    down = 20 * (len(heading) - 1)
+    height += down
+    shown = [fitted(line, left, 26 + 20 * n, room=width - _EDGE - left, style="heading") for n, line in enumerate(heading)]
+    moved = (f'<g transform="translate(0 {down})">', *parts, "</g>") if down else parts
+    body = "".join(f"{part}\n" for part in (*shown, *moved))
     # Several plots may stand in one page, where ids have to differ.
     name = f"plot-{digest([title, desc, body])[:10]}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-labelledby="{name}-title {name}-desc" '
-        f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" style="max-width:100%;height:auto">\n'
+        f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" style="max-width:100%;height:auto">\n'
         f'<title id="{name}-title">{escape(safe(title))}</title>\n<desc id="{name}-desc">{escape(safe(desc))}</desc>\n'
         f"<style>{_style()}</style>\n"
-        f'<rect class="paper" width="{WIDTH}" height="{height:g}"/>\n{body}</svg>\n'
+        f'<rect class="paper" width="{width:g}" height="{height:g}"/>\n{body}</svg>\n'
     )
 
 
@@ -289,16 +312,16 @@ BARS_A_DECADE: Final = 3
 """Bars of `histogram` for each power of ten: equal steps of the logarithm."""
 
 
-def histogram(series: Sequence[Shares], *, title: str) -> str:
+def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
     """Counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4).
 
     The count stands above each bar. A bar holds shares from its left edge on and below its right one; 100 % is in the last.
     The paper does not name its intervals; ours are thirds of a power of ten.
     """
-    width, parts, sentences, bottom = 1 / BARS_A_DECADE, list[str](), list[str](), 16.0
+    step_of, parts, sentences, bottom = 1 / BARS_A_DECADE, list[str](), list[str](), 16.0
     for s in series:
         top, bottom = bottom + 56, bottom + 56 + 220
-        x = log_percent_axis((v for one in series for v in one.values), start=_LEFT, end=WIDTH - 28, title=_AREA)
+        x = log_percent_axis((v for one in series for v in one.values), start=_LEFT, end=width - 28, title=_AREA)
         # What is an edge on paper may lie a bit below it in floating point.
         steps = Counter(min(math.floor(math.log10(v) * BARS_A_DECADE + 1e-9), -1) for v in s.values)
         y = _count_axis(max(steps.values(), default=1), start=bottom, end=top, title=f"{s.of.capitalize()}s")
@@ -308,18 +331,18 @@ def histogram(series: Sequence[Shares], *, title: str) -> str:
         ]
         told = []
         for step, count in sorted(steps.items()):
-            left, right = (x.px(10 ** (n * width)) for n in (step, step + 1))
+            left, right = (x.px(10 ** (n * step_of)) for n in (step, step + 1))
             at = y.px(count)
             parts.append(
                 f'<rect class="bar s0" x="{left + 1:.1f}" y="{at:.1f}" width="{right - left - 2:.1f}" '
                 f'height="{bottom - at:.1f}"/>'
             )
             parts.append(text(f"{count:,}", (left + right) / 2, at - 5, anchor="middle", style="halo"))
-            low, high = (float(f"{100 * 10 ** (n * width):.2g}") for n in (step, step + 1))
+            low, high = (float(f"{100 * 10 ** (n * step_of):.2g}") for n in (step, step + 1))
             told.append(f"{low:g} to {high:g} %: {count:,}")
         sentences.append(f"{s.name or title}: {s.counted}; {', '.join(told) or 'no bar'}.")
         bottom += 48
-    return svg(parts, height=bottom + 8, title=title, desc=" ".join(sentences), left=_LEFT)
+    return svg(parts, height=bottom + 8, title=title, desc=" ".join(sentences), left=_LEFT, width=width)
 
 
 def _count_axis(most: int, *, start: float, end: float, title: str) -> Axis:
@@ -333,51 +356,53 @@ def _count_axis(most: int, *, start: float, end: float, title: str) -> Axis:
 _SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
 
 
-def draw(plot: Plot) -> str:
-    """Return a table's plot as SVG."""
+def draw(plot: Plot, *, width: float = WIDTH) -> str:
+    """Return a table's plot as SVG. width: px; from `NARROW` on, all of it can be read at its own size."""
     match plot:
         case ScatterPlot():
-            return scatter(plot)
+            return scatter(plot, width=width)
         case SizePlot():
-            return sizes(plot)
+            return sizes(plot, width=width)
         case HistogramPlot():
             known = Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
-            return histogram([known], title=plot.title)
+            return histogram([known], title=plot.title, width=width)
         case BarPlot():
-            return bars(plot.rows, title=plot.title, goods=plot.goods)
+            return bars(plot.rows, title=plot.title, goods=plot.goods, width=width)
         case MeansPlot():
-            return means(plot.rows, plot.series, title=plot.title)
+            return means(plot.rows, plot.series, title=plot.title, width=width)
 
 
-def scatter(plot: ScatterPlot) -> str:
+def scatter(plot: ScatterPlot, *, width: float = WIDTH) -> str:
     """Scores 0 to 100 against target areas on a log axis, a dot a sample, with the line of a trend (DLEBench, Figure 6).
 
-    Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other.
+    Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other. The band
+    ends where the scale does: no dot lies below 0 or above 100.
     """
     groups, trend = plot.groups, plot.trend
-    x = log_percent_axis((x for group in groups for x, _ in group.points), start=_LEFT, end=WIDTH - 28, title=_AREA)
+    x = log_percent_axis((x for group in groups for x, _ in group.points), start=_LEFT, end=width - 28, title=_AREA)
     ticks = tuple((float(n), f"{n}") for n in (0, 25, 50, 75, 100))
-    y = Axis(low=-6, high=106, start=_BOTTOM, end=_TOP, title="Score", ticks=ticks)
+    y = Axis(low=-2, high=102, start=_BOTTOM, end=_TOP, title="Score", ticks=ticks)
     marks = []
     for index, group in enumerate(groups):
         for number, (area, score) in enumerate(group.points):
             # The golden ratio spreads any run of numbers evenly over the band.
-            offset = 10 * (number * 0.6180339887 % 1) - 5
-            marks.append(dot(mark_class(index, group.good), x.px(area), y.px(score + offset), faint=True))
+            low, high = max(0, score - 5), min(100, score + 5)
+            at = low + (high - low) * (number * 0.6180339887 % 1)
+            marks.append(dot(mark_class(index, group.good), x.px(area), y.px(at), faint=True))
     line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
-    at, room = _BOTTOM + 72, WIDTH - _EDGE - _LEFT - 38
-    keys = _dot_keys(groups, at)
-    at += 20 * len(groups)
-    mark = ""
+    begin, below = _keys_at(width), _BOTTOM + 72
+    keys = _dot_keys(groups, below, width)
+    below += 20 * len(groups)
     if line:
         marks.append(f'<path class="trend" d="{line}"/>')
-        mark = f'<path class="trend" d="M{_LEFT} {at - 4}h28"/>'
-    keys.append(f"<g>{mark}{fitted(plot.trend_title, _LEFT + 38, at, room=room)}</g>")
-    keys.append(fitted(_SPREAD, _LEFT + 38, at + 20, room=room))
-    return svg([*grid(x, y), *marks, *keys], height=at + 40, title=plot.title, desc=plot.description, left=_LEFT)
+        keys.append(f'<path class="trend" d="M{begin} {below - 4}h28"/>')
+    notes = _below((plot.trend_title, _SPREAD), begin + 38, below, width)
+    height = below + 20 * len(notes)
+    parts = [*grid(x, y), *marks, *keys, *notes]
+    return svg(parts, height=height, title=plot.title, desc=plot.description, left=_LEFT, width=width)
 
 
-def sizes(plot: SizePlot) -> str:
+def sizes(plot: SizePlot, *, width: float = WIDTH) -> str:
     """Relative widths of targets against relative heights, both on a log axis, a dot a sample, coloured by score.
 
     The main panel of DLEBench's Figure 6. Dots of one size lie about their place, so that they do not cover each other.
@@ -386,7 +411,7 @@ def sizes(plot: SizePlot) -> str:
     shares = [share for group in plot.groups for point in group.points for share in point]
     x, y = (
         log_percent_axis(shares, start=start, end=end, title=f"Target {side}, share of the image's (log scale)", least=-2)
-        for side, start, end in (("width", _LEFT, WIDTH - 28), ("height", bottom, _TOP))
+        for side, start, end in (("width", _LEFT, width - 28), ("height", bottom, _TOP))
     )
     marks, there = list[str](), Counter[tuple[float, float]]()
     for kind, (w, h) in ((mark_class(i, g.good), point) for i, g in enumerate(plot.groups) for point in g.points):
@@ -396,24 +421,44 @@ def sizes(plot: SizePlot) -> str:
         cx, cy = (at + 5 * number**0.5 * turn(2.399963 * number) for at, turn in ((x.px(w), math.cos), (y.px(h), math.sin)))
         marks.append(dot(kind, cx, cy, faint=True))
     at = bottom + 72
-    note = fitted(plot.note, _LEFT, at + 20 * len(plot.groups), room=WIDTH - _EDGE - _LEFT)
+    below = at + 20 * len(plot.groups)
+    notes = _below((plot.note,), _keys_at(width), below, width)
     told = ", ".join(f"{group.name} {len(group.points):,}" for group in plot.groups)
     desc = f"Width against height of the target, coloured by label: {told}. {plot.note}"
-    parts = [*grid(x, y), *marks, *_dot_keys(plot.groups, at), note]
-    return svg(parts, height=at + 20 * len(plot.groups) + 20, title=plot.title, desc=desc, left=_LEFT)
+    parts = [*grid(x, y), *marks, *_dot_keys(plot.groups, at, width), *notes]
+    return svg(parts, height=below + 20 * len(notes), title=plot.title, desc=desc, left=_LEFT, width=width)
 
 
-def _dot_keys(groups: Sequence[Dots], y: float) -> list[str]:
+def _keys_at(width: float) -> float:
+    """Where a legend begins, in px: under its plot, or at the edge of a narrow one."""
+    return _LEFT if width >= WIDTH else _EDGE
+
+
+def _below(notes: Iterable[str], x: float, y: float, width: float) -> list[str]:
+    """Sentences below a plot, each in as many lines of 20 px as it takes."""
+    room = width - _EDGE - x
+    found = [line for note in notes for line in lines(note, room=room)]
+    return [fitted(line, x, y + 20 * n, room=room) for n, line in enumerate(found)]
+
+
+def _dot_keys(groups: Sequence[Dots], y: float, width: float) -> list[str]:
     """A row for each group, 20 px high, the first at y: a dot, its name and how many there are."""
-    room, keys = WIDTH - _EDGE - _LEFT - 38, []
+    begin, keys = _keys_at(width), []
+    room = width - _EDGE - begin - 38
     for i, group in enumerate(groups):
-        name = fitted(f"{group.name}: {len(group.points):,}", _LEFT + 38, y, room=room)
-        keys.append(f"<g>{dot(mark_class(i, group.good), _LEFT + 14, y - 4, size=4)}{name}</g>")
+        name = fitted(f"{group.name}: {len(group.points):,}", begin + 38, y, room=room)
+        keys.append(f"<g>{dot(mark_class(i, group.good), begin + 14, y - 4, size=4)}{name}</g>")
         y += 20
     return keys
 
 
-def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, goods: Sequence[float | None] = ()) -> str:
+def bars(
+    rows: Sequence[tuple[str, Sequence[tuple[str, int]]]],
+    *,
+    title: str,
+    goods: Sequence[float | None] = (),
+    width: float = WIDTH,
+) -> str:
     """Stacked bars, one a row (an editor), each part a label's share of the row's total, as SVG.
 
     rows: (name, (label, count) in order); the labels are the same in every row. A row of nothing has no bar, and says so.
@@ -421,14 +466,14 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, g
     """
     labels = [label for label, _ in rows[0][1]] if rows else []
     kinds = [mark_class(i, goods[i] if goods else None) for i in range(len(labels))]
-    left, top = 180, 44
+    left, top = _names(width), 44
     height = top + 32 * len(rows)
-    x = percent_axis(start=left, end=WIDTH - 28, title="Share of what was judged")
+    x = percent_axis(start=left, end=width - 28, title="Share of what was judged")
     none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
     marks, sentences = [], []
     for number, (name, counts) in enumerate(rows):
         total, at, y = sum(n for _, n in counts), 0, top + 32 * number + 6
-        marks.append(fitted(name, left - 8, y + 15, room=left - 16, anchor="end"))
+        marks += _row_name(name, left - 8, y + 15, room=left - 16)
         if not total:
             marks.append(text("nothing judged", left + 8, y + 15))
         for index, (label, n) in enumerate(counts):
@@ -447,29 +492,30 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, g
     below = height + 72
     keys = [
         f'<g><rect class="bar {kinds[i]}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
-        f"{fitted(label, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
+        f"{fitted(label, left + 24, below + 20 * i, room=width - _EDGE - left - 24)}</g>"
         for i, label in enumerate(labels)
     ]
-    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences))
+    return svg(
+        [*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences), width=width
+    )
 
 
-def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, title: str) -> str:
+def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, title: str, width: float = WIDTH) -> str:
     """Means of 0 to 100 as bars with their intervals, a group a row (an edit type), a bar a series (an editor), as SVG.
 
     DLEBench shows the same figures as a radar (Figure 7), which has no room for intervals. A cell without a value has no
     bar, and says so.
     """
-    left, top, thick, gap = 180, 44, 16, 12
+    left, top, thick, gap = _names(width), 44, 16, 12
+    end = width - (150 if width >= WIDTH else 112)
     height = top + len(rows) * (thick * len(series) + gap)
     ticks = tuple((float(n), f"{n}") for n in (0, 25, 50, 75, 100))
-    x = Axis(
-        low=0, high=100, start=left, end=WIDTH - 150, title="Score, with its 95 % interval; judged of asked", ticks=ticks
-    )
+    x = Axis(low=0, high=100, start=left, end=end, title="Score, with its 95 % interval; judged of asked", ticks=ticks)
     none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
     marks, sentences = list[str](), list[str]()
     for number, row in enumerate(rows):
         start = top + number * (thick * len(series) + gap) + gap / 2
-        marks.append(fitted(row, left - 8, start + thick * len(series) / 2 + 4, room=left - 16, anchor="end"))
+        marks += _row_name(row, left - 8, start + thick * len(series) / 2 + 4, room=left - 16)
         for index, (name, cells) in enumerate(series):
             cell, y = cells[number], start + thick * index
             counts = f"({cell.judged}/{cell.asked})" if cell.asked else "(not asked)"
@@ -487,7 +533,7 @@ def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, 
                     f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 4:.1f}v8'
                     f'M{high:.1f} {middle - 4:.1f}v8"/>'
                 )
-            marks.append(text(f"{cell.value:.1f} {counts}", WIDTH - 142, y + thick - 4))
+            marks.append(text(f"{cell.value:.1f} {counts}", end + 8, y + thick - 4))
     for name, cells in series:
         told = ", ".join(
             f"{row} {cell.value:.1f}" if isinstance(cell.value, float) else f"{row} not judged"
@@ -497,10 +543,25 @@ def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, 
     below = height + 72
     keys = [
         f'<g><rect class="bar s{i % len(COLOURS)}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
-        f"{fitted(name, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
+        f"{fitted(name, left + 24, below + 20 * i, room=width - _EDGE - left - 24)}</g>"
         for i, (name, _) in enumerate(series)
     ]
-    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences))
+    return svg(
+        [*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences), width=width
+    )
+
+
+def _names(width: float) -> float:
+    """Px for the names of rows, left of their bars."""
+    return min(180, round(0.3 * width))
+
+
+def _row_name(name: str, x: float, y: float, *, room: float) -> list[str]:
+    """A row's name that ends at x, about the line at y: in two lines where one has no room for it."""
+    first, *rest = lines(name, room=room)
+    if not rest:
+        return [fitted(name, x, y, room=room, anchor="end")]
+    return [fitted(part, x, y + 7 * side, room=room, anchor="end") for part, side in ((first, -1), (" ".join(rest), 1))]
 
 
 def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, title: str, what: str) -> str:

@@ -84,7 +84,7 @@ def html(table: Table) -> Markup:
     notes = Markup("").join(Markup('<p class="note">{}</p>').format(safe(note)) for note in table.notes)
     return Markup(
         '{}<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="scores">'
-        '<caption>{}<span class="dim">{}</span></caption>'
+        '<caption><span class="told">{}<span class="dim">{}</span></span></caption>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(notes, safe(table.title), safe(table.title), safe(table.caption), head, body)
 

@@ -13,10 +13,11 @@ from pydantic import TypeAdapter
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.protocols.base import described
-from editloupe.reports import plots, render
+from editloupe.reports import render
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import Judged, incomplete
 from editloupe.reports.pivot import consistency_table, label_tables, spec_table
+from editloupe.reports.plots import WIDTH, draw
 from editloupe.reports.published import published_table
 from editloupe.reports.side_by_side import not_side_by_side, side_by_side
 from editloupe.reports.summary import specs
@@ -38,7 +39,11 @@ class Section:
     @property
     def plots(self) -> dict[str, str]:
         """SVG by file name without ending."""
-        return {plot.name: plots.draw(plot) for table in self.tables for plot in table.plots}
+        return self.drawn()
+
+    def drawn(self, *, width: float = WIDTH) -> dict[str, str]:
+        """Return the plots as SVG of `width` px, by file name without ending."""
+        return {plot.name: draw(plot, width=width) for table in self.tables for plot in table.plots}
 
 
 @dataclass(frozen=True, kw_only=True)

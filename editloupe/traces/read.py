@@ -64,8 +64,13 @@ class Trace:
         """Return the conversation in order."""
         return tuple(e.content for e in self.events if isinstance(e, MessageEvent))
 
+    def opening(self) -> tuple[str, ...]:
+        """Return what was remarked before the first reply: on the pictures, and on how they are sent."""
+        first = next((n for n, event in enumerate(self.events) if isinstance(event, ModelCall)), 0)
+        return tuple(event.text for event in self.events[:first] if isinstance(event, Note))
+
     def steps(self) -> tuple[Step, ...]:
-        """Return thought, action and observation of each model reply."""
+        """Return thought, action and observation of each model reply; its note is what was remarked since."""
         return tuple(_steps(self.events))
 
 
@@ -292,7 +297,7 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
             results.append(event)
             if event.crashed is not None:
                 notes.append(f"{event.call.get('name')} crashed, which the model is not told: {event.crashed}")
-        elif isinstance(event, Note):
+        elif isinstance(event, Note) and reply is not None:
             notes.append(event.text)
         elif isinstance(event, ModelFailure):
             notes.append(f"the backend failed: {event.error}: {event.message}")

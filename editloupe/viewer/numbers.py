@@ -14,6 +14,7 @@ from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.reports.means import means_table
+from editloupe.reports.plots import NARROW, WIDTH
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
 from editloupe.scores import NOT_JUDGED, Score
@@ -120,10 +121,18 @@ class Numbers:
         return self.once("report", made, reader)
 
     def plots(self, reader: RunReader) -> dict[str, str]:
-        """Return the report's plots as SVG, by the name of their file without its ending."""
-        report = self.report(reader)
-        sections = report.sections if report else ()
-        return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
+        """Return the report's plots as SVG, by the name of their file without its ending; of each a narrow one, too."""
+
+        def made() -> dict[str, str]:
+            report = self.report(reader)
+            return {
+                f"{n}-{name}{kind}": svg
+                for n, section in enumerate(report.sections if report else (), start=1)
+                for kind, width in (("", WIDTH), ("-narrow", NARROW))
+                for name, svg in section.drawn(width=width).items()
+            }
+
+        return self.once("plots", made, reader)
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
         """Return all judges of all runs against each other, or why they cannot be compared."""

@@ -72,7 +72,7 @@ from editloupe.viewer.rows import (
     thumbs_around,
     tone,
 )
-from editloupe.viewer.sample import arguments, compared_in, home, targets, verdicts
+from editloupe.viewer.sample import arguments, compared_in, home, named_apart, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -536,7 +536,7 @@ class Site:
                 drawn.setdefault(verdict.compared.key, verdict.trace)
         put_beside(found)
         labels = grid(run.reader, sample, found, metrics)
-        marks = [*targets(edit), *(m for v in found for m in v.marks)]
+        marks = named_apart([*targets(edit), *(m for v in found for m in v.marks)])
         offered = forms(found, sample, metrics, self.rating.rater) if self.rating is not None else []
         names = run.reader.judge_names()
         mains = run.reader.info.judges()

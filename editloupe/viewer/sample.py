@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Final
 
 from editloupe.answers import Boxes, Record
@@ -31,6 +33,10 @@ SMALL: Final = 0.01
 _RAW = 2_000
 """Characters of one raw event on a page. The trace file itself is linked; pages of long traces stay light."""
 
+_SENTENCE: Final = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？])")
+_REASON: Final = 160
+"""Characters of a reason in the grid of labels."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
@@ -50,6 +56,37 @@ class Mark:
     told: str = ""
     """What was said of that item, one of `listed.SIGNS`; "" where nothing is asked about it."""
     sign: str = ""
+    row: int = 0
+    """Lines by which its name stands lower, so that it does not cover that of a mark whose box begins at the same place."""
+
+
+_NAME_SHARES: Final = (0.14, 0.05)
+"""Width and height of a mark's name, at most, as shares of its image in a small window."""
+
+
+def named_apart(marks: Iterable[Mark]) -> list[Mark]:
+    """Return marks with their `row`: names of one verdict's crops and evidence whose boxes begin close together."""
+    found: list[Mark] = []
+    before: dict[tuple[str, str], list[Mark]] = {}
+    for mark in marks:
+        own = before.setdefault((mark.verdict, mark.kind), [])
+        if mark.kind in ("crop", "evidence"):
+            taken = {other.row for other in own if other.name != mark.name and _meet(mark, other)}
+            mark = replace(mark, row=next(n for n in count() if n not in taken))
+            own.append(mark)
+        found.append(mark)
+    return found
+
+
+def _meet(one: Mark, other: Mark) -> bool:
+    """Whether the names of two marks would cover each other on one line."""
+    places = zip(_corner(one), _corner(other), _NAME_SHARES, strict=True)
+    return all(abs(a - b) < most for a, b, most in places)
+
+
+def _corner(mark: Mark) -> tuple[float, float]:
+    """The top left corner of its box, as shares of the image."""
+    return mark.box.x0 / mark.image.width, mark.box.y0 / mark.image.height
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +238,9 @@ class SampleVerdict:
         self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
         """Of a fork its own only."""
 
+        self.opening = trace.opening() if trace else ()
+        """What was remarked before the first step: on the pictures, and on how they are sent."""
+
         self.marks = [*self._evidence(inputs), *self._found(task, sample.sample), *self._crops()]
         self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
         """For a fork, the verdict that it continues."""
@@ -236,6 +276,14 @@ class SampleVerdict:
         if isinstance(answer, Record):
             return json.dumps(answer.data, indent=2, ensure_ascii=False)
         return "" if answer is None or str(answer) == self.label else str(answer)
+
+    @property
+    def begins(self) -> str:
+        """The first sentence of its reason, or as much of it as a cell of the grid has room for; "" without one."""
+        words = " ".join(self.finding.reason.split()) if self.finding else ""
+        first = _SENTENCE.match(words)
+        words = first[0] if first else words
+        return words if len(words) <= _REASON else f"{words[: _REASON - 1].rsplit(' ', 1)[0]} …"
 
     @property
     def usage(self) -> Usage:

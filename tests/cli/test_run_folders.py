@@ -107,6 +107,19 @@ def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, monkeypatch: pyte
     )
 
 
+@pytest.mark.parametrize(("width", "listed"), [(40, True), (60, True), (100, False)])
+def test_words_stay_whole_where_the_list_of_runs_is_narrow(
+    editloupe: Run, monkeypatch: pytest.MonkeyPatch, width: int, listed: bool
+):
+    """A run is a list of lines where its columns have no room; else a heading breaks between its words."""
+    monkeypatch.chdir(GOLDEN)
+    monkeypatch.setenv("COLUMNS", str(width))
+    told = editloupe("runs", "repeats")[1]
+    assert max(map(len, told.splitlines())) <= width
+    assert {"Run", "Judges", "Mode", "Means", "Samples", "Findings", "judged", "Last", "written"} <= set(told.split())
+    assert ("Samples asked      5 of 5\n" in told) == listed
+
+
 def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits):
     folder = edits(1)
     judged(editloupe, folder, "--tags", "nightly, v2")

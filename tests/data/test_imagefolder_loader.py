@@ -361,10 +361,16 @@ def test_a_folder_of_no_known_layout_says_what_was_looked_for_and_seen(tmp_path:
     with pytest.raises(DataError, match="no such folder"):
         opened(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"the folder is empty; looked for imagefolder: metadata\.jsonl.*pairs"):
+    with pytest.raises(DataError, match=r"empty: the folder is empty\.\n") as found:
         opened(tmp_path / "empty")
+    lines = str(found.value).splitlines()
+    # A layout a line.
+    assert (
+        lines[2].startswith("  imagefolder: metadata.jsonl, ") and sum(line.startswith("  pairs: ") for line in lines) == 1
+    )
+    assert max(map(len, lines)) < 200
     draw("pictures/one.png")
-    with pytest.raises(DataError, match=r"no known layout.*saw one\.png"):
+    with pytest.raises(DataError, match=r"no known layout; saw one\.png\.\nThe layouts are:\n"):
         opened(tmp_path / "pictures")
     with pytest.raises(DataError, match="expected a folder or a metadata file"):
         opened(tmp_path / "pictures" / "one.png")
@@ -372,7 +378,7 @@ def test_a_folder_of_no_known_layout_says_what_was_looked_for_and_seen(tmp_path:
 
 def test_the_folder_above_a_data_set_points_to_it(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
     file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(DataError, match=r"set has one of them: give that folder"):
+    with pytest.raises(DataError, match=r"set has one: give that folder"):
         opened(file.parent.parent)
 
 

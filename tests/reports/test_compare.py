@@ -238,8 +238,23 @@ def test_a_cost_is_unknown_where_a_finding_has_no_tokens(compared: Comparer):
 
 def test_disagreements_come_furthest_apart_first(compared: Comparer):
     found = compared({"a": said(A), "b": said([4, *B[1:]])})["disagreements"]
-    assert [(d["sample"], d["spread"]) for d in found][:2] == [("s0", 1.0), ("s4", pytest.approx(1 / 3, abs=1e-6))]
+    assert [(d["sample"], d["spread"]) for d in found][:2] == [("s0", 100.0), ("s4", pytest.approx(100 / 3, abs=1e-4))]
     assert found[0]["labels"] == {"a, tool": "Localization Failure", "b, tool": "Flawless Execution"}
+
+
+def test_of_samples_as_far_apart_the_one_with_more_metrics_apart_comes_first(compared: Comparer):
+    """s0 is 100 apart on one of two metrics, s1 100 on one and 33 on the other, s2 and s3 100 on both."""
+
+    def judge(labels: Sequence[int], consistency: Sequence[int]) -> list[Row]:
+        names = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
+        return said(labels) + [finding(edit(i), names[v - 1], criterion=VC) for i, v in enumerate(consistency)]
+
+    found = compared({"a": judge([1, 1, 1, 1], [4, 4, 4, 4]), "b": judge([4, 4, 4, 4], [4, 3, 1, 1])})["disagreements"]
+    apart = [(d["sample"], d["criterion"], round(d["spread"])) for d in found]
+    assert apart == [
+        *(("s2", IF, 100), ("s2", VC, 100), ("s3", IF, 100), ("s3", VC, 100)),
+        *(("s1", IF, 100), ("s0", IF, 100), ("s1", VC, 33)),
+    ]
 
 
 def test_other_data_no_overlap_and_one_judge_are_refused(
@@ -388,7 +403,7 @@ def test_disagreements_in_a_pipe_have_their_distance_and_a_line_to_look_at_the_f
         run_over(open_with(backend=ScriptedLMM(script, name=run.name), criteria=("if",)), folder, run)
     code, out, _ = editloupe("compare", *runs)
     # 2 and 4 on 1 to 4: (4 − 2) / 3 of the scale.
-    assert code == 0 and re.search(r"s01\W+IF\W+0\.67", out)
+    assert code == 0 and re.search(r"s01\W+IF\W+66\.67", out)
     line = f"editloupe show {runs[0]} s01 --diff {runs[1]}"
     assert line in out and editloupe(*line.split()[1:])[0] == 0
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from editloupe.reports.plots import TONES, Shares, bars, cumulative, draw, histogram, line_class, means, scatter
+from editloupe.reports.plots import NARROW, TONES, Shares, bars, cumulative, draw, histogram, line_class, means, scatter
 from editloupe.tables import Cell, Dots, ScatterPlot, SizePlot
 from editloupe.viewer.pages import assets
 
@@ -79,6 +79,34 @@ def test_dots_are_said_to_be_spread_and_the_scores_axis_ends_at_100() -> None:
     assert "Dots are spread within the band of their score, so that they do not cover each other." in texts
     assert [t for t in texts if t.isdigit()] == ["0", "25", "50", "75", "100"]
     assert 'class="trend"' not in scatter(plot)
+
+
+def test_no_dot_lies_outside_the_scale_of_scores() -> None:
+    """Nine dots of 100 lie from 95 to 100, nine of 0 from 0 to 5, nine of 50 from 45 to 55."""
+    groups = tuple(Dots(name=f"{score}", points=((0.1, score),) * 9) for score in (100.0, 50.0, 0.0))
+    plot = ScatterPlot(name="n", title="t", groups=groups, trend=(), trend_title="", description="d")
+    root = ET.fromstring(scatter(plot))
+    # The ticks of 0 and 100 are 4 px above their words.
+    at = {t.text: float(t.get("y", "")) - 4 for t in root.iter(f"{_SVG}text") if t.get("text-anchor") == "end"}
+    a_point = (at["0"] - at["100"]) / 100
+    values = [(at["0"] - float(c.get("cy", ""))) / a_point for c in root.iter(f"{_SVG}circle") if c.get("r") == "3"]
+    for own, (low, high) in zip((values[:9], values[9:18], values[18:]), ((95, 100), (45, 55), (0, 5)), strict=True):
+        assert low - 0.1 <= min(own) and max(own) <= high + 0.1
+        assert len({round(value, 1) for value in own}) == 9
+
+
+@pytest.mark.parametrize("width", [NARROW, 720])
+def test_what_a_plot_says_below_is_broken_and_not_cut_where_it_is_narrow(width: int) -> None:
+    few = "No trend: it takes two windows of 10 samples, and 12 samples have a box and a score"
+    dots = Dots(name="good", points=((0.1, 100.0),))
+    plot = ScatterPlot(name="n", title="Consistency by target width and height", groups=(dots,), trend=(),
+                       trend_title=few, description="d")  # fmt: skip
+    svg = scatter(plot, width=width)
+    texts = _texts(svg)
+    assert few in " ".join(texts) and plot.title in " ".join(texts) and "…" not in "".join(texts)
+    assert ET.fromstring(svg).get("width") == str(width)
+    lowest = max(float(t.get("y", "")) for t in ET.fromstring(svg).iter(f"{_SVG}text"))
+    assert lowest < float(ET.fromstring(svg).get("height", ""))
 
 
 @pytest.mark.parametrize(

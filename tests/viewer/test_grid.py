@@ -72,13 +72,39 @@ def test_labels_of_judges_and_people_stand_side_by_side(tmp_path: Path) -> None:
     assert head == ["Question", "strict", "lenient", "ben person"]
     assert first == [
         "Instruction Following",
-        "Instruction Following, strict: Wrong Action",
-        "Instruction Following, lenient: Flawless Execution",
+        "Instruction Following, strict: Wrong Action I have seen enough.",
+        "Instruction Following, lenient: Flawless Execution I have seen enough.",
         "Wrong Action",
     ]
-    assert [cell.rpartition(": ")[2] for cell in second] == [
+    assert [cell.rpartition(": ")[2].partition(" I have")[0] for cell in second] == [
         "Visual Consistency", "Perfect Consistency", "Perfect Consistency", "",
     ]  # fmt: skip
+
+
+def test_a_reason_begins_beside_its_label_where_judges_stand_side_by_side(tmp_path: Path) -> None:
+    long = f"{'The square is red and this goes on ' * 9}. Nothing else."
+    many = page_of(
+        tmp_path,
+        judge("a", [final("Wrong Action", "It is 2.5 px off. See there.")]),
+        judge("b", [final("Flawless Execution", long)]),
+    )
+    shown = [words(why) for why in re.findall(r'<small class="own-note why".*?</small>', many)]
+    # Of a long sentence as many words as 160 characters hold: 4 · 35 + 17 of a fifth, and the ellipsis.
+    assert shown[:2] == ["It is 2.5 px off.", f"{'The square is red and this goes on ' * 4}The square is red …"]
+    assert len(shown) == 4, "both questions of both judges"
+    (tmp_path / "alone").mkdir()
+    assert "own-note why" not in page_of(tmp_path / "alone", judge("a", [final("Wrong Action", "It is off.")])), (
+        "it stands below"
+    )
+
+
+def test_names_of_crops_that_begin_at_one_place_stand_below_each_other(tmp_path: Path) -> None:
+    near, far = CALL.replace("250, 250", "270, 260"), CALL.replace("250, 250", "450, 250")
+    calls = "\n".join((CALL, near, far))
+    page = page_of(tmp_path, judge("a", [f"<tool_call>{calls}</tool_call>", final("Wrong Action")]))
+    names = re.findall(r'<text x="[^"]*" y="[^"]*"( dy="[^"]*")?>(Crop \d)</text>', page)
+    lower = {name: dy for dy, name in reversed(names)}
+    assert lower == {"Crop 1": "", "Crop 2": ' dy="1.35em"', "Crop 3": ""}
 
 
 def test_repeats_share_a_cell_under_their_numbers(tmp_path: Path) -> None:

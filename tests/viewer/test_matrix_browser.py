@@ -116,6 +116,58 @@ def test_a_large_run_shows_its_first_rows_until_all_have_come_and_then_what_the_
         thread.join(5)
 
 
+def test_a_few_rows_are_scrolled_by_the_page_alone_and_the_head_stays_in_sight(open_page: Callable[..., Page]) -> None:
+    page = open_page("small/index.html")
+    page.set_viewport_size({"width": 1400, "height": 600})
+    window = page.locator("#window")
+    assert window.evaluate("w => w.scrollHeight <= w.clientHeight") and page.locator("#table tr.sample").count() == 6
+    assert page.evaluate("document.documentElement.scrollHeight > innerHeight")
+    page.evaluate("scrollTo(0, document.getElementById('window').getBoundingClientRect().top + 200)")
+    head, top = page.locator("#table thead").bounding_box(), page.locator(".top").bounding_box()
+    assert head is not None and top is not None and head["y"] == pytest.approx(top["height"], abs=1)
+
+
+@pytest.mark.parametrize("width", [1400, 1000])
+def test_no_word_of_a_label_is_broken_however_many_judges_there_are(open_page: Callable[..., Page], width: int) -> None:
+    page = open_page("compare.html", width=width)
+    page.wait_for_selector("#table .chip")
+    broken = page.evaluate("""() => [...document.querySelectorAll('#table .chip')].flatMap((chip) => {
+        const text = chip.lastChild, found = [];
+        for (const word of text.data.matchAll(/[a-z]+/gi)) {
+            const range = document.createRange();
+            range.setStart(text, word.index);
+            range.setEnd(text, word.index + word[0].length);
+            if (range.getClientRects().length > 1) found.push(text.data);
+        }
+        return found;
+    })""")
+    assert broken == []
+    assert page.locator("#table thead .of").count() >= 12
+
+
+def test_rows_and_the_command_have_one_order_of_disagreement(
+    open_page: Callable[..., Page], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    found = Site.of([RunReader(make(tmp_path_factory.mktemp("order") / "small", samples=3, editors=2))])
+    comparison = found.numbers.comparison([found.runs[0].reader])
+    assert not isinstance(comparison, str)
+    wanted = list(dict.fromkeys(d.sample for d in comparison.disagreements))
+    page = open_page("small/index.html#differ=judges&sort=-differ")
+    until(lambda: page.locator("#found").inner_text() != "6 samples" or len(wanted) == 6)
+    editors = page.locator("#table .facts-line").all_inner_texts()
+    shown = [next(key for key in wanted if key.endswith(f"/{id_}") and key.partition("/")[0] in facts)
+             for id_, facts in zip(ids(page), editors, strict=True)]  # fmt: skip
+    assert shown == wanted and len(wanted) > 1
+
+
+def test_captions_stay_in_a_narrow_window_while_their_tables_scroll(open_page: Callable[..., Page]) -> None:
+    page = open_page("large/report.html", width=420)
+    wide = page.locator(".tables .scroll").evaluate_all(
+        "all => all.map((e) => [e.scrollWidth - e.clientWidth, e.querySelector('.told').getBoundingClientRect().right])"
+    )
+    assert wide and all(right <= 420 for _, right in wide) and any(more > 0 for more, _ in wide)
+
+
 @pytest.mark.parametrize("width", [1400, 1300, 1000, 420])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_columns_of_three_judges_on_two_metrics_fit_the_window(

@@ -341,7 +341,10 @@ def test_the_report_has_tables_and_pictures_of_its_plots(run: Path) -> None:
     page = site.report_page(site.runs[0])
     assert "Mean of all samples" in page
     named = re.findall(r'src="plots/([\w-]+)\.svg"', page)
-    assert named and set(named) == set(site.numbers.plots(site.runs[0].reader))
+    narrow = re.findall(r'srcset="plots/([\w-]+)\.svg"', page)
+    plots = site.numbers.plots(site.runs[0].reader)
+    assert named and {*named, *narrow} == set(plots) and narrow == [f"{name}-narrow" for name in named]
+    assert all('width="720"' in plots[name] and 'width="350"' in plots[f"{name}-narrow"] for name in named)
 
 
 def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(

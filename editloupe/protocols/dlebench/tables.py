@@ -203,7 +203,8 @@ def correlation(points: Sequence[tuple[float, float]], *, none: str = "no points
 
 def _scatter(name: str, editor: str, metric: Metric, rows: _Rows) -> ScatterPlot:
     points = _points(rows)
-    windows = trend(points)
+    # The windows of fewer samples all overlap: their means say nothing of small against large.
+    windows = trend(points) if len(points) >= 2 * WINDOW else ()
     count = f"{len(points)} sample{'s' * (len(points) != 1)}"
     if windows:
         r = correlation(windows)
@@ -212,7 +213,7 @@ def _scatter(name: str, editor: str, metric: Metric, rows: _Rows) -> ScatterPlot
         description = f"{count}; the trend of windows of {WINDOW} has {fit}."
     else:
         have = "has" if len(points) == 1 else "have"
-        trend_title = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
+        trend_title = f"No trend: it takes two windows of {WINDOW} samples, and {count} {have} a box and a score"
         description = f"{trend_title}."
     return ScatterPlot(
         name=name,

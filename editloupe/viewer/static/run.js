@@ -11,6 +11,8 @@
   const further = document.querySelector("details.further");
   const MOST = 3; // answers in a cell; the sample's page has all
   const MORE_ROWS = 6; // drawn above and below what is seen
+  const FEW_ROWS = 40; // scrolled with the page; more have a window of their own
+  const WIDEST = 8; // em of a label's word that a column has room for
   const ANCHORS = ["#samples", "#main", "#summary", "#statistics"];
   const READING = "Reading all samples…";
   const SVG = "http://www.w3.org/2000/svg";
@@ -113,7 +115,6 @@
   }
 
   function value(row, by) {
-    if (by === "differ") return differ(row);
     if (by === "failed") return row.failed || null;
     const at = columns.findIndex((column) => `label.${column.key}` === by);
     if (at < 0) return row[by] ?? null;
@@ -121,14 +122,23 @@
     return values.length ? Math.min(...values) : null;
   }
 
+  // Disagreement of the kind that is filtered for. Of equal ones, those come first that are apart on more questions, then
+  // by more in all, then by name, as in `editloupe compare`.
+  const key = (row) => (row.editor ? `${row.editor}/${row.id}` : row.id);
+  const kind = () => ({ judges: (row) => row.spread, human: (row) => row.human })[form.elements.differ.value] ?? differ;
+  const all = (row) => Object.values(row.apart).filter((n) => n > 0);
+  const moreApart = (a, b) => all(a).length - all(b).length || all(a).reduce((n, m) => n + m, 0) - all(b).reduce((n, m) => n + m, 0);
+
   function sorted(rows, sort) {
     if (!sort) return rows;
     const [by, sign] = sort.startsWith("-") ? [sort.slice(1), -1] : [sort, 1];
-    const keyed = rows.map((row, at) => [value(row, by), at, row]);
+    const gap = kind();
+    const keyed = rows.map((row, at) => [by === "differ" ? gap(row) : value(row, by), at, row]);
     const none = (v) => v === null || v === "";
     // What has no value stands last, whichever way the rest is sorted.
     const words = new Intl.Collator(undefined, { numeric: true });
-    keyed.sort(([a, i], [b, j]) => none(a) - none(b) || (none(a) ? 0 : sign * (typeof a === "number" ? a - b : words.compare(a, b))) || i - j);
+    const tied = (one, other) => (by === "differ" ? sign * moreApart(one, other) || (key(one) < key(other) ? -1 : 1) : 0);
+    keyed.sort(([a, i, one], [b, j, other]) => none(a) - none(b) || (none(a) ? 0 : sign * (typeof a === "number" ? a - b : words.compare(a, b))) || tied(one, other) || i - j);
     return keyed.map(([, , row]) => row);
   }
 
@@ -161,8 +171,23 @@
     const space = () => make("tbody", { className: "space", ariaHidden: "true" }, make("tr", {}, make("td", { colSpan: cols.children.length })));
     table.replaceChildren(cols, part, space(), body, space());
     table.style.setProperty("--columns", columns.length);
+    table.style.setProperty("--word", widest(columns.flatMap((column) => column.question.labels)).toFixed(2));
     table.classList.toggle("with-differ", Boolean(gap));
     table.classList.toggle("with-spent", spent.length > 0);
+  }
+
+  // The width in em of the longest word of some labels.
+  function widest(labels) {
+    const pen = make("canvas").getContext("2d");
+    pen.font = `100px ${getComputedStyle(document.body).fontFamily}`;
+    const words = labels.flatMap((label) => label.split(/[\s_-]+/));
+    return Math.min(WIDEST, Math.max(0, ...words.map((word) => pen.measureText(word).width / 100)));
+  }
+
+  // One scroll bar, that of the page, where there are few rows and the table is not wider than its window.
+  function frame() {
+    document.documentElement.style.setProperty("--top", `${document.querySelector(".top").offsetHeight}px`);
+    view.classList.toggle("whole", (data.of ?? shown.length) <= FEW_ROWS && table.scrollWidth <= view.clientWidth);
   }
 
   // The columns beside the judges' own: how far they are apart, and what a sample took. What says nothing of any sample is left out.
@@ -280,6 +305,7 @@
     shown = sorted(data.rows.filter(test(filters)), sort);
     first = last = -1;
     view.scrollTop = 0;
+    frame();
     paint(true);
     measure();
     const many = count(data.rows.length);
@@ -490,7 +516,7 @@
   };
   view.addEventListener("scroll", scrolled, { passive: true });
   addEventListener("scroll", scrolled, { passive: true });
-  addEventListener("resize", () => { measure(); paint(true); });
+  addEventListener("resize", () => { frame(); measure(); paint(true); });
   addEventListener("keydown", (event) => {
     const typing = event.target.matches("input, select, textarea");
     if (event.key === "/" && !typing) { event.preventDefault(); form.elements.q.focus(); }
