@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editloupe.runs.store import RunStore
+from tests.protocols import giebench_data
 from tests.toys.install import install
 from tests.viewer.test_browser import until
 
@@ -462,6 +463,19 @@ def test_every_widget_takes_keys(opened: Callable[..., Page], review: tuple[str,
         "where": "404, 400, 604, 604",
         "listed": '{"count":1,"object":"mug"}',
     }
+
+
+def test_a_question_stands_above_its_answers_and_its_rules_are_folded(opened: Callable[..., Page], tmp_path: Path) -> None:
+    giebench_data.write(tmp_path / "gie", [giebench_data.row(0, evaluation_question="What color is the mug now?")])
+    giebench_data.draw(tmp_path / "outputs" / "0.png")
+    data = (tmp_path / "gie", "--edited", f"toy={tmp_path / 'outputs'}", "--protocol", "giebench")
+    with serving(*data, "--out", tmp_path / "run") as (url, _):
+        page = opened(f"{url}annotate.html?rater=anna")
+        shown(page, "1 of 1")
+        assert "What color is the mug now?" in page.locator("#asked").inner_text()
+        assert not page.locator("#prompt").is_visible()
+        page.keyboard.press("g")
+        until(lambda: "Exactly one option is counted." in page.locator("#prompt").inner_text())
 
 
 def test_boxes_are_drawn_with_the_pointer_also_where_the_picture_is_zoomed(

@@ -21,7 +21,7 @@
   // Words with the key that does the same.
   const keyed = (text, key) => make("span", { children: [`${text} `, make("kbd", { text: key, attributes: { "aria-hidden": "true" } })] });
 
-  const SHORT = 500; // characters of a question that is shown above its answers
+  const SHORT = 500; // characters of a question, up to its first heading, that are shown above its answers
   const guide = byId("guide");
 
   // ---- What is asked
@@ -118,12 +118,13 @@
       make("p", { text: found.instructions.length > 1 ? `${number + 1}. ${text}` : text, attributes: { class: `instruction${text.length > 180 ? " long" : ""}`, dir: "auto" } })));
     byId("facts").replaceChildren(...[found.sample, found.edit_type].filter(Boolean).map((text) => make("span", { text, attributes: { class: "fact dim" } })));
     byId("question").textContent = found.scope ? `${found.name}, ${found.scope}` : found.name;
-    const short = found.prompt.length <= SHORT, asked = written(found.prompt);
-    // A short question stands above its answers; a long one is read once, and then in the way.
-    guide.hidden = short;
-    byId("asked").hidden = !short;
-    byId("asked").replaceChildren(...(short ? asked : []));
-    byId("prompt").replaceChildren(...(short ? [] : asked));
+    // A short question stands above its answers; a long one, and rules below a heading, are read once, and then in the way.
+    const heading = found.prompt.search(/^#+\s/m), lead = heading < 0 ? found.prompt : found.prompt.slice(0, heading);
+    const above = lead.length <= SHORT ? lead : "", folded = written(found.prompt.slice(above.length));
+    guide.hidden = !folded.length;
+    byId("asked").hidden = !above;
+    byId("asked").replaceChildren(...written(above));
+    byId("prompt").replaceChildren(...folded);
     byId("note").value = found.given?.note ?? "";
     byId("told").textContent = "";
     byId("told").className = "";
@@ -276,7 +277,7 @@
   let waiting = {}; // id → what is to be sent
   let retry = 0;
   let busy = false;
-  let refused = []; // answers that were refused while their question was not shown, in words
+  const refused = []; // answers that were refused while their question was not shown, in words
 
   const kept = () => JSON.parse(localStorage.getItem(shelf) ?? "{}");
 
