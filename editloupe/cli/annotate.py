@@ -97,20 +97,20 @@ def annotate(
     editloupe annotate my-edits --criteria if --raters anna,ben --overlap 0.2
     editloupe annotate runs/first --adjudicate
     """
-    folder = _folder(path, given, out_dir)
-    store = RunStore.read_info(folder)
-    assignment = _assignment(folder, store, given, raters, overlap, share, seed)
+    if names and not adjudicate:
+        raise ConfigError("--names goes with --adjudicate; raters never see what others said")
+    said = _said(raters, overlap, share, seed)
+    folder = _folder(path, given, out_dir, said)
+    assignment = _assignment(folder, given, said)
     annotation = Annotation(folder, assignment)
     warn(annotation.problems)
-    if not writable(folder):
+    if not only_status and not writable(folder):
         raise ConfigError(f"{folder} cannot be written, so that no label can be kept in it")
     if adjudicate:
         _tell_disagreements(annotation)
-    elif names:
-        raise ConfigError("--names goes with --adjudicate; raters never see what others said")
     else:
         _tell_questions(annotation)
-        if assignment != Assignment():
+        if assignment != (Assignment.of(folder) or Assignment()):
             assignment.keep(folder)
     if only_status:
         return 0
@@ -127,8 +127,11 @@ def annotate(
     return 0
 
 
-def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -> Path:
-    """The run that is asked about, made of data where PATH is none. Raises as `begin`."""
+def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None, said: Mapping[str, Any]) -> Path:
+    """The run that is asked about, made of data where PATH is none.
+
+    said: of the raters; what cannot be meant is refused before a run is made. Raises as `begin`.
+    """
     if path is None:
         raise ConfigError("PATH is missing: name a run folder, or a folder of edits")
     if (path / "run.json").exists():
@@ -139,22 +142,14 @@ def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -
         return path
     run = settled(runs_of({**given, "path": path})[0])
     folder = out_dir or Path("runs") / "-".join(map(slug, [data_name(path.resolve()), "people", *asked_name(run)]))
+    replace(Assignment.of(folder) or Assignment(), **said)
     with status("reading the data") as line:
         begin(run, folder, tell=lambda done, total: line.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))
     return folder
 
 
-def _assignment(
-    folder: Path,
-    store: RunStore,
-    given: Mapping[str, Any],
-    raters: str | None,
-    overlap: float | None,
-    share: str | None,
-    seed: int | None,
-) -> Assignment:
-    """What the command says of the raters; what it does not say is as the run keeps it."""
-    kept = Assignment.of(folder)
+def _said(raters: str | None, overlap: float | None, share: str | None, seed: int | None) -> dict[str, Any]:
+    """What the command says of the raters: fields of an `Assignment`."""
     said: dict[str, Any] = {}
     if raters is not None:
         said["raters"] = words(raters)
@@ -170,9 +165,16 @@ def _assignment(
         said["shares"] = None
     if seed is not None:
         said["seed"] = seed
-    if "criteria" in given:
-        said["questions"] = wanted_questions(store, words(given["criteria"]) or ())
+    return said
+
+
+def _assignment(folder: Path, given: Mapping[str, Any], said: Mapping[str, Any]) -> Assignment:
+    """Who is asked what; what the command does not say is as the run keeps it."""
+    kept = Assignment.of(folder)
     found = replace(kept or Assignment(), **said)
+    if "criteria" in given:
+        asked = wanted_questions(RunStore.read_info(folder), words(given["criteria"]) or ())
+        found = replace(found, questions=asked)
     if kept is not None and found != kept:
         before, now = kept.to_json(), found.to_json()
         changes = [f"{name} was {before[name]!r} and is {now[name]!r}" for name in now if before[name] != now[name]]
@@ -192,6 +194,13 @@ def _tell_questions(annotation: Annotation) -> None:
             f"{annotation.folder}: there is no question for people; its protocol {annotation.protocol.name!r} asks none of "
             "these samples, or --criteria names none of its questions"
         )
+    if unread := annotation.unread:
+        further = f"; and {len(unread) - 1:,} more" if len(unread) > 1 else ""
+        note(
+            f"{many(len(unread), 'row')} of the data could not be read, and nothing is asked of them: {unread[0]}{further}"
+        )
+    for why, count in annotation.blocked.items():
+        note(f"{many(count, 'question')} cannot be asked: {why}")
     if annotation.uncomputed:
         note(
             f"{many(annotation.uncomputed, 'measure')} of the protocol have no finding in this run: questions that rest on "

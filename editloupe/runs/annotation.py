@@ -12,7 +12,7 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -261,6 +261,23 @@ class Annotation:
             task.kind == "measure" and task.question not in self._others for tasks, _ in plans for task in tasks
         )
         """Planned measures of which the run has no finding: questions that rest on them are not asked."""
+        asks = [task for tasks, _ in plans for task in tasks if task.kind == "ask"]
+        self.blocked = Counter[str](task.blocked[0] for task in asks if task.blocked is not None)
+        """Status → how many questions cannot be asked for it, such as `missing_output`."""
+        self.unread = [f"{key}: {row.get('message')}" for key, row in store.rejected.items()]
+        """Rows of the data that could not be read, each with why."""
+        self._check_questions({task.metric for task in asks})
+
+    def _check_questions(self, planned: Set[str]) -> None:
+        """Raise ConfigError for a question that the protocol does not have. planned: ids before anybody has answered."""
+        known = dict.fromkeys((*self.metrics, *sorted(planned)))
+        unknown = [name for name in self.assignment.questions if name not in known]
+        # Where questions follow from answers, an unknown one may still come.
+        if unknown and None not in self._fixed:
+            names = ", ".join(self.metrics[id_].short if id_ in self.metrics else id_ for id_ in known)
+            raise ConfigError(
+                f"--criteria {', '.join(unknown)}: {self.protocol.name!r} has no such question here; it has {names}"
+            )
 
     @property
     def raters(self) -> list[str]:

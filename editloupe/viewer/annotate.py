@@ -71,9 +71,12 @@ class AnnotationSite:
         return Pictures(folder, lambda name: path if (path := folder / name).is_file() else None)
 
     @cached_property
-    def _shelf(self) -> str:
-        """Under which a browser keeps what is not saved yet; another run's at the same address has another name."""
+    def _run(self) -> str:
         return digest([str(self.annotation.folder.resolve()), self.annotation.identity])[:16]
+
+    def _shelf_of(self, rater: str) -> str:
+        """Under which a browser keeps what is not saved yet; another run's at the same address has another name."""
+        return f"editloupe:annotate:{self._run}:{rater}"
 
     @cached_property
     def _images(self) -> ImageStore:
@@ -182,7 +185,7 @@ class AnnotationSite:
             token=self.token,
             adjudicates=self.adjudicates,
             writable=writable(self.annotation.folder),
-            shelf=f"editloupe:annotate:{self._shelf}:{rater}",
+            shelf=self._shelf_of(rater),
         )
 
     def _progress(self, rater: str) -> dict[str, Json]:
@@ -200,7 +203,12 @@ class AnnotationSite:
             for question, status in self.annotation.statuses(rater)
         ]
         # A page of an earlier start of the server goes on with the new token: another site's page cannot read it.
-        return {"token": self.token, "questions": questions, "progress": self._progress(rater)}
+        return {
+            "token": self.token,
+            "shelf": self._shelf_of(rater),
+            "questions": questions,
+            "progress": self._progress(rater),
+        }
 
     def _question(self, question: Question, rater: str) -> dict[str, Json]:
         annotation = self.annotation

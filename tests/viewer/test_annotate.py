@@ -470,12 +470,36 @@ def test_each_rater_gets_what_is_everybodys_and_their_own(annotate: Session, tmp
         (["--raters", "anna,ben", "--overlap", "0.5", "--share", "anna=2,ben=x"], "expected a number for each rater"),
         (["--names"], "--names goes with --adjudicate"),
         (["--adjudicate"], "there is nothing to settle"),
+        (["--raters", "a" * 81], "expected a name of 1 to 80 printable characters"),
         (["--criteria", "nobody"], "nobody"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(annotate: Session, tmp_path: Path, words: list[str], why: str) -> None:
     code, _, err = annotate(draw_edits(tmp_path / "edits", 1), "--out", "run", *words)
     assert code == 2 and why in err
+    assert (tmp_path / "run").exists() == (words == ["--adjudicate"])  # else refused before a run is made
+
+
+def test_a_question_that_a_run_does_not_have_is_refused(annotate: Session, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, count=2)
+    code, _, err = annotate(folder, "--criteria", "if,vcc")
+    assert code == 2 and "--criteria vcc: 'dlebench' has no such question here; it has IF, VC" in err
+    assert not (folder / "annotation.json").exists()
+
+
+def test_what_of_the_data_is_not_asked_is_told(annotate: Session, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 4)
+    metadata = edits / "metadata.jsonl"
+    rows = [json.loads(line) for line in metadata.read_text().splitlines()]
+    rows[0]["edited_file_name"] = None
+    for row in rows[1:3]:
+        (edits / row["edited_file_name"]).write_bytes(b"no image")
+    metadata.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    code, out, err = annotate(edits, "--out", "run", "--status")
+    assert code == 0 and "2 questions on 2 samples" in out
+    assert "2 rows of the data could not be read, and nothing is asked of them: s01: metadata.jsonl, line 2: " in err
+    assert "; and 1 more" in err
+    assert "2 questions cannot be asked: missing_output" in err
 
 
 def test_a_run_knows_its_own_questions(annotate: Session, tmp_path: Path) -> None:
@@ -815,3 +839,5 @@ def test_a_folder_that_cannot_be_written_is_refused(
     monkeypatch.setattr("editloupe.cli.annotate.writable", lambda folder: False)
     code, _, err = annotate(folder)
     assert code == 2 and "cannot be written, so that no label can be kept in it" in err
+    code, out, _ = annotate(folder, "--status")
+    assert code == 0 and "2 questions on 1 sample" in out

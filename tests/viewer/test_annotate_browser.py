@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editloupe.runs.store import RunStore
+from tests.protocols import giebench_data
 from tests.toys.install import install
 from tests.viewer.test_browser import until
 
@@ -224,6 +225,116 @@ def test_what_waits_in_the_browser_is_sent_when_the_page_is_opened_again(
     assert [line["label"] for line in lines(run)] == ["Wrong Action"]
 
 
+def refusing(page: Page, status: int, text: str) -> None:
+    """From now on the server seems to answer what is saved with this."""
+    page.route("**/answer", lambda route: route.fulfill(status=status, content_type="text/plain", body=text))
+
+
+def test_two_tabs_keep_what_waits_of_both(opened: Callable[..., Page], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with serving(EXAMPLES, "--limit", "1", "--out", run) as (url, _):
+        one = opened(f"{url}annotate.html?rater=anna", quiet=True)
+        other = one.context.new_page()
+        other.goto(f"{url}annotate.html?rater=anna")
+        for page in (one, other):
+            shown(page, "1 of 2")
+            refusing(page, 500, "no space left")
+        other.keyboard.press("n")
+        shown(other, "2 of 2")
+        for page, key in ((one, "1"), (other, "2")):
+            page.keyboard.press(key)
+            until(lambda page=page: "(no space left)" in page.locator("#unsaved").inner_text())  # type: ignore[misc]
+        other.close()
+        one.unroute("**/answer")
+        one.reload()
+        until(lambda: len(lines(run)) == 2)
+    assert {line["label"] for line in lines(run)} == {"Flawless Execution", "Single Anomaly"}
+
+
+def test_of_several_that_wait_one_needs_a_decision_and_the_rest_is_sent(
+    opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with serving(EXAMPLES, "--limit", "1", "--out", run) as (url, _):
+        one, other = (opened(f"{url}annotate.html?rater=anna", quiet=True) for _ in range(2))
+        for page in (one, other):
+            shown(page, "1 of 2")
+        refusing(one, 500, "no space left")
+        one.keyboard.press("1")
+        until(lambda: one.locator("#unsaved").is_visible())
+        one.keyboard.press("n")
+        shown(one, "2 of 2")
+        one.keyboard.press("2")
+        until(lambda: "2 answers" in one.locator("#unsaved").inner_text())
+        other.keyboard.press("3")
+        until(lambda: len(lines(run)) == 1)
+        one.unroute("**/answer")
+        until(lambda: one.locator("#meanwhile").is_visible(), seconds=15)
+        one.keyboard.press("Escape")  # keeps what is stored
+        until(lambda: len(lines(run)) == 2)
+        until(lambda: one.locator("#unsaved").is_hidden())
+    assert [line["label"] for line in lines(run)] == ["Wrong Action", "Single Anomaly"]
+
+
+def test_a_waiting_answer_that_is_refused_later_is_told_and_holds_up_no_other(
+    opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with serving(EXAMPLES, "--limit", "1", "--out", run) as (url, _):
+        page = opened(f"{url}annotate.html?rater=anna", quiet=True)
+        shown(page, "1 of 2")
+        refusing(page, 500, "no space left")
+        for key, more in (("1", "1 answer,"), ("2", "2 answers,")):
+            page.keyboard.press(key)
+            until(lambda more=more: more in page.locator("#unsaved").inner_text())  # type: ignore[misc]
+            page.keyboard.press("n")
+            shown(page, "2 of 2")
+        page.goto(f"{url}index.html")
+        page.evaluate("""() => {
+            const [name, text] = Object.entries(localStorage).find(([name]) => name.startsWith('editloupe:annotate'));
+            localStorage.setItem(name, text.replace(/"task_id":"/, '"task_id":"old'));
+        }""")
+        page.unroute("**/answer")
+        page.goto(f"{url}annotate.html?rater=anna")
+        until(lambda: len(lines(run)) == 1)
+        shown(page, "1 of 2")
+        words = page.locator("#unsaved").inner_text()
+        assert words.startswith("Not stored: kitchen-mug, Instruction Following: “Flawless Execution”. ")
+        assert "the question was changed since this page was made" in words
+    assert [line["label"] for line in lines(run)] == ["Single Anomaly"]
+
+
+def test_a_page_of_one_run_saves_nothing_into_another(opened: Callable[..., Page], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    one, other = tmp_path / "one", tmp_path / "other"
+    with serving(EXAMPLES, "--limit", "1", "--out", one, port=port) as (url, _):
+        page = opened(f"{url}annotate.html?rater=anna", quiet=True)
+        shown(page, "1 of 2")
+    with serving(EXAMPLES, "--limit", "1", "--out", other, port=port):
+        page.keyboard.press("2")
+        until(lambda: "another run is served at this address now" in page.locator("#unsaved").inner_text())
+    with serving(EXAMPLES, "--limit", "1", "--out", one, port=port):
+        until(lambda: len(lines(one)) == 1, seconds=15)
+    assert lines(other) == []
+
+
+def test_a_page_answers_again_after_the_next_question_could_not_be_loaded(
+    opened: Callable[..., Page], review: tuple[str, Path]
+) -> None:
+    address, run = review
+    page = opened(address, quiet=True)
+    shown(page, "1 of 6")
+    page.route("**/queue.json*", lambda route: route.abort())
+    page.keyboard.press("1")  # from which a further question follows
+    until(lambda: told(page).startswith("The next question cannot be loaded: the server does not answer. Saved: "))
+    page.unroute("**/queue.json*")
+    page.keyboard.press("2")
+    shown(page, "2 of 7")
+    (given,) = RunStore.read(run).people.values()
+    assert len(lines(run)) == 2 and str(given.finding.answer) == "no"
+
+
 def test_a_second_tab_tells_what_was_stored_and_asks(opened: Callable[..., Page], tmp_path: Path) -> None:
     run = tmp_path / "run"
     with serving(EXAMPLES, "--limit", "1", "--out", run) as (url, _):
@@ -352,6 +463,19 @@ def test_every_widget_takes_keys(opened: Callable[..., Page], review: tuple[str,
         "where": "404, 400, 604, 604",
         "listed": '{"count":1,"object":"mug"}',
     }
+
+
+def test_a_question_stands_above_its_answers_and_its_rules_are_folded(opened: Callable[..., Page], tmp_path: Path) -> None:
+    giebench_data.write(tmp_path / "gie", [giebench_data.row(0, evaluation_question="What color is the mug now?")])
+    giebench_data.draw(tmp_path / "outputs" / "0.png")
+    data = (tmp_path / "gie", "--edited", f"toy={tmp_path / 'outputs'}", "--protocol", "giebench")
+    with serving(*data, "--out", tmp_path / "run") as (url, _):
+        page = opened(f"{url}annotate.html?rater=anna")
+        shown(page, "1 of 1")
+        assert "What color is the mug now?" in page.locator("#asked").inner_text()
+        assert not page.locator("#prompt").is_visible()
+        page.keyboard.press("g")
+        until(lambda: "Exactly one option is counted." in page.locator("#prompt").inner_text())
 
 
 def test_boxes_are_drawn_with_the_pointer_also_where_the_picture_is_zoomed(

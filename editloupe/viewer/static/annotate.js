@@ -21,7 +21,7 @@
   // Words with the key that does the same.
   const keyed = (text, key) => make("span", { children: [`${text} `, make("kbd", { text: key, attributes: { "aria-hidden": "true" } })] });
 
-  const SHORT = 500; // characters of a question that is shown above its answers
+  const SHORT = 500; // characters of a question, up to its first heading, that are shown above its answers
   const guide = byId("guide");
 
   // ---- What is asked
@@ -33,6 +33,9 @@
   let moving = false; // whether another question is on its way: a key pressed meanwhile was not meant for it
   const fetched = new Map(); // id → question, asked for ahead
 
+  // What a browser throws where nobody answers is in words of its own.
+  const reasonOf = (error) => (error instanceof TypeError ? "the server does not answer" : error.message);
+
   async function get(address) {
     const reply = await fetch(address, { cache: "no-store" });
     if (!reply.ok) throw new Error((await reply.text()).trim());
@@ -43,6 +46,7 @@
 
   async function loadQueue() {
     const found = await get(withRater("queue.json"));
+    if (found.shelf !== shelf) throw new Error("another run is served at this address now; open this page from its own server");
     queue = found.questions;
     token = found.token;
     count(found.progress);
@@ -81,7 +85,7 @@
       at = place;
       show(found);
     } catch (error) {
-      tell(`The question cannot be loaded: ${error.message}`, true);
+      tell(`The question cannot be loaded: ${reasonOf(error)}`, true);
       return;
     } finally {
       moving = false;
@@ -114,12 +118,13 @@
       make("p", { text: found.instructions.length > 1 ? `${number + 1}. ${text}` : text, attributes: { class: `instruction${text.length > 180 ? " long" : ""}`, dir: "auto" } })));
     byId("facts").replaceChildren(...[found.sample, found.edit_type].filter(Boolean).map((text) => make("span", { text, attributes: { class: "fact dim" } })));
     byId("question").textContent = found.scope ? `${found.name}, ${found.scope}` : found.name;
-    const short = found.prompt.length <= SHORT, asked = written(found.prompt);
-    // A short question stands above its answers; a long one is read once, and then in the way.
-    guide.hidden = short;
-    byId("asked").hidden = !short;
-    byId("asked").replaceChildren(...(short ? asked : []));
-    byId("prompt").replaceChildren(...(short ? [] : asked));
+    // A short question stands above its answers; a long one, and rules below a heading, are read once, and then in the way.
+    const heading = found.prompt.search(/^#+\s/m), lead = heading < 0 ? found.prompt : found.prompt.slice(0, heading);
+    const above = lead.length <= SHORT ? lead : "", folded = written(found.prompt.slice(above.length));
+    guide.hidden = !folded.length;
+    byId("asked").hidden = !above;
+    byId("asked").replaceChildren(...written(above));
+    byId("prompt").replaceChildren(...folded);
     byId("note").value = found.given?.note ?? "";
     byId("told").textContent = "";
     byId("told").className = "";
@@ -272,16 +277,22 @@
   let waiting = {}; // id → what is to be sent
   let retry = 0;
   let busy = false;
+  const refused = []; // answers that were refused while their question was not shown, in words
 
-  function keep() {
+  const kept = () => JSON.parse(localStorage.getItem(shelf) ?? "{}");
+
+  // Note in this browser whether an answer waits. Those of another tab stay.
+  function keep(id) {
     try {
-      if (Object.keys(waiting).length) localStorage.setItem(shelf, JSON.stringify(waiting));
+      const { [id]: _, ...all } = kept();
+      if (waiting[id]) all[id] = waiting[id];
+      if (Object.keys(all).length) localStorage.setItem(shelf, JSON.stringify(all));
       else localStorage.removeItem(shelf);
       return true;
     } catch { return false; }
   }
 
-  try { waiting = JSON.parse(localStorage.getItem(shelf) ?? "{}"); } catch { /* no storage: what is sent stays on this page */ }
+  try { waiting = kept(); } catch { /* no storage: what is sent stays on this page */ }
 
   async function post(address, data, again = true) {
     const reply = await fetch(address, {
@@ -297,63 +308,89 @@
     return reply;
   }
 
-  // Send what one question waits for. Returns what the server has now; null if it could not be saved, or needs a decision.
+  // Send what one question waits for. Returns what the server has now; null if it still waits, or was refused.
   async function send(id) {
-    const data = waiting[id];
     let reply, body;
     try {
-      reply = await post("answer", data);
+      reply = await post("answer", waiting[id]);
       body = await reply.text();
-    } catch {
-      return unsaved("the server does not answer");
+    } catch (error) {
+      return unsaved(reasonOf(error));
     }
-    if (reply.ok) {
+    if (reply.ok || reply.status === 422) {
+      const { answer } = waiting[id];
       delete waiting[id];
-      keep();
-      if (!Object.keys(waiting).length) byId("unsaved").hidden = true;
-      return JSON.parse(body);
+      keep(id);
+      if (reply.ok) return notice(JSON.parse(body));
+      refuse(id, answer, JSON.parse(body).error);
+      return notice();
     }
     if (reply.status === 409) { meanwhile(id, JSON.parse(body)); return null; }
-    if (reply.status === 422) {
-      delete waiting[id];
-      keep();
-      byId("unsaved").hidden = true;
-      tell(JSON.parse(body).error, true);
-      return null;
-    }
     return unsaved(body.trim());
   }
 
-  function unsaved(why) {
-    const number = Object.keys(waiting).length, stays = keep() ? "kept in this browser, also if the page is closed" : "kept on this page only: do not close it";
-    const notice = byId("unsaved");
-    notice.hidden = false;
-    notice.textContent = `Not saved yet: ${number} answer${number === 1 ? "" : "s"}, ${stays}. It is tried again by itself. (${why})`;
+  function refuse(id, answer, why) {
+    if (id === question?.id) return tell(why, true);
+    refused.push(`Not stored: ${placed(id)}${answer === null ? "skipped" : `“${answer.slice(0, 90)}”`}. ${why}.`);
+  }
+
+  // Where a question stands, to begin a sentence with.
+  function placed(id) {
+    const entry = queue.find((asked) => asked.id === id);
+    return entry ? `${entry.sample}, ${entry.name}: ` : "";
+  }
+
+  let why = ""; // why what waits is not saved
+
+  // Tell what waits and what was refused.
+  function notice(saved = null) {
+    const ids = Object.keys(waiting), words = [...refused];
+    if (ids.length && why) {
+      const stays = ids.every(keep) ? "kept in this browser, also if the page is closed" : "kept on this page only: do not close it";
+      words.unshift(`Not saved yet: ${ids.length} answer${ids.length === 1 ? "" : "s"}, ${stays}. It is tried again by itself. (${why})`);
+    }
+    if (!ids.length) why = "";
+    byId("unsaved").hidden = !words.length;
+    byId("unsaved").replaceChildren(...words.map((text) => make("div", { text })));
+    return saved;
+  }
+
+  function unsaved(reason) {
+    why = reason;
+    later();
+    return notice();
+  }
+
+  function later() {
     clearTimeout(retry);
     retry = setTimeout(flush, 2000);
-    return null;
   }
 
   // Send again what waits, and go on where that was the question in front of the rater.
   async function flush() {
-    if (busy) return;
+    if (byId("meanwhile").open) return; // the decision sends the rest
+    if (busy) return later();
     busy = true;
     const here = question?.id;
     let moved = false;
-    for (const id of Object.keys(waiting)) {
-      const saved = await send(id);
-      if (!saved) break;
-      settle(id, saved);
-      moved = moved || id === here;
+    try {
+      for (const id of Object.keys(waiting)) {
+        const saved = await send(id);
+        if (saved) settle(id, saved);
+        else if (waiting[id]) break;
+        moved = moved || (saved && id === here);
+      }
+      if (moved) await onward();
+    } finally {
+      busy = false;
     }
-    if (moved) await onward();
-    busy = false;
   }
 
   function settle(id, saved) {
     const entry = queue.find((asked) => asked.id === id);
     if (entry) entry.status = saved.given ? saved.given.status : "open";
     fetched.delete(id);
+    if (id === question?.id) question.revision = saved.revision;
     count(saved.progress);
     if (saved.given) {
       const words = saved.given.status === "skipped" ? `skipped (${saved.given.note})` : shortly(saved.given.answer);
@@ -368,8 +405,12 @@
   async function onward() {
     const id = queue[at]?.id;
     if (stale) {
+      try {
+        await loadQueue();
+      } catch (error) {
+        return tell(`The next question cannot be loaded: ${reasonOf(error)}. ${last}`, true);
+      }
       stale = false;
-      await loadQueue();
       at = Math.max(-1, queue.findIndex((asked) => asked.id === id));
       fetched.clear();
     }
@@ -388,42 +429,43 @@
       id, task_id: question.task_id, answer: text, note, seen: question.revision,
       seconds: Math.round((performance.now() - since) / 100) / 10,
     };
-    keep();
+    keep(id);
     press(text);
     tell("Saving…");
-    const saved = await send(id);
-    if (saved) {
-      settle(id, saved);
-      await onward();
-    } else if (byId("told").textContent === "Saving…") tell("");
-    busy = false;
+    try {
+      const saved = await send(id);
+      if (saved) {
+        settle(id, saved);
+        await onward();
+      } else if (byId("told").textContent === "Saving…") tell("");
+    } finally {
+      busy = false;
+    }
   }
 
   // Answered in another tab, or taken back there, since this page asked: nothing is lost, and the rater decides.
   function meanwhile(id, now) {
     const stored = !now.given ? "it was taken back, and is open" : now.given.status === "skipped" ? `it is stored as skipped (${now.given.note})` : `stored is “${shortly(now.given.answer)}”`;
     const mine = waiting[id].answer === null ? "skipped" : `“${waiting[id].answer.slice(0, 90)}”`;
-    const entry = queue.find((asked) => asked.id === id);
-    byId("meanwhile-words").textContent = `${entry ? `${entry.sample}, ${entry.name}: ` : ""}this question was answered meanwhile, in another tab: ${stored}. You said ${mine}.`;
+    byId("meanwhile-words").textContent = `${placed(id)}this question was answered meanwhile, in another tab: ${stored}. You said ${mine}.`;
     const dialog = byId("meanwhile");
     byId("keep-theirs").onclick = async () => {
       delete waiting[id];
-      keep();
+      keep(id);
       dialog.close();
       settle(id, now);
-      if (entry && !now.given) entry.status = "open";
       last = now.given ? "Kept what is stored." : "The question is open.";
-      await onward();
+      notice();
+      if (id === question?.id) await onward();
+      await flush();
     };
-    byId("overwrite").onclick = async () => {
+    byId("overwrite").onclick = () => {
       waiting[id].seen = now.revision;
-      keep();
+      keep(id);
       dialog.close();
-      const saved = await send(id);
-      if (!saved) return;
-      settle(id, saved);
-      await onward();
+      return flush();
     };
+    dialog.oncancel = () => byId("keep-theirs").click();
     if (!dialog.open) dialog.showModal();
   }
 
@@ -440,7 +482,7 @@
       await go(queue.findIndex((asked) => asked.id === found.id));
       tell("Taken back. The question is open again.");
     } catch (error) {
-      tell(`Nothing was taken back: ${error.message}`, true);
+      tell(`Nothing was taken back: ${reasonOf(error)}`, true);
     } finally {
       busy = false;
     }
@@ -759,7 +801,7 @@
     if (act) { event.preventDefault(); act(); }
   });
 
-  addEventListener("beforeunload", (event) => { if (Object.keys(waiting).length && !keep()) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (!Object.keys(waiting).every(keep)) event.preventDefault(); });
 
   (async () => {
     try {
@@ -767,7 +809,7 @@
     } catch (error) {
       tell("");
       byId("unsaved").hidden = false;
-      byId("unsaved").textContent = `The questions cannot be loaded: ${error.message}. Load the page again.`;
+      byId("unsaved").textContent = `The questions cannot be loaded: ${reasonOf(error)}. Load the page again.`;
       return;
     }
     await flush();
