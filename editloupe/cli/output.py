@@ -70,9 +70,9 @@ def _out(form: Format) -> Console:
     if form != "table":
         return _Data(file=sys.stdout, highlight=False)
     if sys.stdout.isatty():
-        return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+        return Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False)
     width = None if "COLUMNS" in os.environ else _WIDE
-    return _Plain(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+    return _Plain(file=sys.stdout, width=width, highlight=False, emoji=False, soft_wrap=False)
 
 
 Format: TypeAlias = Literal["table", "json", "csv", "md"]
@@ -133,7 +133,7 @@ def _print_data(shown: object) -> None:
 @cache
 def err() -> Console:
     """Return standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 class _Unfailing(io.RawIOBase):

@@ -29,10 +29,16 @@ def local_data(path: Path) -> Path:
     """Return the folder of a split of the hub, which is downloaded where it is not saved; any other path as it is.
 
     For a path that the user named: one in a run of others must not make this machine download.
-    Raises MissingExtra without `datasets`, DataError where the data or the split cannot be downloaded.
+    Raises MissingExtra without `datasets`, DataError for an address that cannot be read, and where the data or the split
+    cannot be downloaded.
     """
-    found = _ADDRESS.fullmatch(path.as_posix())
+    given = path.as_posix()
+    found = _ADDRESS.fullmatch(given)
     if found is None:
+        if given.startswith("hf:") and not path.exists():
+            # A path has one of the two slashes.
+            address = re.sub(r"^hf:/?", "hf://", given)
+            raise DataError(f"{address}: expected hf://OWNER/NAME, hf://OWNER/NAME:SPLIT or hf://OWNER/NAME@REVISION:SPLIT")
         return path
     id_, revision, split = found[1], found[2], found[3]
     if revision and split and _COMMIT.fullmatch(revision) and (folder := _folder(id_, revision, split)).is_dir():

@@ -73,7 +73,8 @@ def load_images(
     """Return a sample without an edit for each image of a folder, or for each row of the metadata; each is decoded once.
 
     Of a folder without metadata, an image that occurs again, byte for byte, is taken once.
-    checked: returns a row of the metadata as it counts; raises RowError for one that cannot be used.
+    checked: returns a row as it counts, also the bare one of an image without metadata; raises RowError for one that cannot
+    be used.
     aside: columns of the metadata that are not read.   Raises as `list_images`.
     """
     listed = list_images(path, store)
@@ -99,6 +100,15 @@ def load_images(
 
 def _rows(listed: ImageList, checked: Callable[[DataRow], DataRow], aside: Collection[str]) -> Iterator[Row]:
     """Yield a row for each image of a folder, or for each line of the metadata."""
+    for row in _read(listed, aside):
+        try:
+            yield checked(row) if isinstance(row, DataRow) else row
+        except RowError as error:
+            yield rejected(row, error)
+
+
+def _read(listed: ImageList, aside: Collection[str]) -> Iterator[Row]:
+    """Yield the same as they are read."""
     if listed.table is None:
         for id_, name in listed.identified():
             source = ImageFile(folder=listed.folder, name=name)
@@ -107,11 +117,7 @@ def _rows(listed: ImageList, checked: Callable[[DataRow], DataRow], aside: Colle
     for line in listed.table.lines:
         values = {name: value for name, value in line.values.items() if name not in aside and name != listed.column}
         values |= {"source_file_name": line.values.get(listed.column), "instruction": _NO_INSTRUCTION}
-        row = read_row(replace(line, values=values), folder=listed.folder, text_only=listed.table.text_only)
-        try:
-            yield checked(row) if isinstance(row, DataRow) else row
-        except RowError as error:
-            yield rejected(row, error)
+        yield read_row(replace(line, values=values), folder=listed.folder, text_only=listed.table.text_only)
 
 
 def _from_table(file: Path, root: Folder) -> ImageList:

@@ -23,7 +23,9 @@ from editloupe.values import Box, Json
 SEAM: Final = 4.0
 MOST_SEAM: Final = 32.0
 _SAME: Final = 4.0
-"""Levels by which the target moves at the most, on average, if nothing but noise was added."""
+"""Levels by which a place moves at the most, on average, if nothing but noise was added."""
+_ABOUT: Final = 0.5
+"""Of a box's width and height: so far about it a change is still one of the target, such as a copy beside it."""
 
 
 class CropEdit:
@@ -36,6 +38,7 @@ class CropEdit:
     no_image     the editor ended well and gave no image
     other_size   the image has another aspect ratio than the crop, by more than a pixel
     unchanged    the image shows what the crop showed
+    off_target   something changed, and nothing in the target's boxes and about them
     seam         the crop's border differs too much to be blended
     """
 
@@ -88,8 +91,10 @@ class CropEdit:
             sizes = f"{returned.shape[1]}×{returned.shape[0]} px for a crop of {before.shape[1]}×{before.shape[0]} px"
             return _outcome("other_size", f"{editor.name} returned {sizes}", facts)
         targets = [box.shifted(-region.x0, -region.y0) for box in boxes]
-        if _is_unchanged(before, edited, targets):
+        if not _changed(before, edited, targets):
             return _outcome("unchanged", f"{editor.name} returned what it was given", facts)
+        if not any(_changed_about(before, edited, box) for box in targets):
+            return _outcome("off_target", f"{editor.name} changed something else than the target", facts)
         return _put_back(rgb, edited, region, boxes, args, facts)
 
 
@@ -123,11 +128,22 @@ def _fitted(returned: RGB, before: RGB) -> RGB | None:
     return resize(returned, width=width, height=height) if apart <= 1 else None
 
 
-def _is_unchanged(before: RGB, edited: RGB, targets: list[Box]) -> bool:
-    """Return whether a crop shows what it showed, but for what saving a picture again leaves."""
+def _changed(before: RGB, edited: RGB, places: list[Box]) -> bool:
+    """Return whether an image shows something else, in these places or anywhere, beyond what saving it again leaves."""
     if np.array_equal(before, edited):
-        return True
+        return False
     apart = np.abs(before.astype(np.int16) - edited.astype(np.int16))
-    moved = max(float(apart[y0:y1, x0:x1].mean()) for x0, y0, x1, y1 in (box.ints() for box in targets))
-    found = change(before, edited) if moved <= _SAME else None
-    return found is not None and not found.share
+    if any(float(apart[y0:y1, x0:x1].mean()) > _SAME for x0, y0, x1, y1 in (box.ints() for box in places)):
+        return True
+    found = change(before, edited)
+    # Too small to be compared: the doubt is for people.
+    return found is None or found.share > 0
+
+
+def _changed_about(before: RGB, edited: RGB, box: Box) -> bool:
+    """Return whether the place of a box, and what lies about it, shows something else."""
+    height, width = before.shape[:2]
+    dx, dy = _ABOUT * box.width, _ABOUT * box.height
+    place = Box(box.x0 - dx, box.y0 - dy, box.x1 + dx, box.y1 + dy).clipped(width=width, height=height)
+    inner = box.shifted(-place.ints()[0], -place.ints()[1])
+    return _changed(render.crop(before, place), render.crop(edited, place), [inner])

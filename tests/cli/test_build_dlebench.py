@@ -101,6 +101,11 @@ class Odd:
             return rgb.copy()
         if what == "darkens":
             return rgb // 4
+        if what == "beside":
+            # The red square is not touched: it ends at 44.
+            made = rgb.copy()
+            made[80:92, 80:92] = (0, 0, 250)
+            return made
         made = DrawingEditor()(rgb, instruction)
         if what == "brighter":
             made = np.clip(made.astype(int) + 12, 0, 255).astype(np.uint8)
@@ -422,6 +427,14 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
     assert "reaches outside the image of 320×240 px" in outside["detail"] and "there is no box (bbox)" in none["detail"]
 
 
+def test_where_only_given_boxes_count_an_image_without_metadata_is_left_out(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, pictures(tmp_path / "images"), "--grounding", "given")
+    assert (code, funnel["written"], funnel["images"]["left_out"]) == (1, 0, {"box": 2})
+    assert all("--grounding given takes no others" in one["detail"] for one in lines("set/left_out.jsonl"))
+    # The model, which would have named a target, was not asked.
+    assert {one.status for one in findings("set/run")} == {"input_error"}
+
+
 def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Path) -> None:
     asked = {"file_name": "0.png", "bbox": list(PX), "target_name": "square", "question": "What colour is the square?"}
     images = metadata(
@@ -473,6 +486,7 @@ def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
         ("wide", "other_size", 3, 1),
         ("nothing", "no_image", 3, 1),
         ("darkens", "seam", 3, 1),
+        ("beside", "off_target", 3, 1),
         ("fails", "editor_failed", 1, 3),
         ("hangs", "editor_timed_out", 1, 3),
     ],

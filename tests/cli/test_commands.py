@@ -100,6 +100,7 @@ def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(
     assert "[/x]␛]0;pwned" in said
     assert "[/ed]" in said
     assert "\x1b" not in said
+    assert "no such folder" in (told := editloupe("check", "a:x:b")[2]) and "a:x:b" in told
     assert "| [/x]␛]0;pwned \\| y |" in (Path("run") / "report" / "summary.md").read_text()
     assert "a[/b]" in editloupe("show", "run")[1]
     assert editloupe("show", "run", "a[/b]")[0] == 0

@@ -48,6 +48,13 @@ def blue(rgb: RGB) -> RGB:
     return rgb
 
 
+def painted(rgb: RGB, place: tuple[int, int, int, int]) -> RGB:
+    """A place in blue: y0, x0, y1, x1 in px of the crop."""
+    y0, x0, y1, x1 = place
+    rgb[y0:y1, x0:x1] = (30, 30, 200)
+    return rgb
+
+
 def edit(image: RGB, make: Any, **args: Any) -> Measured:
     editor = make if isinstance(make, Editor) else Editor(make)
     models = Models(_opened={"edit": editor})
@@ -108,6 +115,8 @@ def test_another_size_of_the_same_aspect_is_resized(image: RGB) -> None:
     [
         (lambda rgb: rgb, "unchanged", "returned what it was given"),
         (lambda rgb: np.clip(rgb.astype(int) + 1, 0, 255).astype(np.uint8), "unchanged", "what it was given"),
+        # A patch that ends 21 px left of the target, of which half a width is 10 px.
+        (lambda rgb: painted(rgb, (100, 9, 140, 39)), "off_target", "something else than the target"),
         (lambda rgb: blue(rgb)[:-3], "other_size", "returned 140×257 px for a crop of 140×260 px"),
         (lambda rgb: cv2.resize(rgb, (512, 512)), "other_size", "returned 512×512 px"),
         (lambda rgb: 255 - rgb, "seam", "at most 32 can be blended"),
@@ -119,6 +128,24 @@ def test_what_gives_no_reference_is_an_outcome_with_its_reason(image: RGB, make:
     found = edit(image, make)
     assert facts(found)["outcome"] == outcome and said in found.reason
     assert not found.pictures and "picture" not in facts(found)
+
+
+@pytest.mark.parametrize(
+    ("place", "boxes"),
+    [
+        # Beside the target, as a second thing of its kind is: from 2 px right of it on.
+        ((100, 122, 140, 142), [BOX]),
+        # One of two targets.
+        ((112, 202, 128, 218), [BOX, (200, 110, 220, 130)]),
+        # A target too small to be compared.
+        ((120, 110, 121, 111), [(110, 120, 111, 121)]),
+    ],
+)
+def test_an_edit_of_a_target_or_just_beside_it_counts(image: RGB, place: Any, boxes: Any) -> None:
+    left, top = (int(v) for v in facts(edit(image, blue, boxes=boxes))["crop"][:2])
+    y0, x0, y1, x1 = place
+    found = edit(image, lambda rgb: painted(rgb, (y0 - top, x0 - left, y1 - top, x1 - left)), boxes=boxes)
+    assert facts(found)["outcome"] == "edited"
 
 
 @pytest.mark.parametrize("kind", ["failed", "timed_out"])

@@ -43,6 +43,8 @@ COLOURS: Final = {
 }
 _STANDS_OUT: Final = 48
 """Levels by which a pixel of the thing differs from the border's median in some channel."""
+_LEAST: Final = 1 / 500
+"""Share of the image below which a patch is no thing. In the crop of Eq. 1 a target fills at least 1/49."""
 _COLOUR: Final = re.compile(rf"\b({'|'.join(COLOURS)})\b", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"[\"“'‘]([^\"”'’]{1,40})[\"”'’]")
 _REMOVE: Final = re.compile(r"\b(remove|erase|delete)\b", re.IGNORECASE)
@@ -100,7 +102,11 @@ def _thing(rgb: RGB) -> NDArray[np.uint8]:
         x, y, w, h, area = (int(v) for v in stats[one])
         apart_from_border = x > 1 and y > 1 and x + w < width - 1 and y + h < height - 1
         offset = np.abs(centres[one] - middle)
-        if area >= 12 and apart_from_border and (offset < np.array([width, height]) / 4).all():
+        if (
+            area >= max(12, _LEAST * height * width)
+            and apart_from_border
+            and (offset < np.array([width, height]) / 4).all()
+        ):
             near.append((-area, one))
     if near:
         return np.where(labels == min(near)[1], 255, 0).astype(np.uint8)
