@@ -43,7 +43,7 @@ def write_run(folder: Path, *, samples: int = SAMPLES, seed: int = 0) -> None:
     rng, rubric = random.Random(seed), load_rubric("dlebench")
     setup = open_setup(RunConfig())
     loaded = Loaded(format="made", samples=tuple(_samples(rng, samples)), rejected=())
-    with closing(RunStore.begin(folder, setup.spec, setup.entries(), loaded, config={}, narrowed=False)) as store:
+    with closing(RunStore.begin(folder, setup.spec, setup.entries(), loaded, config={})) as store:
         for sample in loaded.samples:
             for criterion in rubric.criteria:
                 level = rng.choice(criterion.levels)

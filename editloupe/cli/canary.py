@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, LangSmith, TrustRun, finite, settled
-from editloupe.cli.output import note, out, print_json, say, say_first, stoppable, tell_traces
+from editloupe.cli.output import many, note, out, print_json, say, say_first, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge, recorded_runs
 from editloupe.config import JudgeConfig, RunConfig
@@ -53,7 +53,7 @@ def canary(
         asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys), "langsmith": langsmith})
     )
     if not as_json:
-        note(f"Asking {setup.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
+        note(f"Asking {setup.judge.backend} again about {many(len(keys), 'sample')} of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
         outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:

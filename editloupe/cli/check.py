@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, DataColumns, FieldsFile, editors
-from editloupe.cli.output import in_brief, plain, print_json, say, table
+from editloupe.cli.output import in_brief, many, plain, print_json, say, table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
@@ -71,6 +71,7 @@ def _show(path: Path, report: DataReport, *, brief: bool) -> None:
     # A path keeps one slash of an address.
     name = str(path).replace("hf:/", "hf://", 1) if str(path).startswith("hf:/") else path
     say(
-        f"{name}: {report.format}; {usable} of {report.rows} samples can be judged, {report.images} images; "
+        f"{name}: {report.format}; {usable} of {many(report.rows, 'sample')} can be judged, "
+        f"{many(report.images, 'image')}; "
         f"{missing} outputs missing, errors: {report.errors}, warnings: {report.warnings}."
     )

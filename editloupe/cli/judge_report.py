@@ -223,7 +223,10 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
     again = ["--status", ",".join(final)] if final else []
-    say(f"Judge these again: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
+    advice = "Judge these again"
+    if all(f.status == "input_error" for f in failures):
+        advice = "Mend these in the data first, then judge them again"
+    say(f"{advice}: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
 
 
 def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None, told: Told) -> None:

@@ -85,6 +85,7 @@ _METAVARS: Final[Mapping[str, str]] = {
     "criteria": "A,B,…",
     "tools": "A,B,…",
     "ablate": "A,B,…",
+    "tags": "A,B,…",
     "device": "DEVICE",
     "max_seconds": "SECONDS",
     "max_run_seconds": "SECONDS",

@@ -93,7 +93,8 @@ def merge(
 ) -> None:
     """Join shards of one run; they stay as they are."""
     done = join(out_dir, shards)
-    new = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
+    kinds = ((done.samples, "sample"), (done.findings, "finding"), (done.pictures, "picture"))
+    new = f"{', '.join(many(*kind) for kind in kinds)} and {many(done.forks, 'fork')} are new"
     say(f"{out_dir}: {new}; {done.stayed} findings were there already.")
     say(f"Look at it: {command('show', out_dir)}")
     warn(done.problems)

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 from editloupe.data.hub import download_line
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError, ImageError, SampleError
+from editloupe.nearest import nearest
 from editloupe.values import ImageRef
 
 Kind: TypeAlias = Literal[
@@ -167,10 +168,29 @@ def _of_hub(path: Path) -> str:
     return f". For data of the Hugging Face hub name hf://{id_}:SPLIT, or download them: {download_line(id_)}"
 
 
+def _near(path: Path) -> str:
+    """Return the path beside one that is not there whose names are nearest to its own; "" for none."""
+    here = Path(path.anchor)
+    for part in path.parts[bool(path.anchor) :]:
+        if not (here / part).exists():
+            try:
+                part = nearest(part, sorted(p.name for p in here.iterdir() if not p.name.startswith(".")))
+            except OSError:
+                return ""
+            if not part:
+                return ""
+        here /= part
+    return str(here)
+
+
 def check_exists(path: Path, *, what: str) -> None:
     """Raise DataError where nothing lies at `path`."""
     if not path.exists():
-        raise DataError(f"{path}: no such folder; expected {what}{_of_hub(path)}")
+        near = _near(path)
+        raise DataError(
+            f"{path}: no such folder; {f'did you mean {near}? ' if near else ''}expected {what}"
+            f"{'' if near else _of_hub(path)}"
+        )
 
 
 def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:

@@ -40,10 +40,13 @@ def renamed(folder: Path, **names: str) -> Path:
             "(is 'source' meant as 'source_file_name', 'edited' meant as 'edited_file_name', "
             "'edit_instruction' meant as 'instruction'?)",
         ),
+        ({"instruction": "prompt"}, "(is 'prompt' meant as 'instruction'?)"),
         ({"source_file_name": "sorce_file_nam"}, "(is 'sorce_file_nam' meant as 'source_file_name'?)"),
-        ({"instruction": "prompt"}, "; rename or add the column"),
+        ({"instruction": "wish"}, "; rename or add the column"),
+        # A rating has a word in common with it, and is none.
+        ({"instruction": "human_instruction_following"}, "; rename or add the column"),
     ],
-    ids=["edited", "file_name", "words", "letters", "none"],
+    ids=["edited", "file_name", "words", "usual", "letters", "none", "rating"],
 )
 def test_a_column_is_taken_for_the_one_whose_word_it_has(
     editloupe: Run, edits: Edits, names: dict[str, str], told: str

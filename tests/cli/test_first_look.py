@@ -90,6 +90,27 @@ def test_a_folder_that_is_not_there_is_no_data_of_the_hub(editloupe: Editloupe, 
         assert code == 2 and err.endswith("nowhere: no such folder; expected a folder of edits\n".partition("nowhere")[2])
 
 
+@pytest.mark.parametrize(
+    ("path", "near"), [("exampels/edits", "examples/edits"), ("examples/edit", "examples/edits"), ("my/edits", "")]
+)
+def test_a_folder_beside_the_one_that_is_not_there_is_named_before_the_hub(
+    editloupe: Editloupe, tmp_path: Path, path: str, near: str
+) -> None:
+    draw_edits(tmp_path / "examples" / "edits", 1)
+    code, _, err = editloupe("check", path)
+    assert (code, "hf://" in err) == (2, not near)
+    assert (f"did you mean {near}? expected a folder of edits" in err) == bool(near)
+
+
+def test_a_run_of_unreadable_files_says_to_mend_them(editloupe: Editloupe, tmp_path: Path) -> None:
+    folder = draw_edits(tmp_path / "edits", 2)
+    (folder / "edited" / "s01.png").write_bytes(b"no image")
+    said = editloupe("judge", folder, "--mode", "plain", "--out", "run")[1]
+    assert "Mend these in the data first, then judge them again: editloupe retry run" in said
+    assert "1 of 2 samples can be judged" in editloupe("check", folder)[1]
+    assert "1 of 1 sample can be judged" in editloupe("check", draw_edits(tmp_path / "one", 1))[1]
+
+
 def test_check_lists_a_few_of_each_kind_in_a_terminal(
     editloupe: Editloupe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,14 @@ def _files(root: Path) -> list[Path]:
     return [file for ending in ENDINGS if (file := root / f"metadata{ending}").is_file()]
 
 
+_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "source_file_name": ("source", "source_image", "input", "input_image", "original", "before"),
+    "edited_file_name": ("edited", "edited_image", "output", "output_image", "after"),
+    "instruction": ("prompt", "edit_prompt", "edit_instruction", "text"),
+}
+"""Column → what others usually call it."""
+
+
 def _check_columns(table: MetadataTable, *, with_edited: bool) -> None:
     columns = (("source_file_name",), *((_EDITED,) if with_edited else ()), _INSTRUCTION)
     needed = [names[0] for names in columns]
@@ -70,7 +79,11 @@ def _check_columns(table: MetadataTable, *, with_edited: bool) -> None:
     if not missing or not table.columns:
         return  # without columns every line is broken, and each will say how
     others = [name for name in table.columns if not any(name in names for names in columns)]
-    hints = [f"{near!r} meant as {name!r}" for name, near in matched(missing, others).items()]
+    usual = {name: next((own for own in _USUAL.get(name, ()) if own in others), "") for name in missing}
+    # Ratings are no column of the edit itself, however much their names have in common with one.
+    rest = [name for name in others if name not in usual.values() and not name.startswith("human_")]
+    near = {**matched([name for name in missing if not usual[name]], rest), **{n: own for n, own in usual.items() if own}}
+    hints = [f"{near[name]!r} meant as {name!r}" for name in missing if name in near]
     raise SampleError(
         f"missing column {', '.join(missing)}; expected {', '.join(needed)}; found {', '.join(table.columns)}"
         + (f" (is {', '.join(hints)}?)" if hints else "; rename or add the column"),
