@@ -461,6 +461,18 @@ def test_what_cannot_be_meant_is_refused(annotate: Session, tmp_path: Path, word
     assert (tmp_path / "run").exists() == (words == ["--adjudicate"])  # else refused before a run is made
 
 
+def test_a_run_of_some_criteria_asks_no_other(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 2)
+    assert editloupe("judge", edits, "--criteria", "if", "--backend", "baseline", "--out", "run")[0] == 0
+    code, out, _ = annotate("run", "--status")
+    assert code == 0 and "2 questions on 2 samples" in out
+    code, _, err = annotate("run", "--criteria", "visual_consistency", "--status")
+    assert code == 2 and "has no such question here; it has IF" in err
+    assert editloupe("judge", edits, "--backend", "baseline", "--out", "run")[0] == 0
+    code, out, _ = annotate("run", "--status")
+    assert code == 0 and "4 questions on 2 samples" in out
+
+
 def test_a_question_that_a_run_does_not_have_is_refused(annotate: Session, tmp_path: Path) -> None:
     folder = make_run(tmp_path, count=2)
     code, _, err = annotate(folder, "--criteria", "if,vcc")
