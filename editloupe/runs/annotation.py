@@ -230,6 +230,8 @@ class Annotation:
         store = RunStore.read(folder)
         self.metrics: dict[str, Metric] = store.metrics()
         self.protocol = _protocol(store)
+        self._unreported = {metric.id for metric in self.protocol.metrics} - set(self.metrics)
+        """Metrics that the run does not report, since it was made for some `--criteria`: a label of one would not count."""
         self.samples = {key: sample for key, sample in store.samples.items() if key not in store.rejected}
         self._spec = store.spec
         self.identity = store.identity
@@ -270,7 +272,7 @@ class Annotation:
 
     def _check_questions(self, planned: Set[str]) -> None:
         """Raise ConfigError for a question that the protocol does not have. planned: ids before anybody has answered."""
-        known = dict.fromkeys((*self.metrics, *sorted(planned)))
+        known = dict.fromkeys((*self.metrics, *sorted(planned - self._unreported)))
         unknown = [name for name in self.assignment.questions if name not in known]
         # Where questions follow from answers, an unknown one may still come.
         if unknown and None not in self._fixed:
@@ -423,13 +425,15 @@ class Annotation:
         A line that says so is appended. Raises DataError as `save`, and StorageError.
         """
         self.check()
-        standing = self._standing()
         mine = {question.key: question for question in self.questions(rater)}
-        last = next((given for (who, key), given in reversed(standing.items()) if who == rater and key in mine), None)
-        if last is None:
-            return None
-        self._journal.add(replace(last, time=_now(), retracted=True), seen=last.revision)
-        return mine[last.finding.question]
+        while True:
+            standing = reversed(self._standing().items())
+            last = next((given for (who, key), given in standing if who == rater and key in mine), None)
+            if last is None:
+                return None
+            # Another process may have stored an answer to the question since it was read.
+            if self._journal.add(replace(last, time=_now(), retracted=True), seen=last.revision) is None:
+                return mine[last.finding.question]
 
     def check(self) -> None:
         """Raise DataError, which says what changed, if run.json no longer holds the questions that are asked here."""
@@ -490,6 +494,7 @@ class Annotation:
             if task.kind == "ask"
             and task.blocked is None
             and task.question not in self._others
+            and task.metric not in self._unreported
             and (not wanted or task.metric in wanted)
         )
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 from urllib.parse import quote
 
 from editloupe import files
@@ -85,8 +85,8 @@ class Journal:
         self.folder, self.given = folder, dict[Place, Given]()
         self.problems: list[str] = [] if problems is None else problems
         self._metrics, self._lock = metrics, threading.RLock()
-        self._read = self._count = 0
-        """Bytes and lines that were taken in."""
+        self._read = self._count = self._inode = 0
+        """Bytes and lines that were taken in, and of which file."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -94,14 +94,10 @@ class Journal:
         with self._lock:
             try:
                 with files.open_plain(self.folder / FILE) as file:
-                    if file.seek(0, os.SEEK_END) < self._read:
-                        # Another file has taken its place.
-                        self.given.clear()
-                        self._read = self._count = 0
-                    file.seek(self._read)
+                    file.seek(self._known(file))
                     self._take(file.read())
             except FileNotFoundError:
-                return
+                self._forget()
             except OSError as error:
                 raise StorageError(f"{self.folder / FILE} cannot be read: {error.strerror or error}") from error
 
@@ -134,9 +130,21 @@ class Journal:
 
             self.refresh()
             line = _line(given)
-            if _append(self.folder, [line], at=lambda: self._read, wanted=wanted):
+            if _append(self.folder, [line], at=self._known, wanted=wanted):
                 self._take(line + b"\n")
             return other[0] if other else None
+
+    def _known(self, file: BinaryIO) -> int:
+        """How many bytes of a file are taken in: none of one that has taken the place of another."""
+        now = os.fstat(file.fileno())
+        if now.st_ino != self._inode or now.st_size < self._read:
+            self._forget()
+            self._inode = now.st_ino
+        return self._read
+
+    def _forget(self) -> None:
+        self.given.clear()
+        self._read = self._count = self._inode = 0
 
     def _take(self, data: bytes) -> None:
         """Take in the complete lines of what follows the bytes that are known."""
@@ -262,14 +270,14 @@ def _append(
     folder: Path,
     lines: Iterable[bytes],
     *,
-    at: Callable[[], int] = lambda: 0,
+    at: Callable[[BinaryIO], int] = lambda file: 0,
     wanted: Callable[[bytes], bool] = lambda data: True,
 ) -> bool:
     """Append lines and return True, unless the complete lines from a byte `at` on are such that they are not `wanted`."""
     try:
         with files.append(folder / FILE, below=folder) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            begin = at()
+            begin = at(file)
             file.seek(begin)
             data = file.read()
             end = complete_lines(data)[1]

@@ -480,6 +480,18 @@ def test_what_cannot_be_meant_is_refused(annotate: Session, tmp_path: Path, word
     assert (tmp_path / "run").exists() == (words == ["--adjudicate"])  # else refused before a run is made
 
 
+def test_a_run_of_some_criteria_asks_no_other(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
+    edits = draw_edits(tmp_path / "edits", 2)
+    assert editloupe("judge", edits, "--criteria", "if", "--backend", "baseline", "--out", "run")[0] == 0
+    code, out, _ = annotate("run", "--status")
+    assert code == 0 and "2 questions on 2 samples" in out
+    code, _, err = annotate("run", "--criteria", "visual_consistency", "--status")
+    assert code == 2 and "has no such question here; it has IF" in err
+    assert editloupe("judge", edits, "--backend", "baseline", "--out", "run")[0] == 0
+    code, out, _ = annotate("run", "--status")
+    assert code == 0 and "4 questions on 2 samples" in out
+
+
 def test_a_question_that_a_run_does_not_have_is_refused(annotate: Session, tmp_path: Path) -> None:
     folder = make_run(tmp_path, count=2)
     code, _, err = annotate(folder, "--criteria", "if,vcc")
@@ -632,6 +644,33 @@ def test_a_half_written_line_is_cut_off_and_the_answers_before_it_stay(annotate:
 
     assert annotate(draw_edits(tmp_path / "edits", 1), "--out", "run", do=do)[0] == 0
     assert len(given(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize("longer", [None, False, True])
+def test_a_people_file_that_is_removed_or_replaced_meanwhile_is_read_anew(
+    annotate: Session, tmp_path: Path, longer: bool | None
+) -> None:
+    run = tmp_path / "run"
+    file = run / "people.jsonl"
+
+    def do(desk: Open) -> None:
+        anna = desk("anna")
+        first, second = anna.question("s00", IF), anna.question("s00", VC)
+        assert anna.answer(first, "Wrong Action")[0] == 200
+        one = file.read_bytes()
+        assert anna.answer(anna.question("s00", IF), "Over Modification")[0] == 200
+        if longer is None:
+            file.unlink()
+        else:
+            (run / "other").write_bytes(one * 3 if longer else one)
+            (run / "other").rename(file)
+        assert anna.answer(second, "Single Anomaly")[0] == 200
+        now = anna.question("s00", IF)["given"]
+        assert now is None if longer is None else now["answer"]["text"] == "Wrong Action"
+
+    assert annotate(draw_edits(tmp_path / "edits", 1), "--out", "run", do=do)[0] == 0
+    own = {("anna", "s00", "visual_consistency"): "Single Anomaly"}
+    assert given(run) == own | ({} if longer is None else {("anna", "s00", "instruction_following"): "Wrong Action"})
 
 
 def test_only_the_servers_own_pages_may_answer(annotate: Session, tmp_path: Path) -> None:
