@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, get_args
 
 from editloupe import files
 from editloupe.data.folders import IMAGE_ENDINGS
-from editloupe.data.images import ImageStore
+from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import DataError
-from editloupe.values import ImageRef, Json, Role, Sample
+from editloupe.values import ImageRef, Json, Role, Sample, digest
 
 METADATA: Final = "metadata.jsonl"
 IMAGES: Final = "images"
 """Sub-folder of the images."""
+
+_NO_ENDING: Final = ".img"
+_AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
+_STEM: Final = re.compile(r"[\w-][\w.-]{0,99}")
 
 
 def place_image(ref: ImageRef, folder: Path, *, store: ImageStore) -> str:
@@ -23,7 +28,7 @@ def place_image(ref: ImageRef, folder: Path, *, store: ImageStore) -> str:
     It is a hard link to the file that it was read from, or a copy. Raises OSError and ImageError.
     """
     ending = "" if ref.path is None else ref.path.suffix.lower()
-    name = f"{IMAGES}/{ref.sha256[:24]}{ending if ending in IMAGE_ENDINGS else '.img'}"
+    name = f"{IMAGES}/{ref.sha256[:24]}{ending if ending in IMAGE_ENDINGS else _NO_ENDING}"
     target = folder / name
     if not target.exists():
         if ref.path is None:
@@ -31,6 +36,31 @@ def place_image(ref: ImageRef, folder: Path, *, store: ImageStore) -> str:
         else:
             files.link_or_copy(ref.path, target, below=folder)
     return name
+
+
+def write_as_is(ref: ImageRef, folder: Path, stem: str, *, store: ImageStore) -> str:
+    """Write an image as STEM.jpg or STEM.png, and return that name: its own bytes, or a PNG of what is of another kind.
+
+    An image that is shown turned becomes a PNG too. Raises OSError and ImageError.
+    """
+    made = store.encoded(ref, _AS_IS)
+    name = f"{stem}.{'jpg' if made.media_type == 'image/jpeg' else 'png'}"
+    files.write_whole(folder / name, made.data, below=folder.parent)
+    return name
+
+
+def file_stem(id_: str) -> str:
+    """Return an id as the stem of a file: itself, or its digest where a file cannot bear it."""
+    return id_ if _STEM.fullmatch(id_) else digest(id_)[:24]
+
+
+def remove_others(folder: Path, names: Collection[str]) -> None:
+    """Remove the images of a folder but those of these names: what was written for rows that are gone. A link is let be."""
+    if folder.is_symlink():
+        return
+    for path in folder.glob("*"):
+        if path.suffix.lower() in (*IMAGE_ENDINGS, _NO_ENDING) and path.name not in names:
+            path.unlink()
 
 
 def metadata_row(sample: Sample, placed: Callable[[ImageRef], str]) -> dict[str, Json]:

@@ -9,7 +9,7 @@ the set from the run's findings (`Builder`). The second asks nobody: its command
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
 
@@ -19,11 +19,12 @@ from editloupe import plugins
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
+from editloupe.data.write import place_image
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.measures.base import Models
 from editloupe.protocols.base import EvalProtocol, Known, known_of
-from editloupe.values import Json, Sample
+from editloupe.values import ImageRef, Json, Sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,11 @@ class Answered:
             found.setdefault(finding.sample_key, []).append(finding)
         for sample in self.samples:
             yield sample, known_of(found.get(sample.key, ()))
+
+    def place(self, image: ImageRef, folder: Path) -> str:
+        """Put an image of the run into an ImageFolder and return its name there. Raises as `place_image`."""
+        kept = replace(image, path=self.images.path(image) or image.path)
+        return place_image(kept, folder, store=self.images)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,9 @@ from editloupe.values import Json, Sample, Serialisable
 REVIEW: Final = "review"
 """Column of a sample with the verdicts on its rows. It is there, if only as an empty list, where people were asked."""
 
+TO_REVIEW: Final = "to_review"
+"""Folder of a built set: an ImageFolder of the rows that nobody has passed."""
+
 Said: TypeAlias = Mapping[str, Mapping[str, Finding]]
 """Rater → what they said of one row, by question, in the order of raters."""
 
@@ -44,6 +47,18 @@ def counted(question: str, said: Said) -> list[Finding]:
     """Return the answers to a question that count: the settled one alone where there is one."""
     answers = {rater: one[question] for rater, one in said.items() if question in one and one[question].answer is not None}
     return list(settled(answers).values())
+
+
+def open_note(waiting: int, *, looked: bool, protocol: str) -> str:
+    """Return what to do about rows that nobody has passed.
+
+    looked: whether people were asked about the set.   protocol: by which they are.
+    """
+    who = "Nobody has yet" if looked else "No person has"
+    rows = "1 row" if waiting == 1 else f"{waiting:,} rows"
+    return (
+        f"{who} looked through {rows} ({TO_REVIEW}). People answer {protocol} about them; --review RUN takes what they say."
+    )
 
 
 def with_reviews(

@@ -703,6 +703,17 @@ def test_of_several_people_the_strictest_counts(editloupe: Run, tmp_path: Path) 
     assert lines("set/left_out.jsonl")[0]["detail"] == "too wide"
 
 
+def test_what_is_removed_with_its_row_is_an_image_of_the_set(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 1)
+    build(editloupe, images)
+    (Path("set/Reference_Images") / "notes.txt").write_text("mine")
+    shutil.rmtree("set/Source_Images")
+    Path("set/Source_Images").symlink_to(images)
+    review = look_through(editloupe, "looked", {"box": "no"})
+    assert build(editloupe, images, "--review", review)[1]["written"] == 0
+    assert (images / "0.png").exists() and [path.name for path in Path("set/Reference_Images").iterdir()] == ["notes.txt"]
+
+
 def test_a_review_of_something_else_is_refused(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images)

@@ -42,8 +42,10 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
     gedit(tmp_path / "data")
     lines = (gedit_line("k1", "en", "Add a cat.", "4", "9"), gedit_line("k1", "cn", "加一只猫。", "11", "nan"))
     score_file(tmp_path / "results", "subject-add", *lines)
+    (tmp_path / "results" / "bagel_my_task_en_vie_score.csv").write_text(HEADER)
     code, out, err = editloupe("import", "gedit", "results", "--data", "data", "--out", "run")
     assert code == 0, err
+    assert "files of other names are not read: 1: bagel_my_task_en_vie_score.csv; expected MODEL_TASK_TYPE" in joined(err)
     assert findings(tmp_path / "run") == {
         ("k1.en", "semantic_consistency"): ("ok", 4.0),
         ("k1.en", "perceptual_quality"): ("ok", 9.0),
@@ -153,7 +155,7 @@ def test_kris_entries_about_another_instruction_do_not_count(editloupe: Program,
             gedit,
             "other_score.csv",
             HEADER,
-            "no result file with lines; expected MODEL_TASK_TYPE_en|cn|all_vie_score.csv",
+            "official script writes them; saw other_score.csv",
         ),
         ("imgedit", imgedit, "result.json", "[]", "expected an object with an entry for each edit, found list"),
         ("imgedit", imgedit, "other.json", "{}", "no result file; expected EDITOR/result.json"),

@@ -70,6 +70,22 @@ def test_a_command_reads_and_writes_a_file_and_no_shell_reads_its_words(script: 
     assert editor.version.startswith(f"command {Path(sys.executable).name} sha256:") and str(tmp_path) not in editor.version
 
 
+def test_an_instruction_is_no_option_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "edit.py").write_text(
+        "import argparse, shutil\np = argparse.ArgumentParser()\np.add_argument('--out')\np.add_argument('f', nargs=3)\n"
+        "a = p.parse_args()\nshutil.copy(a.f[0], a.f[1])\n"
+    )
+    editor = models.get("edit", f"cmd:{sys.executable} '{tmp_path / 'edit.py'}' {{input}} {{output}} {{instruction}}")
+    assert np.array_equal(editor(IMAGE, "--out=/etc/passwd is painted"), IMAGE)
+
+
+def test_a_shell_is_not_given_the_instruction_as_its_script(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the shell would run what a model writes"):
+        models.get("edit", "cmd:sh -c 'cp {input} {output} # {instruction}'")
+    editor = models.get("edit", 'cmd:sh -c \'cp "$1" "$2"\' sh {input} {output} {instruction}')
+    assert np.array_equal(editor(IMAGE, f"$(touch {tmp_path}/made)"), IMAGE) and not (tmp_path / "made").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "kind", "said"),
     [

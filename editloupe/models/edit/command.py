@@ -5,7 +5,8 @@
 
 The words behind the colon are split as a shell splits them and are never given to one. In each word {input}, {output},
 {instruction} and {seed} are replaced: the path of a PNG to read, the path of a PNG to write, the instruction, and a whole
-number that differs from try to try. {input}, {output} and {instruction} must occur.
+number that differs from try to try. {input}, {output} and {instruction} must occur. A model wrote the instruction: one that
+begins with a hyphen gets a space before it, so that no program takes it for an option.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import tempfile
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import parse_qs
@@ -32,6 +34,7 @@ TIMEOUT_S: Final = 600.0
 """Of one edit, unless the name has ?timeout_s=SECONDS."""
 _SLOTS: Final = ("{input}", "{output}", "{instruction}")
 _SLOT: Final = re.compile(r"\{(input|output|instruction|seed)\}")
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "fish", "ksh", "zsh"})
 _EXPECTED: Final = (
     "expected cmd:PROGRAM WORDS with {input}, {output} and {instruction} in the words, such as cmd:python edit.py {input} "
     "{output} {instruction}; cmd?timeout_s=60:… waits 60 s"
@@ -54,7 +57,8 @@ class CommandEditor:
         with tempfile.TemporaryDirectory(prefix="editloupe-edit-") as folder, tempfile.TemporaryFile() as said:
             source, made = Path(folder) / "input.png", Path(folder) / "output.png"
             source.write_bytes(encode_png(rgb))
-            filled = {"input": str(source), "output": str(made), "instruction": instruction, "seed": str(seed)}
+            text = f" {instruction}" if instruction.startswith("-") else instruction
+            filled = {"input": str(source), "output": str(made), "instruction": text, "seed": str(seed)}
             words = [_SLOT.sub(lambda slot: filled[slot[1]], word) for word in self._words]
             self._run(words, said)
             try:
@@ -101,7 +105,18 @@ def open_command(name: str, device: str) -> Editor:
         raise ConfigError(f"editor {name!r}: {_EXPECTED}")
     if shutil.which(words[0]) is None:
         raise ConfigError(f"editor {name!r}: there is no program {words[0]!r}; give its path")
+    if _runs_the_instruction(words):
+        raise ConfigError(
+            f"editor {name!r}: the shell would run what a model writes into {{instruction}}; give it as a word behind the "
+            f'script, as in {words[0]} -c \'edit "$1" "$2" "$3"\' {words[0]} {{input}} {{output}} {{instruction}}'
+        )
     return _shared(words, timeout_s)
+
+
+def _runs_the_instruction(words: tuple[str, ...]) -> bool:
+    """Return whether the program is a shell, and the instruction a part of the script that it is given."""
+    scripts = [word for option, word in pairwise(words) if re.fullmatch(r"-\w*c", option)]
+    return Path(words[0]).name in _SHELLS and any("{instruction}" in script for script in scripts)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,9 +12,9 @@ from typing import ClassVar, Final, cast
 from editloupe import files, models
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
-from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded, RejectedRow
-from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.data.write import IMAGES, METADATA, file_stem, remove_others, write_as_is
 from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Reviewed, Stage
@@ -31,7 +30,7 @@ from editloupe.protocols.dlebench.generate import read_question
 from editloupe.protocols.dlebench.review import DLEBenchReview
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.protocols.dlebench.verdicts import verdict
-from editloupe.protocols.reviews import REVIEW, with_reviews
+from editloupe.protocols.reviews import REVIEW, TO_REVIEW, open_note, with_reviews
 from editloupe.values import ImageRef, Json, Sample, digest, json_line
 
 DATA: Final = "data.jsonl"
@@ -39,12 +38,7 @@ SOURCES: Final = "Source_Images"
 REFERENCES: Final = "Reference_Images"
 """The benchmark's layout."""
 IMAGEFOLDER: Final = "imagefolder"
-TO_REVIEW: Final = "to_review"
-"""An ImageFolder of the rows that nobody has passed."""
 LEFT_OUT: Final = "left_out.jsonl"
-
-_AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
-_FILE_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
 
 Rows = Sequence[tuple[Sample, Draft, RowDraft]]
 
@@ -130,20 +124,16 @@ def _checked(row: DataRow, *, boxes_only: bool) -> DataRow:
 
 
 def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
-    """Write the benchmark's file with its images.
-
-    A source has its own bytes, or is written as PNG where it is of another kind or is shown turned.
-    """
-    lines, written = [], set[Path]()
+    """Write the benchmark's file with its images."""
+    lines, sources, references = [], dict[str, str](), set[str]()
     for sample, draft, row in rows:
-        made = images.encoded(sample.source, _AS_IS)
-        source = f"{_file_name(sample.id)}.{'jpg' if made.media_type == 'image/jpeg' else 'png'}"
-        reference = f"{_file_name(row.id)}.png"
+        if sample.id not in sources:
+            stem = file_stem(sample.id)
+            sources[sample.id] = write_as_is(sample.source, folder / SOURCES, stem, store=images)
+        reference = f"{file_stem(row.id)}.png"
         assert row.reference is not None
-        for path, data in ((Path(SOURCES) / source, made.data), (Path(REFERENCES) / reference, images.data(row.reference))):
-            if path not in written:
-                files.write_whole(folder / path, data, below=folder)
-                written.add(path)
+        files.write_whole(folder / REFERENCES / reference, images.data(row.reference), below=folder)
+        references.add(reference)
         texts = _texts(sample, draft, row)
         # The benchmark's name for it.
         caption = texts.pop("source_caption")
@@ -151,7 +141,7 @@ def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
             json_line(
                 {
                     "id": row.id,
-                    "image": source,
+                    "image": sources[sample.id],
                     "reference_image": reference,
                     "instruction": texts.pop("instruction"),
                     "edit_type": texts.pop("edit_type"),
@@ -164,11 +154,8 @@ def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
             )
         )
     files.write_whole(folder / DATA, b"".join(lines), below=folder)
-    for name in (SOURCES, REFERENCES):
-        # What an earlier visit wrote of rows that are gone.
-        for path in (folder / name).glob("*"):
-            if path.suffix in (".png", ".jpg") and path.relative_to(folder) not in written:
-                path.unlink()
+    remove_others(folder / SOURCES, sources.values())
+    remove_others(folder / REFERENCES, references)
 
 
 def _texts(sample: Sample, draft: Draft, row: RowDraft) -> dict[str, Json]:
@@ -196,19 +183,13 @@ def _texts(sample: Sample, draft: Draft, row: RowDraft) -> dict[str, Json]:
     }
 
 
-def _file_name(id_: str) -> str:
-    """Return an id as the stem of a file: itself, or its digest where a file cannot bear it."""
-    return id_ if _FILE_NAME.fullmatch(id_) else digest(id_)[:24]
-
-
 def _write_imagefolder(rows: Rows, folder: Path, run: Answered) -> None:
     """Write a row for each target, with the findings that it rests on, and its images."""
     lines, placed = [], set[str]()
 
     def place(image: ImageRef) -> str:
-        kept = replace(image, path=run.images.path(image) or image.path)
-        name = place_image(kept, folder, store=run.images)
-        placed.add(name)
+        name = run.place(image, folder)
+        placed.add(Path(name).name)
         return name
 
     for sample, draft, row in rows:
@@ -225,9 +206,7 @@ def _write_imagefolder(rows: Rows, folder: Path, run: Answered) -> None:
         }
         lines.append(json_line(line))
     files.write_whole(folder / METADATA, b"".join(lines), below=folder.parent)
-    for path in (folder / IMAGES).glob("*"):
-        if f"{IMAGES}/{path.name}" not in placed:
-            path.unlink()
+    remove_others(folder / IMAGES, placed)
 
 
 def _left_out(
@@ -311,18 +290,13 @@ def _built(
     }
     left = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(reasons.items()))
     notes = [
-        f"Images: {images['read']:,}, of which {images['with_targets']:,} have targets"
-        + (f"; left out: {left}" if left else ""),
-        f"References: {counts['tries']:,} edits; {blended:,} of {len(kept):,} crops are blended with their surroundings",
+        f"Images: {images['read']:,}; with targets: {images['with_targets']:,}" + (f"; left out: {left}" if left else ""),
+        f"Edits: {counts['tries']:,}; crops that are blended with their surroundings: {blended:,} of {len(kept):,}",
     ]
     if options.grounding == "model":
         notes.append("No detector was asked: boxes that the data does not have are the model's word alone.")
     if waiting:
-        who = "Nobody has yet" if looked else "No person has"
-        notes.append(
-            f"{who} looked through {len(waiting):,} rows ({TO_REVIEW}). People answer {DLEBenchReview.name} about them; "
-            "--review RUN takes what they say."
-        )
+        notes.append(open_note(len(waiting), looked=looked, protocol=DLEBenchReview.name))
     table = [["Rows by type", "Rows"], *([kind, str(types[kind])] for kind in EDIT_TYPES if types[kind])]
     return Built(
         read=len(rows) + len(others),

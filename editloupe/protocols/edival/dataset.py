@@ -18,9 +18,9 @@ from editloupe import files, models
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import list_images
-from editloupe.data.images import ImagePolicy, ImageStore, encode_png
+from editloupe.data.images import ImageStore, encode_png
 from editloupe.data.rows import Loaded, RejectedRow
-from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.data.write import IMAGES, METADATA, remove_others, write_as_is
 from editloupe.errors import ConfigError, ImageError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Stage
@@ -38,7 +38,6 @@ TABLE: Final = "instructions.csv"
 LEFT_OUT: Final = "left_out.jsonl"
 
 _CUMULATIVE: Final = (TYPES, SENTENCES, BRACKETED)
-_AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
 
 
 class EdiValSetOptions(EdiValBuildOptions):
@@ -143,10 +142,7 @@ def _write_benchmark(chains: Sequence[tuple[Sample, Chain]], folder: Path, image
     names: set[str] = set()
     for index, (sample, chain) in enumerate(chains):
         table.writerows(_rows(index, chain))
-        made = images.encoded(sample.source, _AS_IS)
-        name = f"{index}_input_raw.{'jpg' if made.media_type == 'image/jpeg' else 'png'}"
-        files.write_whole(folder / name, made.data, below=folder.parent)
-        names.add(name)
+        names.add(write_as_is(sample.source, folder, f"{index}_input_raw", store=images))
     files.write_whole(folder / TABLE, text.getvalue().encode("utf-8", "replace"), below=folder.parent)
     for path in folder.iterdir():
         if re.fullmatch(r"[0-9]+_input_raw\.(png|jpg)", path.name) and path.name not in names:
@@ -163,12 +159,10 @@ def _rows(index: int, chain: Chain) -> Iterator[dict[str, object]]:
 
 def _write_imagefolder(chains: Sequence[tuple[Sample, Draft, Chain]], folder: Path, run: Answered) -> None:
     """Write a row for each chain, with the findings that it rests on, and its image."""
-    lines, placed = [], set()
+    lines, placed = [], set[str]()
     for index, (sample, draft, chain) in enumerate(chains):
-        source = sample.source
-        kept = ImageRef(**{**vars(source), "path": run.images.path(source) or source.path})
-        name = place_image(kept, folder, store=run.images)
-        placed.add(name)
+        name = run.place(sample.source, folder)
+        placed.add(Path(name).name)
         row: dict[str, Json] = {
             **columns(chain),
             "id": str(index),
@@ -179,9 +173,7 @@ def _write_imagefolder(chains: Sequence[tuple[Sample, Draft, Chain]], folder: Pa
         }
         lines.append(json_line(row))
     files.write_whole(folder / METADATA, b"".join(lines), below=folder.parent)
-    for path in (folder / IMAGES).glob("*"):
-        if f"{IMAGES}/{path.name}" not in placed:
-            path.unlink()
+    remove_others(folder / IMAGES, placed)
 
 
 def _fallback(step: ChainStep) -> str | None:

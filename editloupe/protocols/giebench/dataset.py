@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 from editloupe import files, models
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
-from editloupe.data.images import ImagePolicy, ImageStore, encode_png
+from editloupe.data.images import ImageStore, encode_png
 from editloupe.data.rows import DataRow, Loaded, RejectedRow
-from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.data.write import IMAGES, METADATA, file_stem, remove_others, write_as_is
 from editloupe.errors import ConfigError, ImageError, ModelAbsent
 from editloupe.imaging.masked import inside
 from editloupe.measures.base import Models
@@ -31,20 +30,15 @@ from editloupe.protocols.giebench.loader import FILE, MASK_PX
 from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION
 from editloupe.protocols.giebench.review import DIGEST, GIEBenchReview, seen, verdict
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from editloupe.protocols.reviews import REVIEW, with_reviews
+from editloupe.protocols.reviews import REVIEW, TO_REVIEW, open_note, with_reviews
 from editloupe.values import Json, Sample, digest, json_line
 
 IMAGEFOLDER: Final = "imagefolder"
-TO_REVIEW: Final = "to_review"
-"""An ImageFolder of the rows that nobody has passed."""
 MASKS: Final = "masks"
 """Folder of an ImageFolder's masks."""
 LEFT_OUT: Final = "left_out.jsonl"
 PAPERS_SHARE: Final = 0.17
 """Of the published set's questions, so many are answered right before the edit (paper, section 3.1)."""
-
-_AS_IS: Final = ImagePolicy(formats=("image/png", "image/jpeg"))
-_FILE_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
 
 Rows = Sequence[tuple[Sample, RowDraft]]
 
@@ -165,11 +159,8 @@ def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
         file.write(b"[")
         for count, (sample, row) in enumerate(rows):
             if sample.id not in named:
-                # Its own bytes, or a PNG where it is of another kind or is shown turned.
-                made = images.encoded(sample.source, _AS_IS)
-                stem = sample.id if _FILE_NAME.fullmatch(sample.id) else digest(sample.id)[:24]
-                named[sample.id] = f"{stem}.{'jpg' if made.media_type == 'image/jpeg' else 'png'}"
-                files.write_whole(folder / IMAGES / named[sample.id], made.data, below=folder)
+                stem = file_stem(sample.id)
+                named[sample.id] = write_as_is(sample.source, folder / IMAGES, stem, store=images)
             mask = _mask_of(sample, row, images)
             line = {
                 **_texts(sample, row),
@@ -180,14 +171,7 @@ def _write_benchmark(rows: Rows, folder: Path, images: ImageStore) -> None:
             file.write(b",\n" if count else b"\n")
             file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode())
         file.write(b"\n]\n")
-    _remove_others(folder / IMAGES, set(named.values()))
-
-
-def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove the images that an earlier visit wrote for rows that are gone."""
-    for path in folder.glob("*"):
-        if path.name not in names:
-            path.unlink()
+    remove_others(folder / IMAGES, named.values())
 
 
 def _texts(sample: Sample, row: RowDraft) -> dict[str, Json]:
@@ -215,8 +199,7 @@ def _write_imagefolder(rows: Rows, folder: Path, run: Answered) -> None:
     """Write a row for each edit, with the findings that it rests on, its image and its mask."""
     lines, placed, masks = [], set[str](), set[str]()
     for sample, row in rows:
-        source = replace(sample.source, path=run.images.path(sample.source) or sample.source.path)
-        name = place_image(source, folder, store=run.images)
+        name = run.place(sample.source, folder)
         placed.add(Path(name).name)
         mask, file = _mask_of(sample, row, run.images), None
         if mask is not None:
@@ -237,8 +220,8 @@ def _write_imagefolder(rows: Rows, folder: Path, run: Answered) -> None:
         }
         lines.append(json_line(line))
     files.write_whole(folder / METADATA, b"".join(lines), below=folder.parent)
-    _remove_others(folder / IMAGES, placed)
-    _remove_others(folder / MASKS, masks)
+    remove_others(folder / IMAGES, placed)
+    remove_others(folder / MASKS, masks)
 
 
 def _left_out(
@@ -363,8 +346,4 @@ def _notes(
     if masks["entire image"]:
         yield f"Entire image: {masks['entire image']:,} rows. Nothing lies outside: no masked measure has a value there."
     if waiting:
-        who = "Nobody has yet" if looked else "No person has"
-        yield (
-            f"{who} looked through {len(waiting):,} rows ({TO_REVIEW}). People answer {GIEBenchReview.name} about them; "
-            "--review RUN takes what they say."
-        )
+        yield open_note(len(waiting), looked=looked, protocol=GIEBenchReview.name)

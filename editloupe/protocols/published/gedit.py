@@ -25,7 +25,10 @@ from editloupe.values import finite
 
 _TASKS: Final = "|".join(map(re.escape, GEDIT.kinds))
 _NAME: Final = re.compile(rf"(.+)_({_TASKS})(?:_(en|cn|all))?_(?:vie|gpt)_score\.csv")
-_WHERE: Final = "MODEL_TASK_TYPE_en|cn|all_vie_score.csv, as the official script writes them"
+_WHERE: Final = (
+    "MODEL_TASK_TYPE_LANGUAGE_vie_score.csv with en, cn or all for LANGUAGE, such as bagel_style_change_en_vie_score.csv, "
+    "as the official script writes them"
+)
 _COLUMNS: Final = {"semantic_consistency": "sementics_score", "perceptual_quality": "quality_score"}
 """Metric → its column, spelt as the script spells it."""
 _NEEDED: Final = (*_COLUMNS.values(), "edited_image", "instruction_language")
@@ -35,8 +38,10 @@ def read(folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageSt
     """Read the score files below a folder (`editloupe.protocols.imported.Importer`)."""
     entries: list[ResultEntry] = []
     numbers = []
+    others: list[str] = []
     for file in files_below(folder, "*_score.csv", _WHERE):
         if (name := _NAME.fullmatch(file.name)) is None:
+            others.append(file.name)
             continue
         for number, line in enumerate(_lines(file), start=2):
             language, task = line["instruction_language"], name[2]
@@ -56,13 +61,16 @@ def read(folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageSt
             if len(given) == len(values) and min(given) >= 0:
                 values["overall"] = math.sqrt(math.prod(given))
             numbers += [(name[1], dims, metric, value) for metric, value in values.items() if value is not None]
+    left = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
     if not entries:
-        raise DataError(f"{folder}: no result file with lines; expected {_WHERE}")
-    note = (
+        saw = f"; saw {left}" if others else ""
+        raise DataError(f"{folder}: no result file with lines; expected {_WHERE}{saw}")
+    notes = [f"files of other names are not read: {len(others)}: {left}; expected {_WHERE}"] if others else []
+    notes.append(
         f"{len(entries)} lines have no reason: a random number of 0 to 10, which the script writes for a reply that it "
         "cannot read, cannot be told from a verdict here"
     )
-    files = Files(entries=entries, published=tuple(means(numbers)), notes=(note,))
+    files = Files(entries=entries, published=tuple(means(numbers)), notes=tuple(notes))
     return imported("gedit", files, folder, data=data, edited=edited, store=store)
 
 
