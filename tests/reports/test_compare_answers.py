@@ -121,7 +121,7 @@ def test_turns_are_questions_of_their_own(tmp_path: Path, edits: Callable[..., P
     found = json.loads(text)
     (pair,) = found["pairs"]
     assert (pair["common"], figures(pair)["exact"]) == (3, pytest.approx(1 / 3))
-    assert [(d["sample"], d.get("turn", 0)) for d in found["disagreements"]] == [("two", 2), ("two", 0)]
+    assert [(d["sample"], d.get("turn", 0)) for d in found["disagreements"]] == [("two", 0), ("two", 2)]
     assert [figures(h)["exact"] for h in found["human_agreement"]] == [0.5, 1.0]
     code, text, err = editloupe("align", runs[0], "--human", human, "--json", "--resamples", "100")
     assert code == 0, err

@@ -108,10 +108,7 @@ def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
     setup = open_with(backend=talker(), criteria=("if",))
     odd = ("moving.gif", "cmyk.jpg", "deep.png", "rgba.png", "turned.jpg")
     outcome = run_over(setup, trouble, tmp_path / "run", config={}, concurrency=1, sample=odd)
-    said = {
-        f.sample_id: "\n".join(s.note for s in read_trace(tmp_path / "run" / str(f.trace)).steps())
-        for f in outcome.findings
-    }
+    said = {f.sample_id: "\n".join(read_trace(tmp_path / "run" / str(f.trace)).opening()) for f in outcome.findings}
     assert "Edited Image: first of 2 frames" in said["moving.gif"]
     assert "CMYK" in said["cmyk.jpg"]
     assert "8 bits" in said["deep.png"]
