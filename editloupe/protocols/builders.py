@@ -24,6 +24,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.measures.base import Models
 from editloupe.protocols.base import EvalProtocol, Known, known_of
+from editloupe.scores import NOT_JUDGED
 from editloupe.values import ImageRef, Json, Sample
 
 
@@ -52,6 +53,33 @@ class Answered:
         """Put an image of the run into an ImageFolder and return its name there. Raises as `place_image`."""
         kept = replace(image, path=self.images.path(image) or image.path)
         return place_image(kept, folder, store=self.images)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """Why there is no row: what something did not pass."""
+
+    stage: str
+    """The stage, by the name that the funnel has for it."""
+    why: str
+    """For programs, such as "not_found", or the status of a finding."""
+    detail: str = ""
+
+    @classmethod
+    def of(cls, finding: Finding | None, stage: str) -> Lost:
+        """Return why something gets no further: the status of a finding, or that there is none."""
+        if finding is None:
+            return cls(stage=stage, why=NOT_JUDGED)
+        return cls(stage=stage, why=finding.status, detail=finding.reason)
+
+    @property
+    def reason(self) -> str:
+        """The reason in one word, as the funnel counts it."""
+        return self.why.replace(" ", "_")
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a line of what was left out has it."""
+        return {"stage": self.stage, "why": self.reason, "detail": self.detail}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ from editloupe.findings import FAILURES, Finding
 from editloupe.imaging.targets import covered_area
 from editloupe.measures.crop_edit import MOST_SEAM, SEAM
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.builders import Lost
 from editloupe.protocols.dlebench import generate
 from editloupe.protocols.dlebench.generate import Metadata, Question, Target
 from editloupe.protocols.dlebench.protocol import PAPER
@@ -91,17 +92,6 @@ class DLEBenchBuildOptions(Options):
     """Difference along a crop's border, in levels of 255, above which it is blended."""
     most_seam: Annotated[float, Field(ge=0, le=255)] = MOST_SEAM
     """The same, above which the edit is not used."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Why an image has no target, or a target no row."""
-
-    stage: Stage
-    """What it did not pass."""
-    why: str
-    """For programs, such as "disagrees", "unchanged" or the status of a finding."""
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,11 +407,9 @@ _COUNTED: Final = {
 
 
 def _of(finding: Finding | None, stage: Stage) -> Lost:
-    """Return why something gets no further: the status of a finding, or that there is none."""
-    if finding is None:
-        return Lost(stage=stage, why=NOT_JUDGED)
-    why = _EDITOR.get(finding.reason.partition(":")[0], finding.status) if stage == "edited" else finding.status
-    return Lost(stage=stage, why=why, detail=finding.reason)
+    """Return why something gets no further, of an edit also what became of its editor."""
+    lost = Lost.of(finding, stage)
+    return replace(lost, why=_EDITOR.get(lost.detail.partition(":")[0], lost.why)) if stage == "edited" else lost
 
 
 def boxes_json(boxes: Iterable[Box]) -> list[Json]:

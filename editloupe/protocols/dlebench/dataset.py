@@ -22,7 +22,6 @@ from editloupe.protocols.dlebench.builder import (
     DLEBenchBuild,
     DLEBenchBuildOptions,
     Draft,
-    Lost,
     RowDraft,
     boxes_json,
 )
@@ -217,7 +216,7 @@ def _left_out(
         yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
     for sample, draft in drafts:
         if draft.lost is not None:
-            yield {"image": sample.id, **_why(draft.lost)}
+            yield {"image": sample.id, **draft.lost.to_json()}
         for name, why, detail in draft.others:
             yield {"image": sample.id, "target": name, "stage": "listed", "why": why, "detail": detail}
         for row in draft.rows:
@@ -226,15 +225,11 @@ def _left_out(
                     "image": sample.id,
                     "id": row.id,
                     "target": row.target.name,
-                    **_why(row.lost),
+                    **row.lost.to_json(),
                     "tries": row.tries,
                 }
     for sample, _, row in waiting:
         yield {"image": sample.id, "id": row.id, "target": row.target.name, "stage": "reviewed", "why": "not_reviewed"}
-
-
-def _why(lost: Lost) -> dict[str, Json]:
-    return {"stage": lost.stage, "why": lost.why.replace(" ", "_"), "detail": lost.detail}
 
 
 def _built(
@@ -251,9 +246,9 @@ def _built(
     others = [why for _, draft in drafts for _, why, _ in draft.others]
 
     def lost(*stages: str) -> Counter[str]:
-        return Counter(str(_why(row.lost)["why"]) for row in rows if row.lost is not None and row.lost.stage in stages)
+        return Counter(row.lost.reason for row in rows if row.lost is not None and row.lost.stage in stages)
 
-    without = [str(_why(draft.lost)["why"]) for _, draft in drafts if draft.lost is not None]
+    without = [draft.lost.reason for _, draft in drafts if draft.lost is not None]
     reasons = Counter([row.kind for row in run.rejected] + without)
     images: dict[str, Json] = {
         "read": len(run.rejected) + len(drafts),

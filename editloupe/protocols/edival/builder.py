@@ -34,6 +34,7 @@ from editloupe.answers import Record
 from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.builders import Lost
 from editloupe.protocols.edival.chain import PAPER, Chain, Pools
 from editloupe.protocols.edival.generate import OBJECTS_ANSWER, Scene, SceneObject, decomposition_prompt, draw, listed
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
@@ -84,17 +85,6 @@ class ChainStep:
     """The type that was drawn; the edit has another one where no object allowed it."""
     fallback: str = ""
     """Why the edit's words come from the word lists; "" if a model chose them, or there was nothing to choose."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Why an image has no chain."""
-
-    stage: Literal["decomposed", "grounded", "instructed"]
-    """What it did not pass."""
-    why: str
-    """The status of a finding, "no_objects", or "not_found"."""
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +189,7 @@ class EdiValBuild(BaseProtocol):
         finding = known.finding(OBJECTS, sample)
         draft = Draft(tasks=(ask,), findings=() if finding is None else (finding,))
         if finding is None or not isinstance(finding.answer, Record):
-            return replace(draft, lost=_lost("decomposed", finding))
+            return replace(draft, lost=Lost.of(finding, "decomposed"))
         objects, others = listed(finding.answer)
         draft = replace(draft, listed=tuple(objects), left_out=tuple(others))
         if not objects:
@@ -223,10 +213,10 @@ class EdiValBuild(BaseProtocol):
         ended = [finding for finding in found.values() if finding is not None]
         draft = replace(draft, findings=(*draft.findings, *ended))
         if len(ended) < len(found):
-            return replace(draft, lost=_lost("grounded", None))
+            return replace(draft, lost=Lost.of(None, "grounded"))
         # A phrase that cannot be looked for stays so. What else failed may be mended: the same command searches again.
         if failed := next((one for one in ended if one.status in PENDING and one.status != "input_error"), None):
-            return replace(draft, lost=_lost("grounded", failed))
+            return replace(draft, lost=Lost.of(failed, "grounded"))
         why = {name: self._refused(finding) for name, finding in found.items() if finding is not None}
         grounded = tuple(one for one in objects if not why[one.name])
         others = tuple((name, reason) for name, reason in why.items() if reason)
@@ -274,7 +264,7 @@ class EdiValBuild(BaseProtocol):
                 draft = replace(draft, tasks=(*draft.tasks, ask), findings=(*draft.findings, *found))
                 if finding is None or finding.status in PENDING:
                     # The world may mend it: the same command asks again.
-                    return replace(draft, lost=_lost("instructed", finding))
+                    return replace(draft, lost=Lost.of(finding, "instructed"))
                 answered = finding.reason or finding.status if finding.answer is None else next_.read(finding.answer)
                 if isinstance(answered, Edit):
                     edit = answered
@@ -284,10 +274,3 @@ class EdiValBuild(BaseProtocol):
             step = ChainStep(edit=edit, pools=scene.pools, drawn=next_.drawn, fallback=fallback)
             draft = replace(draft, steps=(*draft.steps, step))
         return draft
-
-
-def _lost(stage: Literal["decomposed", "grounded", "instructed"], finding: Finding | None) -> Lost:
-    """Return why an image gets no further: the status of a finding, or that there is none."""
-    if finding is None:
-        return Lost(stage=stage, why=NOT_JUDGED)
-    return Lost(stage=stage, why=finding.status, detail=finding.reason)

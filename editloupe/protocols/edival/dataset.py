@@ -189,8 +189,7 @@ def _left_out(rejected: Sequence[RejectedRow], drafts: Sequence[tuple[Sample, Dr
         yield {"image": row.id, "stage": "read", "why": row.kind, "detail": row.message}
     for sample, draft in drafts:
         if draft.lost is not None:
-            why = draft.lost.why.replace(" ", "_")
-            yield {"image": sample.id, "stage": draft.lost.stage, "why": why, "detail": draft.lost.detail}
+            yield {"image": sample.id, **draft.lost.to_json()}
         for name, why in draft.left_out:
             yield {"image": sample.id, "stage": "object", "object": name, "why": why}
 
@@ -199,7 +198,7 @@ def _built(run: Answered, drafts: Sequence[tuple[Sample, Draft]], options: EdiVa
     """Return the funnel: images by stage, objects, instructions by turn and type, fallbacks."""
 
     def lost(stage: str) -> dict[str, int]:
-        reasons = Counter(d.lost.why.replace(" ", "_") for _, d in drafts if d.lost is not None and d.lost.stage == stage)
+        reasons = Counter(d.lost.reason for _, d in drafts if d.lost is not None and d.lost.stage == stage)
         return dict(sorted(reasons.items()))
 
     grounded = "the detector confirms an object" if options.grounding == "detector" else "(no detector was asked)"

@@ -35,6 +35,7 @@ from editloupe.config import Whole
 from editloupe.findings import FAILURES, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.builders import Lost
 from editloupe.protocols.giebench import edits
 from editloupe.protocols.giebench.edits import SCENE, TEXTUAL, WHOLE, Edit
 from editloupe.protocols.giebench.protocol import PAPER, PROMPT
@@ -80,17 +81,6 @@ class GIEBenchBuildOptions(Options):
     """What becomes of a question that is answered right before the edit."""
     seed: Annotated[Whole, Field(ge=0)] = 42
     """What types and the order of options are drawn by."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Why there is no row."""
-
-    stage: Stage
-    """What it did not pass."""
-    why: str
-    """For programs, such as "not_found", "answered_unedited" or the status of a finding."""
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +153,7 @@ class _Row:
         self.tasks.append(task)
         finding = known.finding(task.metric, task.about)
         if finding is None or finding.answer is None:
-            self.now(lost=_of(finding, stage))
+            self.now(lost=Lost.of(finding, stage))
             return None
         self.now(findings=(*self.draft.findings, finding))
         return finding
@@ -227,7 +217,7 @@ class GIEBenchBuild(BaseProtocol):
                 tasks.append(ask)
                 of_text = known.finding(TEXT, ask.about)
                 answer = None if of_text is None else of_text.answer
-                unknown = None if isinstance(answer, Choice) else _of(of_text, "drawn")
+                unknown = None if isinstance(answer, Choice) else Lost.of(of_text, "drawn")
                 reads = isinstance(answer, Choice) and answer.name == "yes"
             if not reads and unknown is None:
                 # The next one that was drawn takes its place; of nine edits eight are left.
@@ -383,13 +373,6 @@ _UNKNOWN: Final = FAILURES | {NOT_JUDGED}
 _STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 _COUNTED: Final = {WRITTEN: _STAGES[:2], MASKED: _STAGES[:5], KEPT: _STAGES}
 """Metric → the stages that what is counted has passed."""
-
-
-def _of(finding: Finding | None, stage: Stage) -> Lost:
-    """Return why something gets no further: the status of a finding, or that there is none."""
-    if finding is None:
-        return Lost(stage=stage, why=NOT_JUDGED)
-    return Lost(stage=stage, why=finding.status, detail=finding.reason)
 
 
 def _given_name(sample: Sample, edit_type: str) -> str:

@@ -24,7 +24,7 @@ from editloupe.errors import ConfigError, ImageError, ModelAbsent
 from editloupe.imaging.masked import inside
 from editloupe.measures.base import Models
 from editloupe.protocols.builders import Answered, Built, Reviewed, Stage
-from editloupe.protocols.giebench.builder import Draft, GIEBenchBuild, GIEBenchBuildOptions, Lost, RowDraft
+from editloupe.protocols.giebench.builder import Draft, GIEBenchBuild, GIEBenchBuildOptions, RowDraft
 from editloupe.protocols.giebench.edits import has_text
 from editloupe.protocols.giebench.loader import FILE, MASK_PX
 from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION
@@ -234,16 +234,12 @@ def _left_out(
         for row in draft.rows:
             if row.lost is not None:
                 said: dict[str, Json] = {} if row.edit is None else {"instruction": row.edit.instruction}
-                yield {"image": sample.id, "id": row.id, "edit_type": row.edit_type, **said, **_why(row.lost)}
+                yield {"image": sample.id, "id": row.id, "edit_type": row.edit_type, **said, **row.lost.to_json()}
     for sample, row in waiting:
         yield {
             "image": sample.id, "id": row.id, "edit_type": row.edit_type, "stage": "reviewed", "why": "not_reviewed",
             "detail": f"no person has answered all of {GIEBenchReview.name} about it",
         }  # fmt: skip
-
-
-def _why(lost: Lost) -> dict[str, Json]:
-    return {"stage": lost.stage, "why": lost.why.replace(" ", "_"), "detail": lost.detail}
 
 
 def _built(
@@ -259,7 +255,7 @@ def _built(
     rows = [row for _, draft in drafts for row in draft.rows]
 
     def lost(stage: str) -> Counter[str]:
-        return Counter(str(_why(row.lost)["why"]) for row in rows if row.lost is not None and row.lost.stage == stage)
+        return Counter(row.lost.reason for row in rows if row.lost is not None and row.lost.stage == stage)
 
     passes = {
         "drawn": "it is known whether the image has text for it",
