@@ -30,6 +30,7 @@
   let at = -1;
   let question = null; // the one that is shown, with its pictures
   let since = 0; // when it was shown, in ms
+  let left = 0; // open questions
   let moving = false; // whether another question is on its way: a key pressed meanwhile was not meant for it
   const fetched = new Map(); // id → question, asked for ahead
 
@@ -50,6 +51,7 @@
     queue = found.questions;
     token = found.token;
     count(found.progress);
+    if (!busy) finish();
   }
 
   function count(progress) {
@@ -57,11 +59,16 @@
     byId("bar").value = progress.answered + progress.skipped;
     const skipped = progress.skipped ? `, ${progress.skipped.toLocaleString("en")} skipped` : "";
     byId("count").textContent = `${progress.answered.toLocaleString("en")} of ${progress.total.toLocaleString("en")} answered${skipped}`;
-    const finished = byId("finished");
-    finished.hidden = progress.open > 0;
-    finished.textContent = progress.total
+    if (progress.open) byId("finished").hidden = true;
+    left = progress.open;
+    byId("finished").textContent = progress.total
       ? `All ${progress.total.toLocaleString("en")} questions are done. Keys n and p go through them, and an answer can still be changed.`
       : "There is no question for you here.";
+  }
+
+  // Say that all is done, once the page listens to keys again.
+  function finish() {
+    byId("finished").hidden = left > 0;
   }
 
   const ask = (id) => fetched.get(id) ?? get(withRater("question.json", `&id=${encodeURIComponent(id)}`));
@@ -383,6 +390,7 @@
       if (moved) await onward();
     } finally {
       busy = false;
+      finish();
     }
   }
 
@@ -417,6 +425,7 @@
     const next = nextOpen(at);
     await go(next >= 0 ? next : Math.max(0, at));
     tell(last);
+    finish();
     if (next < 0) byId("finished").scrollIntoView({ block: "nearest" });
   }
 
