@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 from editloupe.errors import DataError
-from editloupe.values import Json, Sample, Serialisable
+from editloupe.values import Json, Sample, Serialisable, digest
 
 COLUMN: Final = "probe"
 """Column of metadata.jsonl that holds a probe."""
@@ -70,7 +70,7 @@ class Probe(Serialisable):
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """What the maker was given."""
     digest: str
-    """Of the row and of both image files, as they were made; see `protocols/probes/loader.py`."""
+    """Of the row and of its image files, as they were made: `probe_digest`."""
 
 
 def probe_of(sample: Sample) -> Probe | None:
@@ -82,3 +82,14 @@ def probe_of(sample: Sample) -> Probe | None:
         return Probe.from_json(found)
     except ValueError as error:
         raise DataError(f"{sample.key}: column {COLUMN!r} is no probe: {error}") from error
+
+
+def probe_digest(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
+    """Return the digest that a probe's row has to state, SHA-256 in hex: another one says that it was changed since.
+
+    row: a line of metadata.jsonl. The digest that it states itself does not count.
+    files: column → SHA-256 in hex of the bytes of the file that the row names there, such as "source_file_name".
+    """
+    probe = row.get(COLUMN)
+    stated = {key: value for key, value in probe.items() if key != "digest"} if isinstance(probe, Mapping) else probe
+    return digest([{**row, COLUMN: stated}, dict(files)])
