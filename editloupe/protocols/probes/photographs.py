@@ -1,4 +1,4 @@
-"""Photographs whose targets are known: by masks, or by boxes in which the thing is cut out. Crops give targets their shares."""
+"""Photographs whose targets are known by masks, or by boxes in which they are cut out; crops give them their shares."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ def read_photographs(
         if isinstance(found, Lost):
             lost.append((sample.id, found))
         elif same := next((one for one in cuts if _one_thing(one, found)), None):
-            lost.append((sample.id, Lost(stage="mask", why="again", detail=f"its mask is that of {same.id!r}; one is enough")))
+            lost.append(
+                (sample.id, Lost(stage="mask", why="again", detail=f"its mask is that of {same.id!r}; one is enough"))
+            )
         else:
             cuts.append(found)
     return Photographs(
@@ -138,8 +140,10 @@ def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], *, area: float, longest:
     height, width = rgb.shape[:2]
     shown = f"{100 * area:g} %"
     if area * (1 + TOLERANCE) < cut.share:
-        why = f"covers {100 * cut.share:.3g} % of its photograph, and no crop gives it less; take a photograph that shows more"
-        return Lost(stage="area", why="too_large_for_an_area_share", detail=f"{why} around it, or leave {shown} out of --areas")
+        why = f"covers {100 * cut.share:.3g} % of its photograph, and no crop gives it less; take one that shows more"
+        return Lost(
+            stage="area", why="too_large_for_an_area_share", detail=f"{why} around it, or leave {shown} out of --areas"
+        )
     by = Random(digest(["crop", cut.id, cut.photo.sha256, area, longest]))
     window = _window(cut, (height, width), beside, area, by)
     if isinstance(window, Lost):
@@ -238,7 +242,9 @@ def _window(
 def _checked(row: DataRow) -> DataRow:
     """Return a row that names its target and says where it is. Raises RowError."""
     if not (row.target_name or str(row.extra.get("target_name") or "")).strip():
-        raise RowError("row", "column 'target_name' is empty; expected what instructions call the target, such as 'red mug'")
+        raise RowError(
+            "row", "column 'target_name' is empty; expected what instructions call the target, such as 'red mug'"
+        )
     if not row.quads and not row.masks:
         raise RowError("box", "there is neither a mask (mask_file_name) nor a box (bbox); expected one of them")
     if len(row.quads) > 1 and not row.masks:
@@ -260,9 +266,7 @@ def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
     found = _cut_out(rgb, boxes[0]) if given is None else _given(rgb, given, boxes)
     if isinstance(found, Lost):
         return found
-    return Cut(
-        id=sample.id, photo=sample.source, name=name, noun=noun, mask=found, by="box" if given is None else "mask"
-    )
+    return Cut(id=sample.id, photo=sample.source, name=name, noun=noun, mask=found, by="box" if given is None else "mask")
 
 
 def _plain(name: str) -> str:
@@ -285,7 +289,9 @@ def _given(rgb: RGB, picture: RGB, boxes: Sequence[Box]) -> Mask | Lost:
     if not mask.any():
         return lost("empty_mask", "is black throughout; expected white on the target")
     if mask.mean() > _MOST:
-        return lost("full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected the target alone, white on black")
+        return lost(
+            "full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected the target alone, white on black"
+        )
     if boxes:
         inside = np.zeros_like(mask)
         for box in boxes:
@@ -406,4 +412,3 @@ def _one_thing(first: Cut, second: Cut) -> bool:
 def beside(cut: Cut, cuts: Sequence[Cut]) -> list[Cut]:
     """Return the other targets of a cut's photograph."""
     return [one for one in cuts if one.photo.sha256 == cut.photo.sha256 and one.id != cut.id]
-

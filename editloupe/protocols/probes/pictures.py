@@ -155,12 +155,13 @@ def _sea(shape: tuple[int, int], by: Random) -> Floats:
     away = np.hypot(xs - x, ys - y)
     glow = np.exp(-((away / (3.5 * r)) ** 2))[..., None] * 70
     disc = np.clip(r - away + 0.5, 0, 1)[..., None]
-    picture = (picture + np.where(ys[..., None] < horizon, glow, 0)) * (1 - disc) + np.array((250, 244, 214), np.float32) * disc
+    picture = (picture + np.where(ys[..., None] < horizon, glow, 0)) * (1 - disc)
+    picture += np.array((250, 244, 214), np.float32) * disc
     stars = rng.random(shape) > 0.9988
     picture[stars & (ys < horizon - 2)] = 225
     down = np.maximum(ys - horizon, 0)
     waves = np.sin(down**1.15 * 0.35 + 3 * np.sin(xs / width * 19 + ys * 0.05)) > 0.82
-    light = 26 + 150 * np.exp(-(((xs - x) / (0.06 * width + 0.25 * down + 1))) ** 2))
+    light = 26 + 150 * np.exp(-(((xs - x) / (0.06 * width + 0.25 * down + 1)) ** 2))
     picture += np.where((waves & (ys > horizon))[..., None], light[..., None], 0).astype(np.float32)
     return _grained(picture, rng, 2)
 
@@ -180,7 +181,8 @@ def _meadow(shape: tuple[int, int], by: Random) -> Floats:
             size = int((0.05 + 0.03 * level) * height)
             foot = round(float(line[at]))
             cv2.rectangle(picture, (at - size // 12, foot - size), (at + size // 12, foot + 2), (70, 48, 34), cv2.FILLED)
-            cv2.ellipse(picture, (at, foot - size), (size // 2, round(size * 0.7)), 0, 0, 360, (28, 78 - 14 * level, 40), cv2.FILLED)
+            crown, leaves = (size // 2, round(size * 0.7)), (28, 78 - 14 * level, 40)
+            cv2.ellipse(picture, (at, foot - size), crown, 0, 0, 360, leaves, cv2.FILLED)
     return _grained(picture, rng, 3)
 
 

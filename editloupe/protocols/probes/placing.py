@@ -24,6 +24,9 @@ _RING: Final = 0.35
 """Width of the ring around a thing in which its surroundings are measured, as a share of its size."""
 _ROUGH: Final = 4.5
 """ΔE (root mean square) from a smooth ground up to which what was behind a thing is known."""
+_SHADE: Final = 3.5
+"""ΔE next to a thing up to which nothing of its shadow is left when it is gone."""
+_DIRECTIONS: Final = 8
 _FULL: Final = 0.6
 """Share of a patch's box that it fills at least."""
 
@@ -34,11 +37,18 @@ class Ground:
 
     rough: float
     """ΔE, root mean square, between the ring around it and a smooth ground through that ring."""
+    shade: float
+    """ΔE between the two next to the thing, in the direction where it is largest: its shadow, or what it touches."""
 
     @property
     def smooth(self) -> bool:
         """Whether nobody could say that what is put in its place is wrong."""
-        return self.rough <= _ROUGH
+        return self.rough <= _ROUGH and self.shade <= _SHADE
+
+    @property
+    def even(self) -> bool:
+        """Whether a copy of the thing can stand beside it, without its shadow, and nobody would miss that."""
+        return self.rough <= 2 * _ROUGH and self.shade <= 2 * _SHADE
 
 
 def grown(mask: Mask, px: float) -> Mask:
@@ -72,14 +82,18 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask | None 
     ring = ~hole if avoid is None else ~(hole | avoid[where])
     h, w = inside.shape
     if ring.sum() < 40:
-        return rgb.copy(), Ground(rough=float("inf"))
+        return rgb.copy(), Ground(rough=float("inf"), shade=float("inf"))
     y, x = np.mgrid[0:h, 0:w]
     x, y = (x - w / 2) / w, (y - h / 2) / h
     basis = np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=-1)
     solved, *_ = np.linalg.lstsq(basis[ring], part[ring], rcond=None)
     ground = basis @ solved
-    off = to_lab(part[ring].astype(np.float32)[None]) - to_lab(np.clip(ground[ring], 0, 255).astype(np.float32)[None])
-    rough = float(np.sqrt((np.linalg.norm(off[0], axis=1) ** 2).mean()))
+    off = to_lab(part.astype(np.float32)) - to_lab(np.clip(ground, 0, 255).astype(np.float32))
+    rough = float(np.sqrt((off[ring] ** 2).sum(axis=1).mean()))
+    near = ring & grown(hole, max(3.0, 0.12 * size_of(mask)))
+    sector = np.floor((np.arctan2(y * h, x * w) / np.pi + 1) / 2 * _DIRECTIONS)
+    sides = [near & (sector == direction) for direction in range(_DIRECTIONS)]
+    shades = [np.linalg.norm(off[side].mean(axis=0)) for side in sides if side.sum() > 8]
     # What the ring has beside the smooth ground goes on into the hole, fading, and the ring's grain comes on top.
     left = np.where(ring[..., None], part - ground, 0)
     weight = cv2.GaussianBlur(ring.astype(np.float64), (0, 0), max(2.0, pad / 3)) + 1e-6
@@ -92,7 +106,7 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask | None 
     alpha = soft(hole, inside=1.5, outside=1.5)[..., None]
     made = rgb.copy()
     made[where] = np.rint(part * (1 - alpha) + new * alpha).astype(np.uint8)
-    return made, Ground(rough=rough)
+    return made, Ground(rough=rough, shade=float(max(shades, default=0.0)))
 
 
 def stamped(rgb: RGB, part: RGB, weight: Floats, place: Place) -> RGB:
@@ -163,6 +177,7 @@ def beside_target(scene: Scene, number: int) -> list[Place]:
     if not ring.any():
         return []
     own = np.median(lab[ring], axis=0)
+    most = max(6.0, 1.3 * float(np.percentile(np.linalg.norm(lab[ring] - own, axis=1), 90)))
     found: list[Place] = []
     steps = [(side * step, shift) for step in (1, 1.3, 1.6, 2, 2.5, 3, 4) for shift in (0, 0.12, -0.12) for side in (1, -1)]
     for across, shift in steps:
@@ -174,7 +189,7 @@ def beside_target(scene: Scene, number: int) -> list[Place]:
         if not free[place].all() or any(abs(x - u) < w + gap / 2 and abs(y - v) < h for u, v in found):
             continue
         off = np.linalg.norm(ground - own, axis=1)
-        if np.median(off) > 9 or np.percentile(off, 90) > 18:
+        if np.median(off) > 0.6 * most or np.percentile(off, 90) > most:
             continue
         found.append((x, y))
         if len(found) == number:
@@ -227,5 +242,3 @@ def patches(scene: Scene) -> list[Mask]:
             if whole.any():
                 found.append((contrast, np.asarray(whole, np.bool_)))
     return [mask for _, mask in sorted(found, key=lambda one: -one[0])[:12]]
-
-
