@@ -18,7 +18,7 @@ from editloupe.errors import DataError
 from editloupe.protocols.probes.colours import told_apart
 from editloupe.protocols.probes.grounds import FLAT, GROUNDS, SHELVES, Field, noise, shelves, waves
 from editloupe.protocols.probes.scene import Scene, Thing
-from editloupe.protocols.probes.sprites import COLOURS, KINDS, VIVID, Pose, Sprite, extent, filling, sprite
+from editloupe.protocols.probes.sprites import COLOURS, KINDS, VIVID, Pose, Sprite, covered, extent, filling, sprite
 
 _T = TypeVar("_T")
 
@@ -37,6 +37,7 @@ _APART: Final = 28.0
 """ΔE (CIE76) between a thing's colour and the ground around it, at least."""
 _LEFT_OF: Final = 0.22
 """How far apart things are that are told apart by their place, as a share of the image's side."""
+_LAB: Final = {name: to_lab(np.array([[rgb]], np.uint8))[0, 0] for name, rgb in COLOURS.items()}
 _SHADOW: Final = (0.05, 0.07)
 """Where a thing's shadow falls, in parts of its side to the right and downwards."""
 
@@ -85,10 +86,8 @@ class _Item:
     colour: str
     pose: Pose
     seed: int
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        return extent(self.noun, self.pose)
+    box: tuple[float, float, float, float]
+    """x0, y0, x1, y1 in px."""
 
 
 class _Set:
@@ -108,8 +107,9 @@ class _Set:
         self.side = float(np.sqrt(area * width * height / filling(self.noun)))
         self.boards: tuple[int, ...] = ()
         self.field = self._field()
-        # What a colour is held against: 32 columns of the ground as it is lit.
-        self.coarse = cv2.resize(self.field, (32, max(2, 32 * height // width)), interpolation=cv2.INTER_AREA)
+        # What a colour is held against: the ground as it is lit, in 32 columns of CIELAB.
+        coarse = cv2.resize(self.field, (32, max(2, 32 * height // width)), interpolation=cv2.INTER_AREA)
+        self.coarse = to_lab(np.clip(coarse, 0, 255).astype(np.uint8))
         self.items: list[_Item] = []
 
     # The ground
@@ -193,8 +193,8 @@ class _Set:
         mirrored = bool(self.rng.random() < 0.5)
         seed = int(self.rng.integers(2**31))
         angle = 0.0 if self.boards else float(self.rng.uniform(-0.45, 0.45))
-        item = _Item(noun=noun, colour="", seed=seed, pose=Pose(x=0, y=0, side=side, angle=angle, mirrored=mirrored))
-        x0, y0, x1, y1 = item.box
+        pose = Pose(x=0, y=0, side=side, angle=angle, mirrored=mirrored)
+        x0, y0, x1, y1 = extent(noun, pose)
         edge = max(4.0, 0.01 * self.width)
         # Its shadow lies in the image as well.
         low_x, high_x = edge - x0, self.width - edge - x1 - _SHADOW[0] * side
@@ -203,7 +203,10 @@ class _Set:
             return None
         x = float(self.rng.uniform(low_x, high_x))
         y = self._pick(self.boards) + 1.0 - y1 if self.boards else float(self.rng.uniform(low_y, high_y))
-        return replace(item, pose=replace(item.pose, x=x, y=y)) if y >= low_y else None
+        if y < low_y:
+            return None
+        box = (x0 + x, y0 + y, x1 + x, y1 + y)
+        return _Item(noun=noun, colour="", seed=seed, pose=replace(pose, x=x, y=y), box=box)
 
     def _free(self, item: _Item) -> bool:
         x0, y0, x1, y1 = item.box
@@ -217,20 +220,19 @@ class _Set:
     def _seen(self, colour: str, item: _Item) -> bool:
         scale = self.coarse.shape[1] / self.width
         x0, y0, x1, y1 = (int(v * scale) for v in item.box)
-        around = self.coarse[max(0, y0) : y1 + 1, max(0, x0) : x1 + 1].reshape(-1, 3)
-        both = np.stack([around.mean(axis=0), np.array(COLOURS[colour], np.float32)])
-        first, second = to_lab(np.clip(both, 0, 255).astype(np.uint8)[None])[0]
-        return bool(np.linalg.norm(first - second) >= _APART)
+        around = self.coarse[max(0, y0) : y1 + 1, max(0, x0) : x1 + 1].reshape(-1, 3).mean(axis=0)
+        return bool(np.linalg.norm(around - _LAB[colour]) >= _APART)
 
     def _true_to_area(self, item: _Item) -> _Item:
         """The target scaled so that its mask covers the share that was asked for."""
         wanted = self.area * self.width * self.height
+        pose = item.pose
         for _ in range(6):
-            found = float((_drawn(item).alpha >= 0.5).sum())
+            found = covered(item.noun, pose)
             if abs(found / wanted - 1) < 0.02:
                 break
-            item = replace(item, pose=replace(item.pose, side=item.pose.side * float(np.sqrt(wanted / max(found, 1)))))
-        return item
+            pose = replace(pose, side=pose.side * float(np.sqrt(wanted / max(found, 1))))
+        return replace(item, pose=pose, box=extent(item.noun, pose))
 
     # The picture
 

@@ -104,11 +104,13 @@ def _cork(rng: np.random.Generator, height: int, width: int) -> Field:
 
 def _terrazzo(rng: np.random.Generator, height: int, width: int) -> Field:
     """A worktop of pale stone with chips of grey and beige."""
-    field = _tinted(1 + 0.012 * noise(rng, height, width, 0.8), _jitter(rng, (226, 222, 214), 6))
+    light = 1 + 0.012 * noise(rng, height, width, 0.8)
+    planes = [light * np.float32(v) for v in _jitter(rng, (226, 222, 214), 6)]
     for sigma, least, colour in ((3.0, 1.5, (150, 150, 152)), (4.0, 1.7, (196, 176, 150)), (2.2, 1.8, (108, 104, 102))):
-        chips = np.clip((noise(rng, height, width, sigma) - np.float32(least)) * 9, 0, 0.85)[..., None]
-        field += chips * (np.array(colour, np.float32) - field)
-    return field
+        chips = np.clip((noise(rng, height, width, sigma) - np.float32(least)) * 9, 0, 0.85)
+        for plane, value in zip(planes, colour, strict=True):
+            plane += chips * (np.float32(value) - plane)
+    return np.asarray(cv2.merge(planes), dtype=np.float32)
 
 
 def _linen(rng: np.random.Generator, height: int, width: int) -> Field:

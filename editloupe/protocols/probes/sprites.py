@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -33,6 +33,8 @@ VIVID: Final = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "t
 
 _LIGHT: Final = (-0.45, -0.55, 0.7036)
 """Towards the light, upper left and above; of length 1."""
+_COARSE: Final = 110
+"""px of a side above which light is worked out at half the size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,39 +231,46 @@ class Pose:
 
 def extent(noun: str, pose: Pose) -> tuple[float, float, float, float]:
     """Return x0, y0, x1, y1 of a thing in px of the picture."""
-    low, high = np.full(2, np.inf), np.full(2, -np.inf)
-    for part, unit in zip(KINDS[noun].parts, _outlines(noun), strict=True):
-        points, thick = pose.placed(unit), part.width * pose.side / 2
-        low, high = np.minimum(low, points.min(axis=0) - thick), np.maximum(high, points.max(axis=0) + thick)
+    points, thick = _hull(noun)
+    placed, thick = pose.placed(points), thick * pose.side
+    low, high = (placed - thick).min(axis=0), (placed + thick).max(axis=0)
     return float(low[0]), float(low[1]), float(high[0]), float(high[1])
+
+
+@functools.lru_cache(maxsize=len(KINDS))
+def _hull(noun: str) -> tuple[Points, Points]:
+    """Points of the unit square that bound a thing, N×2, and how far it reaches beyond each, N×1."""
+    parts = list(zip(KINDS[noun].parts, _outlines(noun), strict=True))
+    thick = np.concatenate([np.full((len(unit), 1), part.width / 2) for part, unit in parts])
+    return np.concatenate([unit for _, unit in parts]), thick
 
 
 @functools.lru_cache(maxsize=len(KINDS))
 def filling(noun: str) -> float:
     """Return the share of its unit square that a thing covers, 0 to 1."""
-    return float((sprite(noun, Pose(x=128, y=128, side=200), colour=(128, 128, 128), seed=0).alpha >= 0.5).sum() / 200**2)
+    return covered(noun, Pose(x=0, y=0, side=200)) / 200**2
+
+
+def covered(noun: str, pose: Pose) -> int:
+    """Return how many pixels a thing covers at least by half."""
+    _, _, width, height = _frame(noun, pose)
+    alpha = np.zeros((height, width), np.float32)
+    for _, window, cover in _pieces(noun, pose):
+        alpha[window] += cover * (1 - alpha[window])
+    return int((alpha >= 0.5).sum())
 
 
 def sprite(noun: str, pose: Pose, *, colour: tuple[float, float, float], seed: int) -> Sprite:
     """Draw a thing. colour: sRGB, 0..255. seed: of its texture. Equal arguments give equal pixels."""
     kind = KINDS[noun]
-    x0, y0, x1, y1 = extent(noun, pose)
-    left, top = math.floor(x0) - 2, math.floor(y0) - 2
-    width, height = math.ceil(x1) + 3 - left, math.ceil(y1) + 3 - top
+    left, top, width, height = _frame(noun, pose)
     base = np.array(colour, dtype=np.float32)
     paints: dict[Paint, Field] = {
         "main": base, "dark": base * np.float32(0.62), "pale": base * np.float32(0.5) + np.float32(118),
         "ink": np.array((42, 40, 40), np.float32),
     }  # fmt: skip
     colours, alpha = np.zeros((height, width, 3), np.float32), np.zeros((height, width), np.float32)
-    for part, unit in zip(kind.parts, _outlines(noun), strict=True):
-        points = pose.placed(unit) - (left, top)
-        thick = part.width * pose.side
-        low = np.maximum(np.floor(points.min(axis=0) - thick / 2).astype(int) - 1, 0)
-        high = np.ceil(points.max(axis=0) + thick / 2).astype(int) + 2
-        window = (slice(low[1], min(high[1], height)), slice(low[0], min(high[0], width)))
-        shape = (window[0].stop - low[1], window[1].stop - low[0])
-        cover = _coverage(points - low, shape, closed=part.shape != "stroke", thick=thick, fine=pose.side < 96)
+    for part, window, cover in _pieces(noun, pose):
         shade, shine = _lit(cover, pose.side, kind)
         lit = shade[..., None] * paints[part.paint] + shine[..., None]
         colours[window] += cover[..., None] * (lit - colours[window])
@@ -270,6 +279,25 @@ def sprite(noun: str, pose: Pose, *, colour: tuple[float, float, float], seed: i
     grain = cv2.GaussianBlur(noise, (0, 0), 0.8) * np.float32(4 + 2 * kind.weave)
     colours += grain[..., None]
     return Sprite(left=left, top=top, colours=colours, alpha=alpha)
+
+
+def _frame(noun: str, pose: Pose) -> tuple[int, int, int, int]:
+    """Left, top, width and height of a thing's sprite in px of the picture."""
+    x0, y0, x1, y1 = extent(noun, pose)
+    left, top = math.floor(x0) - 2, math.floor(y0) - 2
+    return left, top, math.ceil(x1) + 3 - left, math.ceil(y1) + 3 - top
+
+
+def _pieces(noun: str, pose: Pose) -> Iterator[tuple[Part, tuple[slice, slice], Field]]:
+    """Each part of a thing, the rows and columns of the sprite around it, and how much of each pixel there it covers."""
+    left, top, width, height = _frame(noun, pose)
+    for part, unit in zip(KINDS[noun].parts, _outlines(noun), strict=True):
+        points, thick = pose.placed(unit) - (left, top), part.width * pose.side
+        x0, y0 = (max(0, int(v)) for v in np.floor(points.min(axis=0) - thick / 2) - 1)
+        x1, y1 = (int(v) for v in np.ceil(points.max(axis=0) + thick / 2) + 2)
+        window = (slice(y0, min(y1, height)), slice(x0, min(x1, width)))
+        shape = (window[0].stop - y0, window[1].stop - x0)
+        yield part, window, _coverage(points - (x0, y0), shape, closed=part.shape != "stroke", thick=thick, fine=pose.side < 96)
 
 
 @functools.lru_cache(maxsize=len(KINDS))
@@ -311,6 +339,12 @@ def _coverage(points: Points, shape: tuple[int, int], *, closed: bool, thick: fl
 
 def _lit(cover: Field, side: float, kind: Kind) -> tuple[Field, Field]:
     """What a rounded surface reflects: a factor of its colour, and what is added to it, in levels."""
+    if side > _COARSE:
+        # Light is smooth: at half the size it looks the same.
+        small = cv2.resize(cover, (-(-cover.shape[1] // 2), -(-cover.shape[0] // 2)), interpolation=cv2.INTER_AREA)
+        size = (cover.shape[1], cover.shape[0])
+        shade, shine = (cv2.resize(v, size, interpolation=cv2.INTER_LINEAR) for v in _lit(small, side / 2, kind))
+        return np.asarray(shade, dtype=np.float32), np.asarray(shine, dtype=np.float32)
     inside = np.pad((cover > 0.5).astype(np.uint8), 1)
     depth = cv2.distanceTransform(inside, cv2.DIST_L2, 3)[1:-1, 1:-1]
     reach = max(1.5, kind.bevel * side)
