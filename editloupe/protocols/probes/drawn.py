@@ -58,7 +58,9 @@ def drawn_scene(
     """
     width, height = size
     if not 0.0004 <= area <= 0.12:
-        raise DataError(f"a drawn target covers 0.0004 to 0.12 of the image; got {area}; use one of the shares 0.0005 to 0.1")
+        raise DataError(
+            f"a drawn target covers 0.0004 to 0.12 of the image; got {area}; use one of the shares 0.0005 to 0.1"
+        )
     if area * width * height < LEAST_PX:
         least = LEAST_PX / area
         raise DataError(
@@ -258,9 +260,7 @@ class _Set:
                 raise ValueError(f"scene {name!r} has no {thing.name!r}; it has {', '.join(names)}")
             return drawn(thing.name)
 
-        return Scene(
-            id=name, image=drawn(None), target=things[0], others=tuple(things[1:]), clean=clean, area=self.area
-        )
+        return Scene(id=name, image=drawn(None), target=things[0], others=tuple(things[1:]), clean=clean, area=self.area)
 
     def _thing(self, index: int, drawn: Sprite) -> Thing:
         item, target = self.items[index], self.items[0]
@@ -296,7 +296,10 @@ def _shadow(item: _Item, drawn: Sprite) -> Sprite:
     right, down = (round(v * side) for v in _SHADOW)
     alpha = np.asarray(soft * np.float32(0.42), dtype=np.float32)
     return Sprite(
-        left=drawn.left - pad + right, top=drawn.top - pad + down, alpha=alpha, colours=np.full((*alpha.shape, 3), 22, np.float32)
+        left=drawn.left - pad + right,
+        top=drawn.top - pad + down,
+        alpha=alpha,
+        colours=np.full((*alpha.shape, 3), 22, np.float32),
     )
 
 

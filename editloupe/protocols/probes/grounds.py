@@ -38,7 +38,9 @@ def _tile(sigma: float, streaks: float | None) -> Field:
     """Noise that goes on where it ends, twice in each direction. Made at one quarter of the size where it is smooth."""
     k = 4 if sigma >= 6 else 1
     side, sigma = _TILE // k, sigma / k
-    white = np.random.default_rng([side, round(100 * sigma), round(streaks or 0)]).standard_normal((side, side), dtype=np.float32)
+    white = np.random.default_rng([side, round(100 * sigma), round(streaks or 0)]).standard_normal(
+        (side, side), dtype=np.float32
+    )
     pad = min(side, int(6 * sigma) + 24)
     wide = np.pad(white, pad, mode="wrap")
     if streaks is not None:
@@ -147,7 +149,9 @@ def shelves(rng: np.random.Generator, height: int, width: int, boards: int) -> t
     tops = tuple(round((i + 1) * step - 1.6 * thick) for i in range(boards))
     wood = _jitter(rng, (168, 124, 82), 14)
     for top in tops:
-        grain = noise(rng, thick, width, 0.7, streaks=0.0) * np.float32(0.07) + noise(rng, thick, width, 20.0) * np.float32(0.06)
+        grain = noise(rng, thick, width, 0.7, streaks=0.0) * np.float32(0.07) + noise(rng, thick, width, 20.0) * np.float32(
+            0.06
+        )
         face = np.linspace(1.12, 0.86, thick, dtype=np.float32)[:, None] + grain
         field[top : top + thick] = _tinted(face, wood)
         below = min(height, top + thick + 3 * thick) - (top + thick)

@@ -297,7 +297,11 @@ def _pieces(noun: str, pose: Pose) -> Iterator[tuple[Part, tuple[slice, slice], 
         x1, y1 = (int(v) for v in np.ceil(points.max(axis=0) + thick / 2) + 2)
         window = (slice(y0, min(y1, height)), slice(x0, min(x1, width)))
         shape = (window[0].stop - y0, window[1].stop - x0)
-        yield part, window, _coverage(points - (x0, y0), shape, closed=part.shape != "stroke", thick=thick, fine=pose.side < 96)
+        yield (
+            part,
+            window,
+            _coverage(points - (x0, y0), shape, closed=part.shape != "stroke", thick=thick, fine=pose.side < 96),
+        )
 
 
 @functools.lru_cache(maxsize=len(KINDS))
@@ -310,7 +314,9 @@ def _outline(part: Part) -> Points:
     if part.shape == "oval":
         x0, y0, x1, y1 = part.at
         turn = np.linspace(0, 2 * np.pi, 48, endpoint=False)
-        return np.stack([(x0 + x1) / 2 + (x1 - x0) / 2 * np.cos(turn), (y0 + y1) / 2 + (y1 - y0) / 2 * np.sin(turn)], axis=1)
+        return np.stack(
+            [(x0 + x1) / 2 + (x1 - x0) / 2 * np.cos(turn), (y0 + y1) / 2 + (y1 - y0) / 2 * np.sin(turn)], axis=1
+        )
     points = np.array(part.at, dtype=np.float64).reshape(-1, 2)
     if part.shape == "poly":
         return points
