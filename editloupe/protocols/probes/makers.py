@@ -286,7 +286,7 @@ def _without(scene: Scene, thing: Thing, by: Random, *, rgb: RGB | None = None) 
     whole = scene.image if rgb is None else rgb
     if scene.clean is not None:
         clean = scene.clean(thing)
-        changed = grown(np.asarray((clean != scene.image).any(axis=2)), 1)
+        changed = grown(_changed(clean, scene.image), 1)
         made = np.where(changed[..., None], clean, whole)
     else:
         avoid = np.zeros(thing.mask.shape, np.bool_)
@@ -319,11 +319,12 @@ def _remover(scene: Scene) -> str:
 
 
 def _changed(source: RGB, edited: RGB) -> Mask:
-    return np.asarray((source != edited).any(axis=2), np.bool_)
+    off = source != edited
+    return np.asarray(off[..., 0] | off[..., 1] | off[..., 2], np.bool_)
 
 
 def _copies(scene: Scene, number: int) -> tuple[RGB, Mask, bool]:
-    """Return an image with so many copies of the target beside it, where the first is, and if they look as if they stood there.
+    """Return an image with so many copies of the target beside it, where the first is, and if they look real.
 
     Raises NotMade.
     """
@@ -357,7 +358,7 @@ def _shaded(scene: Scene, rgb: RGB, dx: int, dy: int) -> RGB:
     )
     for one in (scene.target, *scene.others):
         moved[one.mask] = 1
-    return np.rint(np.clip(rgb * moved, 0, 255)).astype(np.uint8)
+    return np.asarray(np.rint(np.clip(rgb * moved, 0, 255)), np.uint8)
 
 
 def _flawless_count(scene: Scene, by: Random) -> Made:
