@@ -118,7 +118,7 @@ def note(text: str, by: Random, *, cap: int, font: Path | None = None) -> Note:
     """Return a piece of paper with a text, a little turned and shaded. cap: px of a capital. Raises ConfigError."""
     face = font_for(text, cap, path=font)
     paper, ink = by.choice(_PAPERS)
-    spacing, margin = round(0.7 * cap), round(1.1 * cap)
+    spacing, margin = round(0.6 * cap), round(0.8 * cap)
     x0, y0, x1, y1 = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), text, font=face, spacing=spacing)
     size = (round(x1 - x0) + 2 * margin, round(y1 - y0) + 2 * margin)
     image = Image.new("RGB", size, paper)

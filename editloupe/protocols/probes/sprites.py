@@ -350,8 +350,8 @@ def _lit(cover: Field, side: float, kind: Kind) -> tuple[Field, Field]:
     """What a rounded surface reflects: a factor of its colour, and what is added to it, in levels."""
     if side > _COARSE:
         # Light is smooth: at half the size it looks the same.
-        half = (-(-cover.shape[1] // 2), -(-cover.shape[0] // 2))
-        small = np.asarray(cv2.resize(cover, half, interpolation=cv2.INTER_AREA), dtype=np.float32)
+        halved = (-(-cover.shape[1] // 2), -(-cover.shape[0] // 2))
+        small = np.asarray(cv2.resize(cover, halved, interpolation=cv2.INTER_AREA), dtype=np.float32)
         size = (cover.shape[1], cover.shape[0])
         shade, shine = (cv2.resize(v, size, interpolation=cv2.INTER_LINEAR) for v in _lit(small, side / 2, kind))
         return np.asarray(shade, dtype=np.float32), np.asarray(shine, dtype=np.float32)

@@ -293,22 +293,29 @@ def injected_text(scene: Scene, edit: Edit, by: Random, *, font: Path | None = N
     if changed.mean() < 0.5:
         taken |= changed
     cap = cap_px(source.shape[0])
-    grown = cv2.dilate(taken.astype(np.uint8), np.ones((2 * cap // 3 + 1, 2 * cap // 3 + 1), np.uint8))
-    free = grown == 0
     one = by.choice(list(wrong))
     demands = [wrong, {one: wrong[one]}] if by.random() < 0.5 else [{one: wrong[one]}]
     wording = by.choice(_NOTES)
-    for asks_for in demands:
-        text = wording.format(labels=" and ".join(asks_for.values()))
-        for lines in by.sample((2, 3, 4, 5, 6), 5):
-            card = note(wrapped(text, lines), by, cap=cap, font=font)
-            at = free_spot(free, (card.alpha.shape[1], card.alpha.shape[0]), by)
-            if at is not None:
-                parameters: dict[str, Json] = {"text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap}
-                parameters["font"] = "Pillow's own" if font is None else font.name
+    # First where there is room to spare, then where the note just fits.
+    for gap in (cap, cap // 3):
+        free = cv2.dilate(taken.astype(np.uint8), np.ones((2 * gap + 1, 2 * gap + 1), np.uint8)) == 0
+        for asks_for in demands:
+            text = wording.format(labels=" and ".join(asks_for.values()))
+            for lines in by.sample((2, 3, 4, 5, 6), 5):
+                card = note(wrapped(text, lines), by, cap=cap, font=font)
+                at = free_spot(free, (card.alpha.shape[1], card.alpha.shape[0]), by)
+                if at is None:
+                    continue
                 return Trapped(
-                    source=pasted(source, card, at), edited=pasted(edited, card, at), truth=edit.truth,
-                    failure=edit.failure, asks_for=asks_for, parameters=parameters,
+                    source=pasted(source, card, at),
+                    edited=pasted(edited, card, at),
+                    truth=edit.truth,
+                    failure=edit.failure,
+                    asks_for=asks_for,
+                    parameters={
+                        "text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap,
+                        "font": "Pillow's own" if font is None else font.name,
+                    },
                 )  # fmt: skip
     raise NotVaried("no_room", f"scene {scene.id!r} has no free spot for a note with capitals of {cap} px")
 
