@@ -46,8 +46,9 @@ PAINTS: Final[Mapping[str, Paint]] = {
 }
 NEAR: Final = frozenset(
     map(frozenset, (("red", "orange"), ("red", "pink"), ("red", "brown"), ("orange", "yellow"), ("orange", "brown"),
-                    ("orange", "beige"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"), ("green", "turquoise"),
-                    ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"), ("pink", "beige"), ("orange", "pink")))
+                    ("orange", "beige"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"),
+                    ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"), ("pink", "beige"),
+                    ("orange", "pink")))
 )  # fmt: skip
 """Colours about which two people may differ; one is never asked for, or shown, where the other is."""
 _TEXTURE: Final = 0.35
@@ -55,14 +56,16 @@ _TEXTURE: Final = 0.35
 _CONTRAST: Final = 0.8
 """Least share of its differences of lightness that stays where they would be cut off."""
 _NAMED: Final = 0.75
-"""Share of a thing's pixels that have to have a name, those of a neighbouring shade half, for it to be the thing's colour."""
+"""Share of a thing's pixels that have a name, those of a neighbouring shade half, for it to be the thing's colour."""
 
 _TO_LMS = np.array(
-    [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]],
+    [[0.4122214708, 0.5363325363, 0.0514459929],
+     [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]],
     np.float32,
 )  # fmt: skip
 _TO_LAB = np.array(
-    [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099], [0.0259040371, 0.7827717662, -0.8086757660]],
+    [[0.2104542553, 0.7936177850, -0.0040720468],
+     [1.9779984951, -2.4285922050, 0.4505937099], [0.0259040371, 0.7827717662, -0.8086757660]],
     np.float32,
 )  # fmt: skip
 _LMS_TO = np.linalg.inv(_TO_LMS).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Photographs whose targets are known: by masks, or by boxes in which the thing is cut out. Crops give targets their shares."""
+"""Photographs whose targets are known by masks, or by boxes in which they are cut out; crops give them their shares."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from editloupe.baseline.naming import to_lab
 from editloupe.data.folders import RowError
@@ -39,6 +40,14 @@ _OF_BOX: Final = (0.25, 0.985)
 """Share of its box that what was cut out covers, at least and at most."""
 _MAIN: Final = 0.85
 """Share of what was cut out that is one piece."""
+_SAME: Final = 0.9
+"""Overlap (IoU) of what is cut out of the image and of a softer copy of it."""
+_SOLID: Final = 0.74
+"""Share of its convex hull that what was cut out covers, at least."""
+_GAP: Final = 0.15
+"""Space between what was cut out and a side of its box at most, as a share of that side's length: boxes fit things."""
+_HOLE: Final = 0.02
+"""Share of a thing up to which a hole in it is filled."""
 _CONTRAST: Final = 12.0
 """ΔE between what was cut out and the ring around it, in the median."""
 _EDGE: Final = 3.0
@@ -107,7 +116,9 @@ def read_photographs(
         if isinstance(found, Lost):
             lost.append((sample.id, found))
         elif same := next((one for one in cuts if _one_thing(one, found)), None):
-            lost.append((sample.id, Lost(stage="mask", why="again", detail=f"its mask is that of {same.id!r}; one is enough")))
+            lost.append(
+                (sample.id, Lost(stage="mask", why="again", detail=f"its mask is that of {same.id!r}; one is enough"))
+            )
         else:
             cuts.append(found)
     return Photographs(
@@ -129,8 +140,10 @@ def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], *, area: float, longest:
     height, width = rgb.shape[:2]
     shown = f"{100 * area:g} %"
     if area * (1 + TOLERANCE) < cut.share:
-        why = f"covers {100 * cut.share:.3g} % of its photograph, and no crop gives it less; take a photograph that shows more"
-        return Lost(stage="area", why="too_large_for_an_area_share", detail=f"{why} around it, or leave {shown} out of --areas")
+        why = f"covers {100 * cut.share:.3g} % of its photograph, and no crop gives it less; take one that shows more"
+        return Lost(
+            stage="area", why="too_large_for_an_area_share", detail=f"{why} around it, or leave {shown} out of --areas"
+        )
     by = Random(digest(["crop", cut.id, cut.photo.sha256, area, longest]))
     window = _window(cut, (height, width), beside, area, by)
     if isinstance(window, Lost):
@@ -229,7 +242,9 @@ def _window(
 def _checked(row: DataRow) -> DataRow:
     """Return a row that names its target and says where it is. Raises RowError."""
     if not (row.target_name or str(row.extra.get("target_name") or "")).strip():
-        raise RowError("row", "column 'target_name' is empty; expected what instructions call the target, such as 'red mug'")
+        raise RowError(
+            "row", "column 'target_name' is empty; expected what instructions call the target, such as 'red mug'"
+        )
     if not row.quads and not row.masks:
         raise RowError("box", "there is neither a mask (mask_file_name) nor a box (bbox); expected one of them")
     if len(row.quads) > 1 and not row.masks:
@@ -251,9 +266,7 @@ def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
     found = _cut_out(rgb, boxes[0]) if given is None else _given(rgb, given, boxes)
     if isinstance(found, Lost):
         return found
-    return Cut(
-        id=sample.id, photo=sample.source, name=name, noun=noun, mask=found, by="box" if given is None else "mask"
-    )
+    return Cut(id=sample.id, photo=sample.source, name=name, noun=noun, mask=found, by="box" if given is None else "mask")
 
 
 def _plain(name: str) -> str:
@@ -276,7 +289,9 @@ def _given(rgb: RGB, picture: RGB, boxes: Sequence[Box]) -> Mask | Lost:
     if not mask.any():
         return lost("empty_mask", "is black throughout; expected white on the target")
     if mask.mean() > _MOST:
-        return lost("full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected the target alone, white on black")
+        return lost(
+            "full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected the target alone, white on black"
+        )
     if boxes:
         inside = np.zeros_like(mask)
         for box in boxes:
@@ -326,26 +341,13 @@ def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
     size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
     small = np.ascontiguousarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA))
     quad = [round(v * scale) for v in (x0 - left, y0 - top, x1 - x0, y1 - y0)]
-    marks = np.zeros(small.shape[:2], np.uint8)
-    cv2.setRNGSeed(1)
-    try:
-        models = np.zeros((1, 65)), np.zeros((1, 65))
-        cv2.grabCut(small, marks, quad, *models, _GRABCUT_STEPS, cv2.GC_INIT_WITH_RECT)
-    except cv2.error:
-        return _poor("leaves nothing to tell it from")
-    front = np.isin(marks, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(front, connectivity=4)
-    if count < 2:
-        return _poor("holds nothing that stands out")
-    largest = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
-    piece = (labels == largest).astype(np.uint8)
-    outlines, _ = cv2.findContours(piece, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    cv2.drawContours(piece, outlines, -1, 1, cv2.FILLED)
-    share = float(piece.sum()) / max(1, quad[2] * quad[3])
-    main = float(stats[largest, cv2.CC_STAT_AREA] / stats[1:, cv2.CC_STAT_AREA].sum())
-    if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
-        told = f"covers {100 * share:.0f} % of the box, {100 * main:.0f} % of it in one piece"
-        return _poor(f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)")
+    pieces = [_piece(image, quad) for image in (small, cv2.GaussianBlur(small, (0, 0), 1.5))]
+    if isinstance(pieces[0], str) or isinstance(pieces[1], str):
+        return _poor(next(one for one in pieces if isinstance(one, str)))
+    piece, again = pieces
+    same = float((piece & again).sum() / (piece | again).sum())
+    if same < _SAME:
+        return _poor(f"is another thing on a softer copy (they share {100 * same:.0f} %, expected {100 * _SAME:.0f} %)")
     inside = piece.astype(bool)
     around = cv2.dilate(piece, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (9, 9))).astype(bool) & ~inside
     lab = to_lab(small)
@@ -357,6 +359,43 @@ def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
     whole = (part.shape[1], part.shape[0])
     mask[top:bottom, left:right] = cv2.resize(smooth, whole, interpolation=cv2.INTER_LINEAR) >= 0.5
     return mask
+
+
+def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
+    """Return h×w, 1 on what GrabCut finds in a box (x, y, width and height), or why that is no thing."""
+    marks = np.zeros(small.shape[:2], np.uint8)
+    cv2.setRNGSeed(1)
+    try:
+        cv2.grabCut(small, marks, list(quad), np.zeros((1, 65)), np.zeros((1, 65)), _GRABCUT_STEPS, cv2.GC_INIT_WITH_RECT)
+    except cv2.error:
+        return "leaves nothing to tell it from"
+    front = np.isin(marks, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(front, connectivity=4)
+    if count < 2:
+        return "is nothing that stands out"
+    largest = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
+    piece = np.asarray(labels == largest, np.uint8)
+    # Small holes are reflections and letters, large ones those of a ring or of a handle.
+    count, labels, holes, _ = cv2.connectedComponentsWithStats(1 - piece, connectivity=8)
+    for one in range(1, count):
+        x, y, w, h, mass = (int(v) for v in holes[one])
+        if mass < _HOLE * piece.sum() and x > 0 and y > 0 and x + w < piece.shape[1] and y + h < piece.shape[0]:
+            piece[labels == one] = 1
+    share = float(piece.sum()) / max(1, quad[2] * quad[3])
+    main = float(stats[largest, cv2.CC_STAT_AREA] / stats[1:, cv2.CC_STAT_AREA].sum())
+    if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
+        told = f"covers {100 * share:.0f} % of the box, {100 * main:.0f} % of it in one piece"
+        return f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)"
+    outlines, _ = cv2.findContours(piece, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    hull = float(cv2.contourArea(cv2.convexHull(np.concatenate(outlines))))
+    solid = float(cv2.contourArea(max(outlines, key=cv2.contourArea))) / max(1.0, hull)
+    if solid < _SOLID:
+        return f"is torn: {100 * solid:.0f} % of its hull (expected {100 * _SOLID:.0f} %)"
+    x, y, w, h = cv2.boundingRect(piece)
+    gap = max(x - quad[0], quad[0] + quad[2] - x - w, 0) / quad[2], max(y - quad[1], quad[1] + quad[3] - y - h, 0) / quad[3]
+    if max(gap) > _GAP:
+        return f"ends {100 * max(gap):.0f} % before a side of the box (expected at most {100 * _GAP:.0f} %)"
+    return piece
 
 
 def _poor(detail: str) -> Lost:
@@ -373,4 +412,3 @@ def _one_thing(first: Cut, second: Cut) -> bool:
 def beside(cut: Cut, cuts: Sequence[Cut]) -> list[Cut]:
     """Return the other targets of a cut's photograph."""
     return [one for one in cuts if one.photo.sha256 == cut.photo.sha256 and one.id != cut.id]
-
