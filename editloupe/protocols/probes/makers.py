@@ -110,6 +110,8 @@ _INSTEAD: Final = ("a potted plant", "a sunflower", "a teddy bear", "a bicycle",
 """What is asked for in place of a target that becomes a plain solid."""
 _ONE_COLOUR: Final = 0.6
 """Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one colour."""
+_PLAINLY: Final = 0.85
+"""Share of a thing that has a colour's name for a question to have that colour as its key."""
 _SHOWN: Final = 24
 """px of a picture's thing that is put in or changed beside the target, at least: smaller ones could be missed."""
 
@@ -214,7 +216,9 @@ def _recoloured(scene: Scene, by: Random, *, not_near: Sequence[str] = ()) -> tu
 
 def _colour_question(scene: Scene, by: Random, *, shown: str, asked: str) -> Mapping[str, Json]:
     """Return the columns of a question about the target's colour; {} where "the mug" could be another one."""
-    if not shown or any(one.noun == scene.target.noun for one in scene.others):
+    if shown not in PAINTS or any(one.noun == scene.target.noun for one in scene.others):
+        return {}
+    if shown == scene.target.colour and shares_of(scene.image, scene.target.mask)[shown] < _PLAINLY:
         return {}
     if shown != asked and not told_apart(shown, asked):
         return {}
@@ -582,7 +586,7 @@ def _patterned(scene: Scene, by: Random) -> Made:
     made = stamped(edited, ink, soft(bare, inside=0.5, outside=0.5) * inside, (columns.start, rows.start))
     if kind == "checks":
         # Dark and light squares leave no colour to call it by: half of each stays.
-        ink = np.clip(edited[rows, columns].astype(np.int16) + (90 if light < 55 else -90), 0, 255).astype(np.uint8)
+        ink = np.clip(edited[rows, columns].astype(np.int16) + (80 if light < 55 else -75), 0, 255).astype(np.uint8)
         made = stamped(edited, ink, soft(bare, inside=0.5, outside=0.5) * inside, (columns.start, rows.start))
     mask = np.zeros(scene.target.mask.shape, np.bool_)
     mask[rows, columns] = bare
