@@ -159,7 +159,10 @@ def make(failure: Failure, scene: Scene, by: Random) -> Made:
 
     Raises NotMade.
     """
-    return _MAKERS[failure](scene, by)
+    made = _MAKERS[failure](scene, by)
+    if failure in _WITHIN and (_changed(scene.image, made.edited) & ~made.allowed).any():
+        raise NotMade("spills_over", f"{made.maker} changes more than the {scene.target.name}")
+    return made
 
 
 def said(edit_type: EditType, scene: Scene, by: Random, **words: str) -> str:
@@ -283,7 +286,7 @@ def _without(scene: Scene, thing: Thing, by: Random, *, rgb: RGB | None = None) 
     whole = scene.image if rgb is None else rgb
     if scene.clean is not None:
         clean = scene.clean(thing)
-        changed = grown(np.asarray((clean != scene.image).any(axis=2)), 1)
+        changed = grown(_changed(clean, scene.image), 1)
         made = np.where(changed[..., None], clean, whole)
     else:
         avoid = np.zeros(thing.mask.shape, np.bool_)
@@ -316,11 +319,12 @@ def _remover(scene: Scene) -> str:
 
 
 def _changed(source: RGB, edited: RGB) -> Mask:
-    return np.asarray((source != edited).any(axis=2), np.bool_)
+    off = source != edited
+    return np.asarray(off[..., 0] | off[..., 1] | off[..., 2], np.bool_)
 
 
 def _copies(scene: Scene, number: int) -> tuple[RGB, Mask, bool]:
-    """Return an image with so many copies of the target beside it, where the first is, and if they look as if they stood there.
+    """Return an image with so many copies of the target beside it, where the first is, and if they look real.
 
     Raises NotMade.
     """
@@ -354,7 +358,7 @@ def _shaded(scene: Scene, rgb: RGB, dx: int, dy: int) -> RGB:
     )
     for one in (scene.target, *scene.others):
         moved[one.mask] = 1
-    return np.rint(np.clip(rgb * moved, 0, 255)).astype(np.uint8)
+    return np.asarray(np.rint(np.clip(rgb * moved, 0, 255)), np.uint8)
 
 
 def _flawless_count(scene: Scene, by: Random) -> Made:
@@ -474,9 +478,22 @@ def _wrong_count(scene: Scene, by: Random) -> Made:
 
 
 def _wrong_place(scene: Scene, by: Random) -> Made:
-    """Do to something else what is asked for the target; to a look-alike, where there is one."""
-    alike = [one for one in scene.others if one.noun == scene.target.noun]
-    things = alike or by.sample(scene.others, len(scene.others)) or _found(scene, by)
+    """Do to something else what is asked for the target; to a look-alike only where there is nothing else."""
+    alike = _alike(scene)
+    others = [one for one in scene.others if one not in alike]
+    return _misplaced(scene, by, by.sample(others, len(others)) or alike or _found(scene, by))
+
+
+def on_look_alike(scene: Scene, by: Random) -> Made:
+    """Return the wrong place on a look-alike of the target. Raises NotMade, also where there is none."""
+    return _misplaced(scene, by, _alike(scene))
+
+
+def _alike(scene: Scene) -> list[Thing]:
+    return [one for one in scene.others if one.noun == scene.target.noun]
+
+
+def _misplaced(scene: Scene, by: Random, things: Sequence[Thing]) -> Made:
     asked = _paints(scene.target, scene.image, by)
     for thing in things:
         if size_of(thing.mask) < min(_SHOWN, 0.7 * size_of(scene.target.mask)):
@@ -486,10 +503,10 @@ def _wrong_place(scene: Scene, by: Random) -> Made:
             edited, colour = _painted(scene.image, thing, names)
         except NotMade:
             continue
-        shown = scene.target.colour
-        kind = "look-alike" if thing in alike else ("thing" if thing in scene.others else "patch")
+        if (_changed(scene.image, edited) & scene.target.mask).any():
+            continue
         return _colour_edit(
-            "wrong_place", scene, by, edited, asked=colour, shown=shown, maker="recolour 1", on=thing.name, kind=kind
+            "wrong_place", scene, by, edited, asked=colour, shown=scene.target.colour, maker="recolour 1", on=thing.name
         )
     raise NotMade("no_other_thing", "nothing else stands out that could take the colour in the target's place")
 
@@ -703,6 +720,8 @@ def _recomposed(scene: Scene, by: Random) -> Made:
     return _colour_edit("recomposed", scene, by, made, asked=colour, shown="", maker=f"{name} 1")
 
 
+_WITHIN: Final[frozenset[Failure]] = frozenset(("flawless", "wrong_colour", "wrong_object", "no_edit"))
+"""Failures that change nothing but what the instruction lets change."""
 _MAKERS: Final[Mapping[Failure, _Maker]] = {
     "flawless": _flawless,
     "wrong_colour": _wrong_colour,

@@ -305,7 +305,7 @@ def _given(rgb: RGB, picture: RGB, boxes: Sequence[Box]) -> Mask | Lost:
     if edge < _EDGE:
         told = f"has no edge in the image (ΔE {edge:.1f} across it, in the median; expected {_EDGE:g})"
         return lost("mask_without_an_edge", f"{told}: it misses the object, or belongs to another image")
-    return mask
+    return np.asarray(mask, np.bool_)
 
 
 def _edge(rgb: RGB, mask: Mask) -> float:
@@ -339,12 +339,14 @@ def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
     part = rgb[top:bottom, left:right]
     scale = min(1.0, _GRABCUT_PX / max(part.shape[:2]))
     size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
-    small = np.ascontiguousarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA))
+    small = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.uint8)
     quad = [round(v * scale) for v in (x0 - left, y0 - top, x1 - x0, y1 - y0)]
-    pieces = [_piece(image, quad) for image in (small, cv2.GaussianBlur(small, (0, 0), 1.5))]
-    if isinstance(pieces[0], str) or isinstance(pieces[1], str):
-        return _poor(next(one for one in pieces if isinstance(one, str)))
-    piece, again = pieces
+    piece = _piece(small, quad)
+    if isinstance(piece, str):
+        return _poor(piece)
+    again = _piece(np.asarray(cv2.GaussianBlur(small, (0, 0), 1.5), np.uint8), quad)
+    if isinstance(again, str):
+        return _poor(f"{again} on a softer copy")
     same = float((piece & again).sum() / (piece | again).sum())
     if same < _SAME:
         return _poor(f"is another thing on a softer copy (they share {100 * same:.0f} %, expected {100 * _SAME:.0f} %)")
