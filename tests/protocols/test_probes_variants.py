@@ -20,11 +20,10 @@ from editloupe.errors import ConfigError
 from editloupe.protocols.probes.colours import PAINTS, recoloured, told_apart
 from editloupe.protocols.probes.drawn import drawn_scene
 from editloupe.protocols.probes.lettering import cap_px, font_for, free_spot, wrapped
+from editloupe.protocols.probes.makers import IF, VC
 from editloupe.protocols.probes.scene import Scene
 from editloupe.protocols.probes.variants import (
-    IF,
     LEVELS,
-    VC,
     NotVaried,
     equal_pair,
     file_name,

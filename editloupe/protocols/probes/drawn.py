@@ -142,7 +142,9 @@ class _Set:
                 return False
         nouns = [n for n in KINDS if n != self.noun]
         nouns = [nouns[i] for i in self.rng.permutation(len(nouns))]
-        wanted = int(self.rng.integers(9, len(nouns))) if self.area < 0.02 else int(self.rng.integers(6, 10))
+        # Half of the scenes with larger targets are airy: what is added beside the target needs room.
+        airy = self.area >= 0.005 and self.rng.random() < 0.5
+        wanted = int(self.rng.integers(*((5, 8) if airy else (9, len(nouns)) if self.area < 0.02 else (6, 10))))
         largest = 0.26 * min(self.width, self.height)
         found = 0
         for i, noun in enumerate(nouns[:wanted]):

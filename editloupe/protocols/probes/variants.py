@@ -23,11 +23,10 @@ from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance
 from editloupe.protocols.probes.colours import Mask
 from editloupe.protocols.probes.lettering import cap_px, free_spot, note, pasted, wrapped
+from editloupe.protocols.probes.makers import IF, VC, NotMade
 from editloupe.protocols.probes.scene import Scene
 from editloupe.values import Json
 
-IF: Final = "instruction_following"
-VC: Final = "visual_consistency"
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     IF: ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),
     VC: ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"),
@@ -52,13 +51,8 @@ _ELSEWHERE: Final = 12.0
 """ΔE between two scenes as a whole, below which they could pass for one place."""
 
 
-class NotVaried(Exception):
+class NotVaried(NotMade):
     """A pair does not bear this nuisance or trap, or what comes out would not be certain."""
-
-    def __init__(self, why: str, detail: str) -> None:
-        """why: a word to count by.   detail: what was found."""
-        self.why = why
-        super().__init__(detail)
 
 
 class Edit(Protocol):
