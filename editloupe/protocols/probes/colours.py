@@ -101,7 +101,7 @@ def _linear(lab: Floats) -> Floats:
 def soft(mask: Mask, *, inside: float = 1.0, outside: float = FEATHER_PX) -> Floats:
     """Return H×W weights 0 to 1 of a mask whose edge is soft: 0 from `outside` px beyond it, 1 from `inside` px within."""
     wide = np.pad(mask, 1).astype(np.uint8)
-    depth = cv2.distanceTransform(wide, cv2.DIST_L2, 3) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 3)
+    depth = cv2.distanceTransform(wide, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 5)
     # A pixel next to the edge has the distance 1; the edge itself lies between two pixels.
     depth = depth[1:-1, 1:-1] - np.where(mask, 0.5, -0.5)
     return np.asarray(np.clip((depth + outside) / (inside + outside), 0, 1), np.float32)

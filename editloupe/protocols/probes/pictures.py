@@ -63,7 +63,7 @@ def _pencil(rgb: RGB, by: Random) -> RGB:
     blurred = cv2.GaussianBlur(cv2.bitwise_not(grey), (0, 0), max(2.0, 0.012 * max(rgb.shape)))
     drawn = np.clip(grey.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
     drawn = 255 - np.clip((255 - drawn) * 1.8, 0, 235)
-    paper = np.random.default_rng(by.randrange(2**32)).normal(0, 5, grey.shape)
+    paper = np.asarray(np.random.default_rng(by.randrange(2**32)).normal(0, 5, grey.shape))
     one = np.clip(drawn * 0.97 + cv2.GaussianBlur(paper, (0, 0), 0.8), 0, 255).astype(np.uint8)
     return np.repeat(one[..., None], 3, axis=2)
 
