@@ -221,3 +221,15 @@ def test_styles_and_places_have_the_size_of_the_picture() -> None:
     for place in PLACES.values():
         made = place((240, 320), Random(0))
         assert made.shape == rgb.shape and made.min() >= 0 and made.max() <= 255
+
+
+def test_what_has_a_hue_is_not_asked_to_become_of_that_hue() -> None:
+    given = scene(others=False)
+    image = given.image.copy()
+    image[given.target.mask] = (96, 104, 122)
+    greyish = Thing(name="shoe", noun="shoe", mask=given.target.mask, colour="gray")
+    asked = {
+        make("flawless", Scene(id="g", image=image, target=greyish, area=0.01), Random(seed)).parameters.get("asked")
+        for seed in range(40)
+    }
+    assert "red" in asked and not asked & {"blue", "purple"}

@@ -273,6 +273,8 @@ class _Pair:
 
     source: RGB
     edited: RGB
+    edit: Made
+    """What it was made of."""
     truth: Mapping[str, str]
     bands: Mapping[str, tuple[float, float]]
     failure: Failure
@@ -320,6 +322,7 @@ def _plain(scene: Scene, made: Made) -> _Pair:
     return _Pair(
         source=scene.image,
         edited=made.edited,
+        edit=made,
         truth=made.truth,
         bands=made.bands,
         failure=made.failure,
@@ -339,6 +342,7 @@ def _nuisance(scene: Scene, made: Made, by: Random) -> _Pair | list[Json]:
         return _Pair(
             source=scene.image,
             edited=edited,
+            edit=made,
             truth=made.truth,
             bands=made.bands,
             failure=made.failure,
@@ -367,12 +371,13 @@ def _trap(scene: Scene, made: Made, by: Random, options: ProbeSetOptions) -> _Pa
         return _Pair(
             source=found.source,
             edited=found.edited,
+            edit=edit,
             truth=found.truth,
             bands=edit.bands if same else BANDS[found.failure] if name == "equal_pair" else {},
             failure=found.failure,
             question=edit.question if same else {},
             asks_for=found.asks_for,
-            parameters={**found.parameters, **({"instruction": edit.instruction} if edit is not made else {})},
+            parameters=found.parameters,
             trap=name,
             stem=found.edited_stem,
         )
@@ -433,10 +438,9 @@ class _Writer:
             self.out.place(edited[0], IMAGES, edited[1], name=name),
             self.mask,
         )
-        parameters: dict[str, Json] = dict(self.made.parameters)
+        parameters: dict[str, Json] = dict(pair.edit.parameters)
         if pair.nuisance or pair.trap:
             parameters["variant"] = dict(pair.parameters)
-        instruction = pair.parameters.get("instruction", self.made.instruction)
         probe = Probe(
             truth=pair.truth,
             bands=pair.bands,
@@ -448,7 +452,7 @@ class _Writer:
             twin=twin,
             asks_for=pair.asks_for,
             scene=self.picture,
-            maker=self.made.maker,
+            maker=pair.edit.maker,
             seed=self.seed,
             parameters=parameters,
             digest="",
@@ -456,8 +460,8 @@ class _Writer:
         row: dict[str, Json] = {
             "id": id_,
             **{column: file for column, (file, _) in zip(_FILES, placed, strict=True)},
-            "instruction": instruction,
-            "edit_type": self.made.edit_type,
+            "instruction": pair.edit.instruction,
+            "edit_type": pair.edit.edit_type,
             "target_name": self.scene.target.name,
             "bboxes": [box],
             "bbox_format": "xyxy",

@@ -33,6 +33,7 @@ from editloupe.protocols.probes.colours import (
     recoloured,
     shares_of,
     soft,
+    to_oklab,
     told_apart,
 )
 from editloupe.protocols.probes.pictures import PLACES, SOLIDS, STYLES, solid
@@ -110,6 +111,10 @@ _INSTEAD: Final = ("a potted plant", "a sunflower", "a teddy bear", "a bicycle",
 """What is asked for in place of a target that becomes a plain solid."""
 _ONE_COLOUR: Final = 0.6
 """Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one colour."""
+_TINT: Final = 0.02
+"""Chroma of OKLab from which a thing that is called gray, or black, has a hue."""
+_HUE: Final = 50
+"""Degrees between that hue and a colour's, from which the colour is another one."""
 _PLAINLY: Final = 0.85
 """Share of a thing that has a colour's name for a question to have that colour as its key."""
 _SHOWN: Final = 24
@@ -190,10 +195,14 @@ def _first(makers: Sequence[_Maker], scene: Scene, by: Random) -> Made:
 def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ()) -> list[str]:
     """Return the colours that a thing can be given so that nobody takes one for what it had, in a drawn order."""
     own = shares_of(rgb, thing.mask)
+    a, b = (float(v) for v in to_oklab(rgb[thing.mask]).mean(axis=0)[1:])
+    # Of a greyish blue shoe nobody could say that it is not blue yet.
+    tinted = np.hypot(a, b) >= _TINT
     names = [
         name
-        for name in PAINTS
+        for name, paint in PAINTS.items()
         if share_of(own, name) < 0.25
+        and not (tinted and abs((np.degrees(np.arctan2(b, a)) - paint.hue + 180) % 360 - 180) < _HUE)
         and all(told_apart(name, other) for other in (thing.colour, *not_near) if other)
         and f" {name} " not in f" {thing.name} "
     ]
@@ -635,7 +644,7 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
             if (changed & taken).any():
                 continue
             edited, taken = made, taken | grown(changed, 3)
-            done.append({"what": thing.name, "how": f"{how}d"})
+            done.append({"what": thing.name, "how": {"remove": "removed", "recolour": "recoloured"}[how]})
             break
     if len(done) < number:
         edited, taken = _put_in(scene, by, edited, taken, done, number, least, colour)
