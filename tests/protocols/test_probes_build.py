@@ -107,7 +107,7 @@ def test_truths_are_labels_of_the_rubric_and_bands_lie_on_its_scale() -> None:
 
 
 def test_every_failure_meets_every_share_equally_often() -> None:
-    slots = list(planned(ProbeSetOptions(count=660, twins=0.5)))
+    slots = list(planned(ProbeSetOptions(count=660, twins=0.5), AREAS))
     assert len(slots) == 330
     assert set(Counter((slot.failure, slot.area) for slot in slots).values()) == {5}
     twins = Counter(slot.area for slot in slots if slot.twins)

@@ -137,13 +137,13 @@ class ProbeSet:
         photos = None if alone else read_photographs(path, store=ImageStore(), stopped=stopped, tell=tell)
         if photos is None and not alone:
             return None
-        plan = list(planned(options))
-        enough = min(_DRAWN_SCENES, -(-len(plan) // (_PROBES_OF_ONE * len(options.shares)))) if alone else 0
+        number = len(list(planned(options, options.shares)))
+        enough = min(_DRAWN_SCENES, -(-number // (_PROBES_OF_ONE * len(options.shares)))) if alone else 0
         source = _Source(photos, options, drawn=enough if options.drawn is None else options.drawn)
-        source.check(plan)
+        plan = list(planned(options, source.shares()))
         out = _Folder(folder)
         made = _made(plan, source, options, out, stopped=stopped, tell=tell)
-        return None if made is None else _written(made, source, options, out)
+        return None if made is None else _written(plan, made, source, options, out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +161,12 @@ class Slot:
         return f"p{self.number:05d}"
 
 
-def planned(options: ProbeSetOptions) -> Iterable[Slot]:
-    """Yield what is to be made. Failures and area shares take turns, so that any two of them meet equally often."""
-    shares, twins = options.shares, options.twins
+def planned(options: ProbeSetOptions, shares: Sequence[float]) -> Iterable[Slot]:
+    """Yield what is to be made. Failures and area shares take turns, so that any two of them meet equally often.
+
+    shares: those of `AREAS` that there are scenes of.
+    """
+    twins = options.twins
     # Eleven failures and at most six shares have no common divisor: in turn, all pairs come up before one comes up again.
     for number in range(max(1, round(options.count / (1 + 2 * twins)))):
         turn = number // len(shares) + number % len(shares)
@@ -195,10 +198,10 @@ class _Source:
         drawn = self.drawn * len(self.options.shares)
         return drawn + (0 if self.photos is None else self.photos.read)
 
-    def check(self, plan: Sequence[Slot]) -> None:
-        """Raise DataError where nothing can be made."""
-        if self.drawn or any(self.at(area) for area in self.options.shares):
-            return
+    def shares(self) -> list[float]:
+        """Return the area shares that there are scenes of. Raises DataError where there is none."""
+        if found := [area for area in self.options.shares if self.at(area)]:
+            return found
         lost = [] if self.photos is None else self.photos.lost
         first = next((f"{id_}: {one.detail}" for id_, one in lost), None)
         first = first or next((f"{id_} at {100 * area:g} %: {one.detail}" for (id_, area), one in self.unfit.items()), None)
@@ -564,7 +567,7 @@ def _made(
 ) -> dict[int, Mapping[str, Any]] | None:
     """Return what became of each slot, by its number; None where it was stopped before."""
     found: dict[int, Mapping[str, Any]] = {}
-    at = {area: source.at(area) for area in options.shares}
+    at = {area: source.at(area) for area in {slot.area for slot in plan}}
     keys: dict[int, str] = {}
     font = None if options.font is None else hashlib.sha256(files.read_bytes(options.font)).hexdigest()
     for slot in plan:
@@ -590,19 +593,20 @@ def _made(
     return found if len(found) == len(plan) else None
 
 
-def _written(made: Mapping[int, Mapping[str, Any]], source: _Source, options: ProbeSetOptions, out: _Folder) -> Built:
+def _written(
+    plan: Sequence[Slot], made: Mapping[int, Mapping[str, Any]], source: _Source, options: ProbeSetOptions, out: _Folder
+) -> Built:
     """Write the set, and return what it holds."""
-    plan = {slot.number: slot for slot in planned(options)}
     rows, again, seen = list[Mapping[str, Json]](), 0, set[tuple[Json, ...]]()
     missing = Counter[str]()
     left_out = [{"what": id_, **lost.to_json()} for id_, lost in (() if source.photos is None else source.photos.lost)]
     for (id_, area), lost in sorted(source.unfit.items()):
         left_out.append({"what": id_, "area": area, **lost.to_json()})
-    for number in sorted(made):
-        slot, one = plan[number], made[number]
+    for slot in plan:
+        one = made[slot.number]
         told: dict[str, Json] = {"what": slot.id, "stage": "made", "failure": slot.failure, "area": slot.area}
         if not one["rows"]:
-            last = one["tried"][-1] if one["tried"] else {"why": "no_scene", "detail": "no scene has this share"}
+            last = one["tried"][-1]
             missing[last["why"]] += 1
             left_out.append({**told, **last})
         for row in one["rows"]:
