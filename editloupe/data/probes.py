@@ -105,7 +105,7 @@ def is_probe(row: Mapping[str, Json]) -> bool:
 
 
 def changed_since(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
-    """Return what of a probe was changed after it was built, as a message; "" for nothing. The arguments: `probe_digest`."""
+    """Return what of a probe was changed after it was built, as a message; "" for nothing. Arguments: `probe_digest`."""
     probe = row.get(COLUMN)
     stated = str(probe.get("digest")) if isinstance(probe, Mapping) else ""
     return _difference(stated, probe_digest(row, files))

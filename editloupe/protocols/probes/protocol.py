@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, model_validator
 
-from editloupe.answers import Answer, Label, Record
-from editloupe.data.probes import FAILURES, Probe, other_images, probe_of
+from editloupe.answers import Answer, Choice, Record
+from editloupe.data.probes import AREAS, FAILURES, Probe, other_images, probe_of
 from editloupe.errors import DataError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, make_protocol
 from editloupe.scores import Binary, Metric, Score, TableSpec
@@ -28,9 +28,9 @@ from editloupe.values import Json, Sample
 
 Asks: TypeAlias = Literal["dlebench", "unicbench", "giebench"]
 
-KEY: Final = "key:"
+KEY: Final = "key_"
 """Before the id of a metric: the question whose answer is the metric's truth."""
-RIGHT: Final = "right:"
+RIGHT: Final = "right_"
 """Before the id of a metric: whether the verdict on it is right."""
 OWN_KEY: Final = {"giebench": "accuracy"}
 """Protocol that has keys of its own → the metric that says whether an answer is right."""
@@ -74,10 +74,12 @@ class Probes(BaseProtocol):
         super().__init__(options, tools=tools, budget=budget)
         given: dict[str, Json] = self.options.model_dump(mode="json")
         name = str(given.pop("asks"))
-        self.asker: Any = make_protocol(name, given, tools=tools, budget=budget)
+        asker: Any = make_protocol(name, given, tools=tools, budget=budget)
+        self.asker = asker
         """The protocol that asks."""
-        self.tools = self.asker.tools
-        self.of_some = getattr(self.asker, "of_some", frozenset())  # type: ignore[misc]
+        self.tools = asker.tools
+        of_some = asker.of_some
+        self.of_some = of_some | {RIGHT + id_ for id_ in of_some}  # type: ignore[misc]
         self.edit_type_name = getattr(self.asker, "edit_type_name", str)
         own, asked = OWN_KEY.get(name), {criterion.id for criterion in getattr(self.asker, "criteria", ())}
         self.keyed: dict[str, Metric] = {} if own else {m.id: m for m in self.asker.metrics if m.id in asked}
@@ -90,11 +92,10 @@ class Probes(BaseProtocol):
             )
             for m in self.keyed.values()
         ]
-        self.of_some |= {RIGHT + id_ for id_ in self.of_some}
         self.metrics = [*self.asker.metrics, *rights]
         self.tables = [
             _table(dim, tuple(self.right.values()), order)
-            for dim, order in (("failure", FAILURES), ("area", ()), ("nuisance", ()), ("trap", ()))
+            for dim, order in (("failure", FAILURES), ("area", AREAS), ("nuisance", ()), ("trap", ()))
         ]
 
     def check(self, samples: Sequence[Sample]) -> None:
@@ -134,13 +135,14 @@ class Probes(BaseProtocol):
         answer: Answer | None = None
         blocked: tuple[Status, str] | None = None
         if metric.levels:
-            values = {level.name: level.value for level in metric.levels}
+            names = [level.name for level in metric.levels]
             if truth is None:
                 return
-            if truth in values:
-                answer = Label(name=truth, value=values[truth])
+            if truth in names:
+                # Without its value: a rubric that counts labels in another way has the same truths.
+                answer = Choice(name=truth)
             else:
-                blocked = ("input_error", f"the truth {truth!r} is no label of {metric.name}: {', '.join(values)}")
+                blocked = ("input_error", f"the truth {truth!r} is no label of {metric.name}: {', '.join(names)}")
         else:
             if band is None:
                 return
@@ -169,7 +171,7 @@ class Probes(BaseProtocol):
 
 
 def _agrees(score: Score, truth: Answer) -> bool:
-    if isinstance(truth, Label):
+    if isinstance(truth, Choice):
         return score.label == truth.name
     assert isinstance(truth, Record) and score.value is not None
     band: Any = truth.data
@@ -192,12 +194,7 @@ def _dims(sample: Sample) -> dict[str, str | int | float | None]:
     return {} if isinstance(probe, str) else {name: getattr(probe, name) for name in DIMS}
 
 
-def _table(dim: str, metrics: tuple[str, ...], order: Sequence[str]) -> TableSpec:
-    return TableSpec(
-        title=f"Right by {dim}",
-        metrics=metrics,
-        rows=dim,
-        cell="rate",
-        order=tuple(order),
-        caption="Share of verdicts that are the truth, of those that were given and whose truth is known.",
-    )
+def _table(dim: str, metrics: tuple[str, ...], order: Sequence[str | float]) -> TableSpec:
+    # Means and not percents, since the means of all metrics at the end of a run are of the first table's kind.
+    title = f"Share of right verdicts by {dim}"
+    return TableSpec(title=title, metrics=metrics, rows=dim, order=tuple(map(str, order)), name=f"right-by-{dim}")
