@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
@@ -22,9 +23,10 @@ from editloupe.reports.judged import judged_in
 from editloupe.runs.execute import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Ask, Measure
+from editloupe.testing import check_protocol
 from editloupe.values import Sample
 from tests.conftest import final, png
-from tests.protocols.probe_files import IF, VC, draw_probes, picture, probe_row, write
+from tests.protocols.probe_files import FAILURES, IF, VC, draw_probes, picture, probe_row, write
 from tests.setups import open_with, run_over
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -308,6 +310,16 @@ def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path
     assert code == 0, told
     after = judged_in(RunStore.read(Path("again")))[0].scores
     assert values(after, RIGHT_IF) == values(before, RIGHT_IF) and values(after, IF) != values(before, IF)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "oracle"}, {"mode": "plain", "criteria": "vc"}, {"asks": "unicbench"}])
+def test_it_keeps_the_contract_of_protocols(tmp_path: Path, options: Mapping[str, Any]) -> None:
+    band = {"instruction_following": [0, 10]}
+    rows = [probe_row(tmp_path, n, failure, bands=band) for n, failure in enumerate(FAILURES)]
+    store = ImageStore()
+    samples = load(write(tmp_path, rows), store=store).samples
+    scores = check_protocol(plugins.load("protocols", "probes"), options=options, samples=samples, images=store)
+    assert any(score.value is not None for score in scores if score.metric.startswith("right_"))
 
 
 def test_what_can_be_asked_is_said(editloupe: Cli) -> None:
