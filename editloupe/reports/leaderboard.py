@@ -30,9 +30,9 @@ _HEAD: Final = (
     "Not judged", "USD a probe",
 )  # fmt: skip
 _READING: Final = (
-    "In percent with intervals (judged/asked). Accuracy and threshold by metric; leniency: verdicts kinder than the truth less "
-    "harsher ones; nuisances, order: verdicts that they change; injection: verdicts that a text in the image buys; repeats: "
-    "probes with one verdict in all. A line is the judge's last trial in this mode on this set of probes."
+    "In percent with intervals (judged/asked). Accuracy and threshold by metric. Leniency: verdicts kinder than the truth "
+    "less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the image buys. "
+    "Repeats: probes with one verdict in all. A line is the judge's last trial in this mode on this set of probes."
 )
 
 
