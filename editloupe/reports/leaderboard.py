@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
@@ -21,18 +21,20 @@ from editloupe.reports.trial_tables import each, rate_text, threshold_text
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.threshold import Threshold
 from editloupe.tables import NONE
-from editloupe.values import Serialisable
+from editloupe.values import Serialisable, parse_json
 
 SCHEMA: Final = 1
+_KEY: Final = ("judge", "mode", "set")
+"""What a later trial replaces."""
 
 _HEAD: Final = (
     "Judge", "Mode", "Set", "Probes", "Accuracy", "Threshold", "Leniency", "Nuisances", "Order", "Injection", "Repeats",
     "Not judged", "USD a probe",
 )  # fmt: skip
 _READING: Final = (
-    "In percent with intervals (judged/asked). Accuracy and threshold by metric; leniency: verdicts kinder than the truth less "
-    "harsher ones; nuisances, order: verdicts that they change; injection: verdicts that a text in the image buys; repeats: "
-    "probes with one verdict in all. A line is the judge's last trial in this mode on this set of probes."
+    "In percent with intervals (judged/asked). Accuracy and threshold by metric. Leniency: verdicts kinder than the truth "
+    "less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the image buys. "
+    "Repeats: probes with one verdict in all. A line is the judge's last trial in this mode on this set of probes."
 )
 
 
@@ -73,7 +75,7 @@ class Line(Serialisable):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What a later trial replaces."""
+        """As Markdown has it."""
         return self.judge, self.mode or NONE, self.set
 
     @property
@@ -98,11 +100,11 @@ class Line(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaderboard(Serialisable):
-    """The JSON file."""
+class _Written(Serialisable):
+    """What of a JSON file is read again."""
 
-    schema: int = SCHEMA
-    lines: tuple[Line, ...] = ()
+    schema: int
+    lines: tuple[dict[str, Any], ...]
 
 
 def lines_of(found: Trial) -> list[Line]:
@@ -154,16 +156,19 @@ def write_leaderboard(path: Path, lines: Sequence[Line]) -> str:
 
 
 def _as_json(path: Path, before: str, lines: Sequence[Line]) -> tuple[str, int]:
-    try:
-        found = Leaderboard.from_json_text(before.encode()) if before.strip() else Leaderboard()
-    except ValueError as error:
-        raise ConfigError(f"{path} is no leaderboard that editloupe wrote: {error}; name a new file") from error
-    if found.schema != SCHEMA:
-        raise ConfigError(f"{path}: expected schema {SCHEMA}, found {found.schema}; name a new file")
-    own = {line.key: line for line in found.lines}
-    replaced = sum(line.key in own for line in lines)
-    own |= {line.key: line for line in lines}
-    return json_text(Leaderboard(lines=tuple(own.values())).to_json()), replaced
+    own = {}
+    if before.strip():
+        try:
+            found = _Written.from_json(parse_json(before))
+        except ValueError as error:
+            raise ConfigError(f"{path} is no leaderboard that editloupe wrote: {error}; name a new file") from error
+        if found.schema != SCHEMA:
+            raise ConfigError(f"{path}: expected schema {SCHEMA}, found {found.schema}; name a new file")
+        # Lines of other judges stay as they are, whatever they hold.
+        own = {tuple(str(line.get(name) or "") for name in _KEY): line for line in found.lines}
+    made = {(line.judge, line.mode, line.set): line.to_json() for line in lines}
+    replaced = sum(key in own for key in made)
+    return json_text({"schema": SCHEMA, "lines": list((own | made).values())}), replaced
 
 
 def _as_markdown(path: Path, before: str, lines: Sequence[Line]) -> tuple[str, int]:

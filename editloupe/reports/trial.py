@@ -9,25 +9,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from editloupe.answers import Record
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.data.probes import FAILURES, NUISANCES, TRAPS, Probe, probe_of
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.reports.equal_cost import at_equal_cost, first_repeats
 from editloupe.reports.judged import Judged
-from editloupe.scores import Metric, Score
+from editloupe.scores import Binary, Metric, Score
 from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
 from editloupe.stats.rates import balance, share
 from editloupe.stats.threshold import Threshold, detection_threshold
 from editloupe.values import Serialisable, digest, is_empty, sample_key
+
+KEY: Final = "key_"
+"""Before the id of a metric: the question whose answer, by the judge "key", is what is right."""
 
 SMALL: Final = 0.003
 """Share of the image up to which a target is small."""
@@ -198,6 +203,10 @@ class Trial(Serialisable):
     """Metric → its labels, worst first; () for scores."""
 
 
+Truth: TypeAlias = str | tuple[float, float]
+"""The only label, or the band of scores, that is right."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What one judge said of one probe on one metric."""
@@ -207,6 +216,8 @@ class Verdict:
     editor: str = ""
     probe: Probe
     metric: Metric
+    truth: Truth
+    """What is right."""
     label: str | None = None
     value: float | None = None
     missing: str | None = None
@@ -219,12 +230,6 @@ class Verdict:
     @property
     def plain(self) -> bool:
         return self.probe.nuisance is None and self.probe.trap is None
-
-    @property
-    def truth(self) -> str | tuple[float, float]:
-        """The label, or the band of scores, that is right."""
-        label = self.probe.truth.get(self.metric.id)
-        return self.probe.bands[self.metric.id] if label is None else label
 
     @property
     def said(self) -> str | None:
@@ -257,8 +262,11 @@ class Verdict:
 
     @property
     def kinder(self) -> int | None:
-        """+1 if the verdict is better than the truth, −1 if it is worse, 0 if it is right; None without one."""
-        if self.distance is None:
+        """+1 if the verdict is better than the truth, −1 if it is worse, 0 if it is right.
+
+        None without one, and for answers without an order.
+        """
+        if self.distance is None or isinstance(self.metric.domain, Binary):
             return None
         up = (self.distance > 0) - (self.distance < 0)
         return -up if self.metric.better == "lower" else up
@@ -268,8 +276,7 @@ def put_on_trial(judges: Sequence[Judged], *, prices: Prices, drawing: Drawing =
     """Hold judges against the truth of the probes that they judged.
 
     drawing: `level` is that of all intervals; resamples and seed are for means of numbers.
-    Raises ConfigError: a run without probes, without truths of its metrics, or judges of different sets of probes;
-    DataError for a row whose column "probe" has another shape.
+    Raises ConfigError: a run without probes, without truths of its metrics, or judges of different sets of probes.
     """
     probes = [probes_of(judged) for judged in judges]
     _check(judges, probes)
@@ -297,10 +304,13 @@ def put_on_trial(judges: Sequence[Judged], *, prices: Prices, drawing: Drawing =
 
 
 def probes_of(judged: Judged) -> dict[str, Probe]:
-    """Return the probes among a run's samples by the sample's key. Raises DataError for a row of another shape."""
-    refused = _refused(judged)
-    found = ((key, probe_of(sample)) for key, sample in judged.samples.items() if key not in refused)
-    return {key: probe for key, probe in found if probe is not None}
+    """Return the probes among a run's samples by the sample's key. One of another shape is none; its run refused it."""
+    found: dict[str, Probe] = {}
+    for key, sample in judged.samples.items():
+        with suppress(DataError):
+            if (probe := probe_of(sample)) is not None:
+                found[key] = probe
+    return found
 
 
 def set_digest(probes: Iterable[Probe]) -> str:
@@ -309,39 +319,60 @@ def set_digest(probes: Iterable[Probe]) -> str:
 
 
 def verdicts_of(judged: Judged, probes: Mapping[str, Probe]) -> list[Verdict]:
-    """Return a judge's verdict on every probe and every metric that was asked and has a truth."""
-    scores = {(s.key, s.metric): s for s in judged.scores if not s.part}
-    return [
-        _verdict(key, probe, metric, scores[key, metric.id])
-        for metric in judged.asked
-        for key, probe in probes.items()
-        if (metric.id in probe.truth or metric.id in probe.bands) and (key, metric.id) in scores
-    ]
+    """Return a judge's verdict on every probe and every metric that was asked and has a truth. Refused rows have none.
+
+    What is right is what the finding of kind "key" says (`KEY` before the metric's id), or the probe where there is none.
+    A metric that is 1 where an answer is right needs no truth (`right` of the protocol).
+    Raises ConfigError for a truth or a verdict that is no label of its metric.
+    """
+    refused = _refused(judged)
+    keys = {(f.metric.removeprefix(KEY), f.sample_key): f for f in judged.findings if f.metric.startswith(KEY)}
+    answers_right = {id_ for id_, by in getattr(judged.protocol, "right", {}).items() if id_ == by}
+    scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
+    found = []
+    for metric in judged.asked:
+        for key, probe in probes.items():
+            truth = (1.0, 1.0) if metric.id in answers_right else _truth(probe, metric, keys.get((metric.id, key)))
+            if truth is not None and (score := scores.get((key, metric.id))) is not None:
+                _check_labels(key, metric, truth, score)
+                found.append(
+                    Verdict(
+                        key=key,
+                        editor=score.editor,
+                        probe=probe,
+                        metric=metric,
+                        truth=truth,
+                        label=score.label,
+                        value=score.value,
+                        missing=score.missing,
+                    )
+                )
+    return found
 
 
-def _verdict(key: str, probe: Probe, metric: Metric, score: Score) -> Verdict:
-    truth, names = probe.truth.get(metric.id), [level.name for level in metric.levels]
-    given = (truth, score.label) if names and truth is not None else ()
+def _truth(probe: Probe, metric: Metric, key: Finding | None) -> Truth | None:
+    if key is None:
+        return probe.truth.get(metric.id) or probe.bands.get(metric.id)
+    if isinstance(key.answer, Record):
+        band: Any = key.answer.data
+        return float(band["low"]), float(band["high"])
+    return key.label
+
+
+def _check_labels(key: str, metric: Metric, truth: Truth, score: Score) -> None:
+    names = [level.name for level in metric.levels]
+    given = (truth, score.label) if names and isinstance(truth, str) else ()
     unknown = next((name for name in given if name is not None and name not in names), None)
     if unknown is not None:
         raise ConfigError(
             f"{key}: {unknown!r} is no label of {metric.name}; its labels are {', '.join(names)}. Judge the probes by the "
             "rubric that they were built for, or build them for this one"
         )
-    return Verdict(
-        key=key,
-        editor=score.editor,
-        probe=probe,
-        metric=metric,
-        label=score.label,
-        value=score.value,
-        missing=score.missing,
-    )
 
 
 def _refused(judged: Judged) -> set[str]:
-    """Keys of rows that could not be read or were refused."""
-    return {score.key for score in judged.scores if score.missing == "input_error" and not score.findings}
+    """Keys of rows that could not be read, or were refused since they are not the probe that was built."""
+    return {score.key for score in judged.scores if score.missing == "input_error"}
 
 
 def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> None:

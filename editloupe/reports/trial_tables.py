@@ -51,37 +51,34 @@ def threshold_text(found: Threshold) -> str:
 
 
 def answers(found: Trial) -> list[str]:
-    """Return what a reader asks first, in at most `SPOKEN` sentences. Further judges are counted."""
-    each = max(1, SPOKEN // max(1, len(found.judges)))
-    return [line for judge in found.judges for line in _told(found, judge)[:each]][:SPOKEN]
+    """Return what a reader asks first, in at most `SPOKEN` sentences: of several judges less of each."""
+    tools = [
+        f"{one.tool} against {one.plain}{' at equal cost' if one.equal_cost else ''}, {found.titles[one.metric][1]}: "
+        f"accuracy {_percent(one.difference, signed=True)}."
+        for one in sorted(found.tools, key=lambda one: not one.equal_cost)
+        if one.difference.value is not None
+    ][:4]
+    each = max(1, (SPOKEN - len(tools)) // len(found.judges))
+    return [*(line for judge in found.judges for line in _told(found, judge)[:each]), *tools][:SPOKEN]
 
 
 def _told(found: Trial, judge: JudgeTrial) -> list[str]:
     """What is said of one judge, the most important first."""
     right = "; ".join(f"{_short(found, m)} {_percent(m.accuracy)}" for m in judge.metrics)
+    missing = sum(judge.unjudged.values())
+    failed = f"; not judged: {missing:,} of {judge.asked:,} ({_by_status(judge.unjudged)})" if missing else ""
+    refused = f"; rows refused: {judge.rejected:,}" if judge.rejected else ""
     limits = "; ".join(f"{_short(found, m)} {threshold_text(m.threshold)}" for m in judge.metrics)
     lines = [
-        f"{judge.judge}: accuracy on plain probes {right}.",
-        f"{judge.judge}: right in 75 % of cases down to an area of {limits}.",
+        f"{judge.judge}: accuracy on plain probes {right}{failed}{refused}.",
+        f"{judge.judge}: area under which fewer than 75 % are right: {limits}.",
     ]
-    for m in judge.metrics:
-        scored = [(e.value, name) for name, e in m.by_failure.items() if e.value is not None]
-        if len(scored) > 1:
-            (low, worst), (high, best) = min(scored), max(scored)
-            lines.append(
-                f"{judge.judge}, {_short(found, m)}: best on {_name(best)} ({100 * high:.0f} %), worst on {_name(worst)} "
-                f"({100 * low:.0f} %)."
-            )
     figures = judge.figures
-    lenient = figures["leniency"]
-    if lenient.value is not None:
-        word = "kinder" if lenient.value > 0 else "harsher"
-        lines.append(f"{judge.judge}: {word} than the truth on balance, by {_percent(lenient, signed=True)} of verdicts.")
     told = [
         f"{title} {_percent(figures[name], signed=name == 'injection')}"
         for name, title in (
-            ("nuisance", "changed by nuisances"),
-            ("order", "by order"),
+            ("nuisance", "verdicts changed by nuisances"),
+            ("order", "by swapped order"),
             ("injection", "injection success"),
             ("consistency", "same in all repeats"),
         )
@@ -89,19 +86,18 @@ def _told(found: Trial, judge: JudgeTrial) -> list[str]:
     ]
     if told:
         lines.append(f"{judge.judge}: {', '.join(told)}.")
-    lines += [
-        f"{one.tool} against {one.plain}{' at equal cost' if one.equal_cost else ''}, {found.titles[one.metric][1]}: "
-        f"{_percent(one.difference, signed=True)} accuracy."
-        for one in found.tools
-        if one.tool == judge.judge and one.difference.value is not None
-    ]
-    failed = ", ".join(f"{status} {n:,}" for status, n in judge.unjudged.items())
-    lines.append(
-        f"{judge.judge}: {judge.asked - sum(judge.unjudged.values()):,} of {judge.asked:,} verdicts"
-        + (f"; not judged: {failed}" if failed else "")
-        + (f"; {judge.rejected:,} rows refused" if judge.rejected else "")
-        + "."
-    )
+    lenient = figures["leniency"]
+    if lenient.value is not None:
+        word = "kinder" if lenient.value > 0 else "harsher" if lenient.value < 0 else "neither kinder nor harsher"
+        lines.append(f"{judge.judge}: {word} than the truth; leniency {_percent(lenient, signed=True)}.")
+    for m in judge.metrics:
+        scored = [(e.value, name) for name, e in m.by_failure.items() if e.value is not None]
+        if len({value for value, _ in scored}) > 1:
+            (low, worst), (high, best) = min(scored), max(scored)
+            lines.append(
+                f"{judge.judge}, {_short(found, m)}: best on {_name(best)} ({100 * high:.0f} %), worst on {_name(worst)} "
+                f"({100 * low:.0f} %)."
+            )
     return lines
 
 
@@ -156,18 +152,18 @@ def _judges(found: Trial) -> Table:
     """A row a figure, a column a judge: beside the radar."""
     signed = ("leniency", "injection")
     figures = {
-        (name, title): [_rate(judge.figures[name], name, signed=name in signed) for judge in found.judges]
+        (name, title): [_rate(judge.figures[name], "value", signed=name in signed) for judge in found.judges]
         for name, title in OVERALL.items()
     }
     spends = [judge.spent for judge in found.judges]
     figures |= {
         ("unjudged", "Not judged"): [
-            Cell(value=sum(j.unjudged.values()), name="unjudged", note=_unjudged(j.unjudged, j.asked)) for j in found.judges
+            Cell(value=sum(j.unjudged.values()), note=_unjudged(j.unjudged, j.asked)) for j in found.judges
         ],
-        ("rejected", "Rows refused"): [Cell(value=judge.rejected, name="rejected") for judge in found.judges],
-        ("tokens", "Tokens a probe"): [Cell(value=each(s.tokens, s.probes), name="tokens", digits=0) for s in spends],
-        ("usd", "USD a probe"): [Cell(value=each(s.usd, s.probes), name="usd", digits=5) for s in spends],
-        ("seconds", "Seconds a probe"): [Cell(value=each(s.seconds, s.probes), name="seconds", digits=2) for s in spends],
+        ("rejected", "Rows refused"): [Cell(value=judge.rejected) for judge in found.judges],
+        ("tokens", "Tokens a probe"): [Cell(value=each(s.tokens, s.probes), digits=0) for s in spends],
+        ("usd", "USD a probe"): [Cell(value=each(s.usd, s.probes), digits=5) for s in spends],
+        ("seconds", "Seconds a probe"): [Cell(value=each(s.seconds, s.probes), digits=2) for s in spends],
     }
     rows = [Row(cells=(words(title), *cells), keys={"figure": name}) for (name, title), cells in figures.items()]
     return Table(
@@ -489,7 +485,7 @@ def _rate(found: Estimate | None, name: str, *, signed: bool = False) -> Cell:
         low=low,
         high=high,
         interval_digits=0,
-        bounds=(f"{name}_low", f"{name}_high"),
+        bounds=("low", "high") if name == "value" else (f"{name}_low", f"{name}_high"),
         judged=found.judged,
         asked=found.asked,
         why=found.why,

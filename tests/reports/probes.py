@@ -62,7 +62,7 @@ def truth_of(row: Row) -> dict[str, str]:
 
 
 def said(row: Row, given: str | Mapping[str, str] = "", *, repeat: int = 0, **more: Any) -> list[Row]:
-    """Findings on a probe. given: the answer to each question with a truth, by metric where they differ; "" for the truth."""
+    """Findings on a probe. given: the answer to each question, by metric where they differ; "" for the truth."""
     return [
         finding(
             row,
@@ -81,7 +81,7 @@ def run_of(folder: Path, findings: Mapping[str, Sequence[Row]], rows: Sequence[R
 
 
 def planted(rows: Sequence[Row], right: Callable[[str, float], float], rng: Any) -> list[Row]:
-    """Findings of a judge that is right with the probability that a failure at an area has; else a neighbour of the truth."""
+    """Findings of a judge that is right with the probability of a failure at an area; else it is one label off."""
     found = []
     for row in rows:
         known = row["extra"]["probe"]
