@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from benchmarks.trial import SHARED, Coverage, simulate
 from editloupe import Judge, load_samples
-from editloupe.data.probes import AREAS
+from editloupe.data.probes import AREAS, probe_digest
 from tests.conftest import final, pngs
 from tests.reports.probes import LABELS, probe, truth_of
 from tests.reports.runs import IF, VC, Row
@@ -56,16 +57,14 @@ def folder(tmp_path: Path) -> tuple[Path, list[Row]]:
     data.mkdir()
     for name, picture in zip(("source.png", "edited.png"), pngs(0, spots=1), strict=True):
         (data / name).write_bytes(picture)
-    lines = [
-        {
-            "id": row["id"],
-            "source_file_name": "source.png",
-            "edited_file_name": "edited.png",
-            "instruction": f"Do what {row['id']} says.",
-            "probe": row["extra"]["probe"],
-        }
+    names = {"source_file_name": "source.png", "edited_file_name": "edited.png"}
+    hashes = {column: hashlib.sha256((data / name).read_bytes()).hexdigest() for column, name in names.items()}
+    lines: list[dict[str, Any]] = [
+        {"id": row["id"], **names, "instruction": f"Do what {row['id']} says.", "probe": row["extra"]["probe"]}
         for row in rows
     ]
+    for line in lines:
+        line["probe"]["digest"] = probe_digest(line, hashes)
     (data / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return data, rows
 
@@ -86,7 +85,7 @@ def judged(data: Path, rows: list[Row], out: Path, seed: int) -> Path:
         id_ = re.findall(r"Do what (\S+) says", asked)[-1]
         return final(answers[id_, IF if "Localization Failure" in asked else VC])
 
-    with Judge(judge, mode="plain", out=out) as one:
+    with Judge(judge, protocol="probes", mode="plain", out=out) as one:
         one.judge_all(load_samples(data))
     return out
 
