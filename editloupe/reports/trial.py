@@ -378,11 +378,12 @@ def _refused(judged: Judged) -> set[str]:
 def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> None:
     for judged, own in zip(judges, probes, strict=True):
         if not own:
-            refused = len(_refused(judged))
-            why = f"; {refused} rows were refused: see editloupe show {judged.folder}" if refused else ""
+            refused, samples = len(_refused(judged)), len(judged.samples)
+            why = [f"none of its {samples} samples has a column 'probe', which says what is right"] if samples else []
+            why += [f"{refused} rows were refused, see editloupe show {judged.folder}"] if refused else []
             raise ConfigError(
-                f"{judged.folder} holds no probes: none of its {len(judged.samples)} samples has a column 'probe', which "
-                f"says what is right{why}. Build some with editloupe build probes PATH --out FOLDER, and judge that folder"
+                f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out FOLDER, "
+                "and judge that folder"
             )
     sets = [set_digest(own.values()) for own in probes]
     other = next((i for i, one in enumerate(sets) if one != sets[0]), None)
