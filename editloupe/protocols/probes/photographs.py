@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +141,11 @@ def read_photographs(
             )
         else:
             cuts.append(found)
+    for cut in _ambiguous(cuts):
+        cuts.remove(cut)
+        why = f"another target of its photograph is {cut.noun!r} too, so that {cut.name!r} could be either"
+        detail = f"{why}; give each a name that tells it apart, such as 'red {cut.noun}'"
+        lost.append((cut.id, Lost(stage="mask", why="name_of_several", detail=detail)))
     return Photographs(
         cuts=tuple(cuts),
         lost=tuple(lost),
@@ -446,6 +452,18 @@ def _mend_holes(small: RGB, piece: NDArray[np.uint8]) -> None:
 
 def _poor(detail: str) -> Lost:
     return Lost(stage="mask", why="no_clear_object", detail=f"what GrabCut finds in the box {detail}; give a mask instead")
+
+
+def _ambiguous(cuts: Sequence[Cut]) -> list[Cut]:
+    """Return the targets that an instruction could not tell from others of their photograph."""
+    names = Counter((cut.photo.sha256, cut.name.casefold()) for cut in cuts)
+    nouns = Counter((cut.photo.sha256, cut.noun.casefold()) for cut in cuts)
+
+    def several(cut: Cut) -> bool:
+        bare = cut.name.casefold() == cut.noun.casefold() and nouns[cut.photo.sha256, cut.noun.casefold()] > 1
+        return bare or names[cut.photo.sha256, cut.name.casefold()] > 1
+
+    return [cut for cut in cuts if several(cut)]
 
 
 def _one_thing(first: Cut, second: Cut) -> bool:
