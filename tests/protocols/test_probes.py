@@ -142,10 +142,12 @@ def test_a_multiple_choice_question_has_its_own_key(tmp_path: Path) -> None:
         "expected_answer": "Blue",
     }
     rows = [probe_row(tmp_path, n, failure, row=question) for n, failure in enumerate(["flawless", "no_edit"])]
+    # Of this one there is no question: it is not asked, and is no failure.
+    rows.append(probe_row(tmp_path, 2, "restyled"))
     outcome = judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM([final("Blue")]), asks="giebench")
     assert values(outcome.scores, "accuracy") == {"p00": 1.0, "p01": 1.0}
     assert {s.dims["failure"] for s in outcome.scores} == {"flawless", "no_edit"}
-    assert [m.id for m in outcome.setup.protocol.metrics] == ["accuracy"]
+    assert [m.id for m in outcome.setup.protocol.metrics] == ["accuracy"] and outcome.unusable == 0
 
 
 def test_a_truth_that_is_no_label_blocks_its_key(tmp_path: Path) -> None:

@@ -32,8 +32,11 @@ KEY: Final = "key_"
 """Before the id of a metric: the question whose answer is the metric's truth."""
 RIGHT: Final = "right_"
 """Before the id of a metric: whether the verdict on it is right."""
-OWN_KEY: Final = {"giebench": "accuracy"}
-"""Protocol that has keys of its own → the metric that says whether an answer is right."""
+OWN_KEY: Final = {"giebench": ("accuracy", "evaluation_question")}
+"""Protocol that has keys of its own → the metric that says whether an answer is right, and the column of the question.
+
+A probe without this column is not asked.
+"""
 DIMS: Final = ("failure", "area", "nuisance", "trap", "twin", "scene")
 """Fields of a probe by which tables group."""
 
@@ -78,10 +81,11 @@ class Probes(BaseProtocol):
         self.asker = asker
         """The protocol that asks."""
         self.tools = asker.tools
-        of_some = asker.of_some
-        self.of_some = of_some | {RIGHT + id_ for id_ in of_some}  # type: ignore[misc]
+        own, self._column = OWN_KEY.get(name, ("", ""))
+        of_some = asker.of_some | {RIGHT + id_ for id_ in asker.of_some}
+        self.of_some = of_some if not own else of_some | {m.id for m in asker.metrics}  # type: ignore[misc]
         self.edit_type_name = getattr(self.asker, "edit_type_name", str)
-        own, asked = OWN_KEY.get(name), {criterion.id for criterion in getattr(self.asker, "criteria", ())}
+        asked = {criterion.id for criterion in getattr(self.asker, "criteria", ())}
         self.keyed: dict[str, Metric] = {} if own else {m.id: m for m in self.asker.metrics if m.id in asked}
         """Metrics whose truth stands in the probes."""
         self.right: Mapping[str, str] = {own: own} if own else {id_: RIGHT + id_ for id_ in self.keyed}
@@ -111,7 +115,7 @@ class Probes(BaseProtocol):
         """Return what the protocol asks, and the truth of each question once it is known what is asked."""
         truths = {sample.key: _probe(sample) for sample in group}
         keys = set[tuple[str, str]]()
-        for task in self.asker.plan(group, known):
+        for task in self.asker.plan(self._asked(group), known):
             probe = truths[task.about.key]
             blocked: tuple[Status, str] | None = ("input_error", probe) if isinstance(probe, str) else task.blocked
             yield replace(task, protocol=self.name, blocked=blocked)
@@ -122,12 +126,16 @@ class Probes(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return the scores of the protocol that asks, and of each that has a key whether it is right."""
         by_key = {sample.key: sample for sample in group}
-        for score in self.asker.score(group, known):
+        for score in self.asker.score(self._asked(group), known):
             sample = by_key[score.key]
             score = replace(score, dims={**score.dims, **_dims(sample)})
             yield score
             if score.metric in self.keyed:
                 yield self._right(score, sample, known)
+
+    def _asked(self, group: Group) -> Group:
+        """Return the samples that have a question, where each has its own."""
+        return [sample for sample in group if sample.extra.get(self._column)] if self._column else group
 
     def _key(self, about: About, metric: Metric, probe: Probe) -> Iterable[Measure]:
         """Yield the truth of a metric, about the sample as a whole; nothing where the probe does not say it."""
