@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.answers import Record
+from editloupe.answers import Choice, Record
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.data.probes import FAILURES, NUISANCES, TRAPS, Probe, probe_of
@@ -328,6 +328,10 @@ def verdicts_of(judged: Judged, probes: Mapping[str, Probe]) -> list[Verdict]:
     refused = _refused(judged)
     keys = {(f.metric.removeprefix(KEY), f.sample_key): f for f in judged.findings if f.metric.startswith(KEY)}
     answers_right = {id_ for id_, by in getattr(judged.protocol, "right", {}).items() if id_ == by}
+    options: dict[str, list[str]] = {}
+    for f in judged.of_models if answers_right else ():
+        if isinstance(f.answer, Choice):
+            options.setdefault(f.task_id, []).append(f.answer.name)
     scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
     found = []
     for metric in judged.asked:
@@ -342,12 +346,18 @@ def verdicts_of(judged: Judged, probes: Mapping[str, Probe]) -> list[Verdict]:
                         probe=probe,
                         metric=metric,
                         truth=truth,
-                        label=score.label,
+                        label=score.label or _option(score, options),
                         value=score.value,
                         missing=score.missing,
                     )
                 )
     return found
+
+
+def _option(score: Score, options: Mapping[str, Sequence[str]]) -> str | None:
+    """The option behind a score that says whether it is right: of several repeats the most frequent."""
+    given = Counter(name for id_ in score.findings for name in options.get(id_, ()))
+    return next((name for name, _ in given.most_common(1)), None)
 
 
 def _truth(probe: Probe, metric: Metric, key: Finding | None) -> Truth | None:
@@ -442,7 +452,7 @@ def _metric(id_: str, verdicts: Sequence[Verdict], repeats: _Repeats, drawing: D
     areas = sorted({v.probe.area for v in plain})
     sized = [v for v in plain if v.probe.failure not in WHOLE]
     threshold = partial(_threshold, level=level)
-    scored = any(not isinstance(v.truth, str) for v in plain)
+    scored = any(not isinstance(v.truth, str) and not isinstance(v.metric.domain, Binary) for v in plain)
     pairs = _pairs(verdicts)
     return MetricTrial(
         metric=id_,
@@ -462,7 +472,7 @@ def _metric(id_: str, verdicts: Sequence[Verdict], repeats: _Repeats, drawing: D
         thresholds={
             name: threshold([v for v in sized if v.probe.failure == name]) for name in failures if name not in WHOLE
         },
-        leniency=balance([v.kinder for v in plain], [v.scene for v in plain], level=level),
+        leniency=_leniency(plain, level),
         kinder=_share([None if v.kinder is None else v.kinder > 0 for v in plain], plain, level),
         harsher=_share([None if v.kinder is None else v.kinder < 0 for v in plain], plain, level),
         distance=_mean([v.distance for v in plain], plain, drawing) if scored else None,
@@ -481,7 +491,7 @@ def _overall(own: Mapping[str, Sequence[Verdict]], repeats: _Repeats, drawing: D
     return {
         "accuracy": _accuracy(plain, level),
         "small": _accuracy(small, level),
-        "leniency": balance([v.kinder for v in plain], [v.scene for v in plain], level=level),
+        "leniency": _leniency(plain, level),
         "nuisance": _changed([v for v in verdicts if v.probe.nuisance is not None], pairs, level),
         "order": _changed([v for v in verdicts if v.probe.trap == "swapped"], pairs, level),
         "injection": _bought([v for v in verdicts if v.probe.trap == "injected_text"], pairs, level),
@@ -491,6 +501,12 @@ def _overall(own: Mapping[str, Sequence[Verdict]], repeats: _Repeats, drawing: D
 
 def _accuracy(verdicts: Sequence[Verdict], level: float) -> Estimate:
     return _share([v.right for v in verdicts], verdicts, level)
+
+
+def _leniency(verdicts: Sequence[Verdict], level: float) -> Estimate:
+    found = balance([v.kinder for v in verdicts], [v.scene for v in verdicts], level=level)
+    unordered = found.value is None and any(v.said is not None for v in verdicts)
+    return replace(found, why="its answers have no order") if unordered else found
 
 
 def _share(hits: Sequence[bool | None], verdicts: Sequence[Verdict], level: float) -> Estimate:
