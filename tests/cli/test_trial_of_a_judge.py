@@ -90,3 +90,21 @@ def test_what_does_not_fit_is_named(
     edits(1)
     code, _, failed = editloupe("trial", *words)
     assert code == 2 and told in " ".join(failed.split())
+
+
+def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(tmp_path: Path, editloupe: Cli) -> None:
+    probes = draw_probes(tmp_path / "probes", ["flawless", "flawless", "flawless"])
+    text = (probes / "metadata.jsonl").read_text(encoding="utf-8")
+    first, second, third = text.splitlines()
+    row = json.loads(second)
+    # A digest that is taken out proves nothing; another instruction is another question.
+    del row["probe"]["digest"]
+    changed = [first.replace("blue", "green", 1), json.dumps(row), third]
+    (probes / "metadata.jsonl").write_text("\n".join(changed) + "\n", encoding="utf-8")
+    with OpenAIServer(flatters) as server:
+        backend = f"tiny=openai/tiny-vl?base_url={server.url}"
+        code, said, _ = editloupe("trial", probes, "--backend", backend, "--mode", "plain", "--full")
+        assert len(server.seen) == 2  # about p02 alone
+    assert code == 3 and "p00: the probe was changed after it was built: its row" in " ".join(said.split())
+    store = RunStore.read(Path("runs/probes-tiny-probes-plain"))
+    assert {f.status for f in store.findings.values() if f.sample_id != "p02"} == {"input_error"}
