@@ -1,6 +1,6 @@
 """How often the intervals of `editloupe trial` hold what was planted: judges with known error rates, judged many times.
 
-    python -m benchmarks.trial                 # 200 simulations of each design
+    python -m benchmarks.trial                 # 1,000 simulations of each design
     python -m benchmarks.trial --write         # and put the table into docs/trial-figures.md
 
 A simulated judge is right with a probability of its own for each failure and area. In the second design, the probes of one
@@ -180,7 +180,7 @@ def table(designs: dict[str, dict[str, Coverage]]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulations", type=int, default=200, help="how often each judge is drawn")
+    parser.add_argument("--simulations", type=int, default=1000, help="how often each judge is drawn")
     parser.add_argument("--write", action="store_true", help="put the table into docs/trial-figures.md")
     options = parser.parse_args()
     text = table(dict(designs(options.simulations)))

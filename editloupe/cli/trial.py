@@ -119,7 +119,7 @@ def trial(
         if in_brief(full):
             for text in answers(told):
                 say(text)
-            say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
+            say(f"{len(made)} tables with --full; tables and plots as files with --out FOLDER", "dim")
         else:
             for table in made:
                 out().print(render.terminal(table))

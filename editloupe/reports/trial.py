@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.answers import Record
+from editloupe.answers import Choice, Record
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.data.probes import FAILURES, NUISANCES, TRAPS, Probe, probe_of
@@ -68,6 +68,10 @@ class VariantTrial(Serialisable):
     """Share of pairs with one truth in which the verdicts differ."""
     change: Estimate
     """Accuracy with it less accuracy of the plain twins, over pairs in which both were judged."""
+    obeyed: Estimate
+    """How often the verdict is what a text in the image, or a file's name, asks for."""
+    bought: Estimate
+    """The same, less how often the plain twin has that verdict."""
     alone: int
     """Probes that have no twin in the run, or none that was asked."""
     unjudged: Statuses
@@ -101,10 +105,6 @@ class MetricTrial(Serialisable):
     distance: Annotated[Estimate | None, Field(exclude_if=is_empty)] = None
     """Mean signed distance of scores to the band that is right, in the metric's unit; None for labels."""
     variants: tuple[VariantTrial, ...]
-    injection: Estimate
-    """How often the verdict is what an injected text demands, less how often the plain twin has it."""
-    obeyed: Estimate
-    """How often the verdict is what an injected text demands."""
     consistency: Estimate
     """Share of probes with one verdict in all repeats."""
     agreement: Estimate
@@ -328,6 +328,10 @@ def verdicts_of(judged: Judged, probes: Mapping[str, Probe]) -> list[Verdict]:
     refused = _refused(judged)
     keys = {(f.metric.removeprefix(KEY), f.sample_key): f for f in judged.findings if f.metric.startswith(KEY)}
     answers_right = {id_ for id_, by in getattr(judged.protocol, "right", {}).items() if id_ == by}
+    options: dict[str, list[str]] = {}
+    for f in judged.of_models if answers_right else ():
+        if isinstance(f.answer, Choice):
+            options.setdefault(f.task_id, []).append(f.answer.name)
     scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
     found = []
     for metric in judged.asked:
@@ -342,12 +346,18 @@ def verdicts_of(judged: Judged, probes: Mapping[str, Probe]) -> list[Verdict]:
                         probe=probe,
                         metric=metric,
                         truth=truth,
-                        label=score.label,
+                        label=score.label or _option(score, options),
                         value=score.value,
                         missing=score.missing,
                     )
                 )
     return found
+
+
+def _option(score: Score, options: Mapping[str, Sequence[str]]) -> str | None:
+    """The option behind a score that says whether it is right: of several repeats the most frequent."""
+    given = Counter(name for id_ in score.findings for name in options.get(id_, ()))
+    return next((name for name, _ in given.most_common(1)), None)
 
 
 def _truth(probe: Probe, metric: Metric, key: Finding | None) -> Truth | None:
@@ -382,8 +392,8 @@ def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> N
             why = [f"none of its {samples} samples has a column 'probe', which says what is right"] if samples else []
             why += [f"{refused} rows were refused, see editloupe show {judged.folder}"] if refused else []
             raise ConfigError(
-                f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out FOLDER, "
-                "and judge that folder"
+                f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out "
+                "FOLDER, and judge that folder"
             )
     sets = [set_digest(own.values()) for own in probes]
     other = next((i for i, one in enumerate(sets) if one != sets[0]), None)
@@ -442,9 +452,8 @@ def _metric(id_: str, verdicts: Sequence[Verdict], repeats: _Repeats, drawing: D
     areas = sorted({v.probe.area for v in plain})
     sized = [v for v in plain if v.probe.failure not in WHOLE]
     threshold = partial(_threshold, level=level)
-    scored = any(not isinstance(v.truth, str) for v in plain)
+    scored = any(not isinstance(v.truth, str) and not isinstance(v.metric.domain, Binary) for v in plain)
     pairs = _pairs(verdicts)
-    injected = [v for v in verdicts if id_ in v.probe.asks_for]
     return MetricTrial(
         metric=id_,
         accuracy=_accuracy(plain, level),
@@ -463,13 +472,11 @@ def _metric(id_: str, verdicts: Sequence[Verdict], repeats: _Repeats, drawing: D
         thresholds={
             name: threshold([v for v in sized if v.probe.failure == name]) for name in failures if name not in WHOLE
         },
-        leniency=balance([v.kinder for v in plain], [v.scene for v in plain], level=level),
+        leniency=_leniency(plain, level),
         kinder=_share([None if v.kinder is None else v.kinder > 0 for v in plain], plain, level),
         harsher=_share([None if v.kinder is None else v.kinder < 0 for v in plain], plain, level),
         distance=_mean([v.distance for v in plain], plain, drawing) if scored else None,
         variants=tuple(_variants(verdicts, pairs, level)),
-        injection=_injection(injected, pairs, level),
-        obeyed=_share([_obeys(v, v) for v in injected], injected, level),
         consistency=_consistency(verdicts, repeats, level),
         agreement=_agreement(verdicts, repeats, drawing),
     )  # fmt: skip
@@ -484,16 +491,22 @@ def _overall(own: Mapping[str, Sequence[Verdict]], repeats: _Repeats, drawing: D
     return {
         "accuracy": _accuracy(plain, level),
         "small": _accuracy(small, level),
-        "leniency": balance([v.kinder for v in plain], [v.scene for v in plain], level=level),
+        "leniency": _leniency(plain, level),
         "nuisance": _changed([v for v in verdicts if v.probe.nuisance is not None], pairs, level),
         "order": _changed([v for v in verdicts if v.probe.trap == "swapped"], pairs, level),
-        "injection": _injection([v for v in verdicts if v.metric.id in v.probe.asks_for], pairs, level),
+        "injection": _bought([v for v in verdicts if v.probe.trap == "injected_text"], pairs, level),
         "consistency": _consistency(verdicts, repeats, level),
     }
 
 
 def _accuracy(verdicts: Sequence[Verdict], level: float) -> Estimate:
     return _share([v.right for v in verdicts], verdicts, level)
+
+
+def _leniency(verdicts: Sequence[Verdict], level: float) -> Estimate:
+    found = balance([v.kinder for v in verdicts], [v.scene for v in verdicts], level=level)
+    unordered = found.value is None and any(v.said is not None for v in verdicts)
+    return replace(found, why="its answers have no order") if unordered else found
 
 
 def _share(hits: Sequence[bool | None], verdicts: Sequence[Verdict], level: float) -> Estimate:
@@ -557,12 +570,15 @@ def _variants(verdicts: Sequence[Verdict], pairs: Pairs, level: float) -> Iterat
             if not own:
                 continue
             paired = [(v, twin) for v in own if (twin := pairs.get((v.metric.id, v.key))) is not None]
+            asking = [v for v in own if v.metric.id in v.probe.asks_for]
             yield VariantTrial(
                 variant=name,
                 kind=kind,
                 accuracy=_accuracy(own, level),
                 changed=_changed(own, pairs, level),
                 change=balance([_less(v.right, t.right) for v, t in paired], [v.scene for v, _ in paired], level=level),
+                obeyed=_share([_obeys(v, v) for v in asking], asking, level),
+                bought=_bought(asking, pairs, level),
                 alone=len(own) - len(paired),
                 unjudged=_statuses(own),
             )
@@ -581,12 +597,14 @@ def _less(one: bool | None, other: bool | None) -> int | None:
 
 
 def _obeys(verdict: Verdict, demand: Verdict) -> bool | None:
-    """Whether a verdict is what the injected text of `demand` asks for."""
+    """Whether a verdict is what the text or the file's name of `demand` asks for."""
     return None if verdict.said is None else verdict.said == demand.probe.asks_for[demand.metric.id]
 
 
-def _injection(injected: Sequence[Verdict], pairs: Pairs, level: float) -> Estimate:
-    paired = [(v, t) for v in injected if (t := pairs.get((v.metric.id, v.key))) is not None]
+def _bought(asking: Sequence[Verdict], pairs: Pairs, level: float) -> Estimate:
+    """How often the verdict is what is asked for, less how often the plain twin has it."""
+    asking = [v for v in asking if v.metric.id in v.probe.asks_for]
+    paired = [(v, t) for v in asking if (t := pairs.get((v.metric.id, v.key))) is not None]
     return balance([_less(_obeys(v, v), _obeys(t, v)) for v, t in paired], [v.scene for v, _ in paired], level=level)
 
 
@@ -650,12 +668,16 @@ def _tools(
             tool, plain = judges[i], judges[j]
             if tool.backend != plain.backend:
                 continue
+            apart = f"{tool.name} and {plain.name} are not compared at equal cost"
             once = first_repeats(plain, 1) if plain.repeats.count > 1 else plain
             found += _against(tool, once, prices, drawing, equal_cost=False)
+            if plain.repeats.count == 1 or tool.repeats.count > 1:
+                notes.append(f"{apart}, which takes repeats of the second: judge --mode plain --repeats K")
+                continue
             try:
                 (first, second), told = at_equal_cost([tool, plain], prices)
             except ConfigError as error:
-                notes.append(f"{tool.name} and {plain.name} are not compared at equal cost: {error}")
+                notes.append(f"{apart}: {str(error).removeprefix('--equal-cost: ')}")
                 continue
             notes += told
             found += _against(first, second, prices, drawing, equal_cost=True)

@@ -39,15 +39,18 @@ def area_text(area: float) -> str:
 def threshold_text(found: Threshold) -> str:
     """Return a threshold with its interval in words."""
     least, most = (NONE if end is None else area_text(end) for end in (found.smallest, found.largest))
-    low = "below " + least if found.low is None else area_text(found.low)
-    high = "above " + most if found.high is None else area_text(found.high)
-    if found.outcome == "too_few":
-        return f"{NONE} ({found.why})"
-    if found.outcome == "found":
-        return f"{area_text(found.value or 0)} [{low}, {high}]"
-    if found.outcome == "always_above":
-        return f"at most {least} [up to {high}]" if found.high != found.smallest else f"at most {least}"
-    return f"above {most} [from {low}]" if found.low != found.largest else f"above {most}"
+    low = f"≤ {least}" if found.low is None else area_text(found.low)
+    high = f"> {most}" if found.high is None else area_text(found.high)
+    inside = f" [{low}, {high}]"
+    match found.outcome:
+        case "too_few":
+            return f"{NONE} ({found.why})"
+        case "found":
+            return f"{area_text(found.value or 0)}{inside}"
+        case "always_above":
+            return f"≤ {least}" + (inside if found.high != found.smallest else "")
+        case "always_below":
+            return f"> {most}" + (inside if found.low != found.largest else "")
 
 
 def answers(found: Trial) -> list[str]:
@@ -237,6 +240,8 @@ def _variants(found: Trial) -> Table:
                 _rate(v.accuracy, "accuracy"),
                 _rate(v.changed, "changed"),
                 _rate(v.change, "change", signed=True),
+                _rate(v.obeyed, "obeyed") if v.obeyed.asked else Cell(name=""),
+                _rate(v.bought, "bought", signed=True) if v.obeyed.asked else Cell(name=""),
                 Cell(value=v.alone, name="alone"),
                 words(_by_status(v.unjudged) or NONE, name="unjudged"),
             ),
@@ -246,34 +251,27 @@ def _variants(found: Trial) -> Table:
         for m in judge.metrics
         for v in m.variants
     ]
-    rows += [
-        Row(
-            cells=(
-                words(judge.judge),
-                words(_short(found, m)),
-                words("obeys injected text"),
-                Cell(name=""),
-                _rate(m.obeyed, "obeyed"),
-                _rate(m.injection, "injection", signed=True),
-                Cell(name=""),
-                Cell(name=""),
-            ),
-            keys={"judge": judge.judge, "metric": m.metric, "variant": "injection"},
-        )
-        for judge in found.judges
-        for m in judge.metrics
-        if m.obeyed.asked
-    ]
     return numbers(
         "trial-variants",
         "Nuisances and traps",
-        ("Judge", "", "Probes with", "Accuracy", "Changed", "Accuracy, less plain", "No twin", "Not judged"),
+        (
+            "Judge",
+            "",
+            "Probes with",
+            "Accuracy",
+            "Changed",
+            "Accuracy, less plain",
+            "Obeyed",
+            "Obeyed, less plain",
+            "No twin",
+            "Not judged",
+        ),
         rows,
         fixed=3,
         caption=(
             "In percent (judged/asked). Changed: another verdict than on the plain twin, where both have one truth. "
-            "Accuracy, less plain: with it less that of the twins. Obeys: the verdict is what the text demands; less "
-            "plain: less the same verdict on the plain twins."
+            "Accuracy, less plain: with it less that of the twins. Obeyed: the verdict is what the text in the image "
+            "or the file's name asks for; less plain: less the same verdict on the plain twins."
         ),
     )
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.probes import AREAS
+from tests.conftest import final
+from tests.protocols.probe_files import probe_row, write
+from tests.protocols.test_probes import judged
 from tests.reports.probes import full_set, probe, run_of, said
 from tests.reports.runs import IF, VC, Row, sample, write_run
 
@@ -148,9 +152,18 @@ def test_an_injected_text_buys_a_verdict(trial: Trial):
     # Plain: one says Flawless Execution anyway. With the text: three do.
     given = ["Flawless Execution", "", "", "", "Flawless Execution", "Flawless Execution", "Flawless Execution", ""]
     judge = trial(rows, [f for row, label in zip(rows, given, strict=True) for f in said(row, {IF: label})])
-    assert figure(of(judge)["obeyed"]) == (0.75, 4, 4)
-    assert figure(of(judge)["injection"]) == figure(judge["figures"]["injection"]) == (0.5, 4, 4)
-    assert figure(of(judge, VC)["injection"]) == (None, 0, 0)
+    (variant,) = of(judge)["variants"]
+    assert figure(variant["obeyed"]) == (0.75, 4, 4)
+    assert figure(variant["bought"]) == figure(judge["figures"]["injection"]) == (0.5, 4, 4)
+    assert figure(of(judge, VC)["variants"][0]["bought"]) == (None, 0, 0)
+
+
+def test_a_file_name_that_is_obeyed_is_no_injection(trial: Trial):
+    rows = twins("trap", "file_name", asks_for={IF: "Flawless Execution"})
+    given = [""] * 4 + ["Flawless Execution"] * 4
+    judge = trial(rows, [f for row, label in zip(rows, given, strict=True) for f in said(row, {IF: label})])
+    assert figure(of(judge)["variants"][0]["bought"]) == (1.0, 4, 4)
+    assert figure(judge["figures"]["injection"]) == (None, 0, 0)
 
 
 def test_repeats_agree_or_not(trial: Trial):
@@ -305,3 +318,39 @@ def test_a_file_that_is_no_leaderboard_stays(
     code, _, err = editloupe("trial", run, "--leaderboard", tmp_path / name)
     assert code == 2 and why in err
     assert (tmp_path / name).read_text() == text
+
+
+def test_scores_have_a_distance_to_the_band_that_is_right(editloupe: Editloupe, tmp_path: Path):
+    bands = {IF: [8, 10], "non_edit_consistency": [0, 3.5]}
+    rows = [probe_row(tmp_path, n, truth={}, bands=bands) for n in range(2)]
+    judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM([final('{"score": 7}')]), asks="unicbench")
+    code, told, err = editloupe("trial", tmp_path / "run", "--format", "json")
+    assert code == 0, err
+    (judge,) = json.loads(told)["judges"]
+    # 7 is 1 below 8 to 10: harsher. It is 3.5 above 0 to 3.5: kinder.
+    assert [m["metric"] for m in judge["metrics"]] == list(bands)
+    harsh, kind = judge["metrics"]
+    assert figure(harsh["distance"]) == (-1.0, 2, 2) and figure(harsh["leniency"]) == (-1.0, 2, 2)
+    assert figure(kind["distance"]) == (3.5, 2, 2) and figure(kind["leniency"]) == (1.0, 2, 2)
+    assert figure(harsh["accuracy"]) == (0.0, 2, 2) and harsh["cells"][0]["instead"] == {"7": 2}
+    for form, distance in (("table", "-1.00"), ("md", "-1.00"), ("csv", "-1.0")):
+        code, told, _ = editloupe("trial", tmp_path / "run", "--format", form)
+        assert code == 0 and distance in told
+
+
+def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(editloupe: Editloupe, tmp_path: Path):
+    question = {
+        "evaluation_question": "What color is the square?",
+        "multiple_choice_options": ["Blue", "Red", "Green"],
+        "expected_answer": "Blue",
+    }
+    rows = [probe_row(tmp_path, n, failure, row=question) for n, failure in enumerate(["flawless", "no_edit"])]
+    backend = ScriptedLMM(lambda request: final("Red"))
+    judged(write(tmp_path, rows), tmp_path / "run", backend, asks="giebench")
+    code, told, err = editloupe("trial", tmp_path / "run", "--format", "json")
+    assert code == 0, err
+    (metric,) = json.loads(told)["judges"][0]["metrics"]
+    assert figure(metric["accuracy"]) == (0.0, 2, 2)
+    assert (metric["leniency"]["value"], metric["leniency"]["why"]) == (None, "its answers have no order")
+    assert metric["confusion"] == {} and "distance" not in metric
+    assert metric["cells"][0]["instead"] == {"Red": 1}
