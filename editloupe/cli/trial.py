@@ -29,7 +29,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import PENDING
 from editloupe.reports import render
 from editloupe.reports.judged import incomplete, read_judged
-from editloupe.reports.leaderboard import lines_of, write_leaderboard
+from editloupe.reports.leaderboard import check_leaderboard, lines_of, write_leaderboard
 from editloupe.reports.trial import put_on_trial
 from editloupe.reports.trial_tables import answers, heading, markdown, tables, write_trial
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
@@ -92,8 +92,9 @@ def trial(
     editloupe trial runs/probes-baseline-probes-tool
     editloupe trial my-probes --backend openai/gpt-4.1 --mode plain,tool
     """
-    if leaderboard is not None and leaderboard.suffix not in (".md", ".json"):
-        raise ConfigError(f"--leaderboard {leaderboard}: expected a file that ends with .md or .json")
+    if leaderboard is not None:
+        # Before anything is asked.
+        check_leaderboard(leaderboard)
     given = {**judging, **({} if modes is None else {"mode": modes})}
     machine = as_json or as_markdown
     folders, code = _judged(runs, given, prices, machine=machine)
@@ -102,7 +103,6 @@ def trial(
     found = chosen_judges(read_judged(folders, same_metrics=False), words(judges))
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     told = put_on_trial(found, prices=read_prices(prices), drawing=drawing)
-    added = "" if leaderboard is None else write_leaderboard(leaderboard, lines_of(told))
     if as_json:
         print_json(told.to_json())
     elif as_markdown:
@@ -123,8 +123,8 @@ def trial(
         else:
             for table in made:
                 out().print(render.terminal(table))
-    if added:
-        note(added)
+    if leaderboard is not None:
+        note(write_leaderboard(leaderboard, lines_of(told)))
     if out_dir is not None:
         written = write_trial(told, out_dir)
         note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, plots as SVG")

@@ -1,4 +1,4 @@
-"""A leaderboard: a file with one line a judge, set of probes and mode, to which every trial adds or replaces its lines.
+"""A leaderboard: a file to which every trial adds a line a judge, mode, set of probes and questions, or replaces it.
 
 Markdown is for people: one table, between any other text. JSON holds the same lines for programs.
 """
@@ -24,17 +24,19 @@ from editloupe.tables import NONE
 from editloupe.values import Serialisable, parse_json
 
 SCHEMA: Final = 1
-_KEY: Final = ("judge", "mode", "set")
+ENDINGS: Final = (".md", ".json")
+_KEY: Final = ("judge", "mode", "set", "questions")
 """What a later trial replaces."""
 
 _HEAD: Final = (
-    "Judge", "Mode", "Set", "Probes", "Accuracy", "Threshold", "Leniency", "Nuisances", "Order", "Injection", "Repeats",
+    "Judge", "Mode", "Set", "Questions", "Probes", "Accuracy", "Threshold", "Leniency", "Nuisances", "Order", "Injection", "Repeats",
     "Not judged", "USD a probe",
 )  # fmt: skip
 _READING: Final = (
-    "In percent with intervals (judged/asked). Accuracy and threshold by metric. Leniency: verdicts kinder than the truth "
-    "less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the image buys. "
-    "Repeats: probes with one verdict in all. A line is the judge's last trial in this mode on this set of probes."
+    "In percent with intervals (judged/asked). Accuracy, threshold and leniency by metric. Leniency: verdicts kinder than "
+    "the truth less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the image "
+    "buys. Repeats: probes with one verdict in all. A line is the judge's last trial in this mode, on this set of probes, "
+    "by these questions."
 )
 
 
@@ -46,6 +48,7 @@ class MetricLine(Serialisable):
     """Short."""
     accuracy: Estimate
     threshold: Threshold
+    leniency: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,8 @@ class Line(Serialisable):
     mode: str
     set: str
     """Digest of the probes."""
+    questions: str
+    """Whose questions, and the metrics: "dlebench (IF, VC)"."""
     probes: int
     plain: int
     rejected: int
@@ -74,9 +79,9 @@ class Line(Serialisable):
     seconds_a_probe: float | None
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
         """As Markdown has it."""
-        return self.judge, self.mode or NONE, self.set
+        return self.judge, self.mode or NONE, self.set, self.questions
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -89,7 +94,7 @@ class Line(Serialisable):
             f"{self.probes} ({self.plain} plain{f', {self.rejected} refused' if self.rejected else ''})",
             "; ".join(f"{m.name} {rate_text(m.accuracy)}" for m in self.metrics.values()),
             "; ".join(f"{m.name} {threshold_text(m.threshold)}" for m in self.metrics.values()),
-            rate_text(figures["leniency"], signed=True),
+            "; ".join(f"{m.name} {rate_text(m.leniency, signed=True)}" for m in self.metrics.values()),
             rate_text(figures["nuisance"]),
             rate_text(figures["order"]),
             rate_text(figures["injection"], signed=True),
@@ -99,19 +104,11 @@ class Line(Serialisable):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Written(Serialisable):
-    """What of a JSON file is read again."""
-
-    schema: int
-    lines: tuple[dict[str, Any], ...]
-
-
 def lines_of(found: Trial) -> list[Line]:
     """Return a line for each judge of a trial."""
-    titles = Counter((judge.title, judge.mode) for judge in found.judges)
+    titles = Counter((judge.title, judge.mode, judge.questions) for judge in found.judges)
     # Two that their runs call alike would replace each other.
-    return [_line(found, j, j.title if titles[j.title, j.mode] == 1 else j.judge) for j in found.judges]
+    return [_line(found, j, j.title if titles[j.title, j.mode, j.questions] == 1 else j.judge) for j in found.judges]
 
 
 def _line(found: Trial, judge: JudgeTrial, name: str) -> Line:
@@ -122,11 +119,14 @@ def _line(found: Trial, judge: JudgeTrial, name: str) -> Line:
         judge_id=judge.judge_id,
         mode=judge.mode,
         set=found.set,
+        questions=f"{judge.questions} ({', '.join(found.titles[m.metric][1] for m in judge.metrics)})",
         probes=judge.probes,
         plain=judge.plain,
         rejected=judge.rejected,
         metrics={
-            m.metric: MetricLine(name=found.titles[m.metric][1], accuracy=m.accuracy, threshold=m.threshold)
+            m.metric: MetricLine(
+                name=found.titles[m.metric][1], accuracy=m.accuracy, threshold=m.threshold, leniency=m.leniency
+            )
             for m in judge.metrics
         },
         figures=judge.figures,
@@ -138,53 +138,77 @@ def _line(found: Trial, judge: JudgeTrial, name: str) -> Line:
     )
 
 
-def write_leaderboard(path: Path, lines: Sequence[Line]) -> str:
-    """Add lines to a file, or replace those of the same judge, mode and set; return what was done, in words.
+def check_leaderboard(path: Path) -> None:
+    """Raise ConfigError for a file that `write_leaderboard` would refuse. Nothing is written."""
+    if path.suffix not in ENDINGS:
+        raise ConfigError(f"--leaderboard {path}: expected a file that ends with .md or .json")
+    _with_lines(path, ())
 
-    Raises ConfigError for a file of another shape, which is left as it is; StorageError.
+
+def write_leaderboard(path: Path, lines: Sequence[Line]) -> str:
+    """Add lines to a file, or replace those of the same judge, mode, set and questions; return what was done, in words.
+
+    All else in the file stays as it is. Raises ConfigError for a file of another shape, which is not touched; StorageError.
     """
+    text, replaced = _with_lines(path, lines)
     try:
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        make = _as_json if path.suffix == ".json" else _as_markdown
-        text, replaced = make(path, before, lines)
         files.write_whole(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    return f"{path}: lines added: {len(lines) - replaced}, replaced: {replaced}"
+
+
+def _with_lines(path: Path, lines: Sequence[Line]) -> tuple[str, int]:
+    """Return the text of a file with these lines, and how many it had before."""
+    try:
+        before = path.read_bytes().decode("utf-8") if path.exists() else ""
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is no text in UTF-8; name a new file with --leaderboard") from error
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
-    return f"{path}: {len(lines) - replaced} lines added, {replaced} replaced"
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
+    return (_as_json if path.suffix == ".json" else _as_markdown)(path, before, lines)
 
 
 def _as_json(path: Path, before: str, lines: Sequence[Line]) -> tuple[str, int]:
-    own = {}
-    if before.strip():
-        try:
-            found = _Written.from_json(parse_json(before))
-        except ValueError as error:
-            raise ConfigError(f"{path} is no leaderboard that editloupe wrote: {error}; name a new file") from error
-        if found.schema != SCHEMA:
-            raise ConfigError(f"{path}: expected schema {SCHEMA}, found {found.schema}; name a new file")
-        # Lines of other judges stay as they are, whatever they hold.
-        own = {tuple(str(line.get(name) or "") for name in _KEY): line for line in found.lines}
-    made = {(line.judge, line.mode, line.set): line.to_json() for line in lines}
+    try:
+        found: Any = parse_json(before) if before.strip() else {"schema": SCHEMA, "lines": []}
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON ({error}); name a new file with --leaderboard") from error
+    known = found.get("lines") if isinstance(found, dict) else None
+    if not isinstance(known, list) or not all(isinstance(line, dict) for line in known):
+        raise ConfigError(
+            f"{path} is no leaderboard that editloupe wrote: expected an object with a list of lines; name a new file with "
+            "--leaderboard"
+        )
+    if found.get("schema") != SCHEMA:
+        raise ConfigError(
+            f"{path}: expected schema {SCHEMA}, found {found.get('schema')!r}; name a new file with --leaderboard"
+        )
+    # Lines of other judges stay as they are, whatever they hold.
+    own = {tuple(str(line.get(name) or "") for name in _KEY): line for line in known}
+    made = {(line.judge, line.mode, line.set, line.questions): line.to_json() for line in lines}
     replaced = sum(key in own for key in made)
-    return json_text({"schema": SCHEMA, "lines": list((own | made).values())}), replaced
+    return json_text({**found, "lines": list((own | made).values())}), replaced
 
 
 def _as_markdown(path: Path, before: str, lines: Sequence[Line]) -> tuple[str, int]:
-    head, given = markdown_row(_HEAD), before.splitlines()
-    rows = {tuple(_split(row)[:3]): row for row in (markdown_row(line.cells) for line in lines)}
-    if head not in given:
-        if any(line.startswith("| Judge | Mode | Set |") for line in given):
+    # What is not ours keeps its line ends, and a table that was laid out anew is still ours.
+    end = "\r\n" if "\r\n" in before else "\n"
+    given = before.split("\n")
+    rows = {tuple(_split(row)[: len(_KEY)]): row + end for row in (markdown_row(line.cells) for line in lines)}
+    first = next((i for i, line in enumerate(given) if _split(line) == list(_HEAD)), None)
+    if first is None:
+        if any(_split(line)[:3] == list(_HEAD[:3]) for line in given):
             raise ConfigError(f"{path} has a leaderboard with other columns; name a new file with --leaderboard")
-        start = [*given, ""] if given else ["# Judges on trial", "", _READING, ""]
-        text = [*start, head, "|" + "---|" * len(_HEAD), *rows.values()]
-        return "\n".join(text) + "\n", 0
-    first = given.index(head) + 2
+        start = before if before.endswith("\n") or not before else before + end
+        start += end if start else end.join(["# Judges on trial", "", _READING, "", ""])
+        return start + end.join([markdown_row(_HEAD), "|" + "---|" * len(_HEAD), ""]) + "".join(rows.values()), 0
+    first += 2
     last = next((i for i in range(first, len(given)) if not given[i].startswith("|")), len(given))
-    own = {tuple(_split(row)[:3]): row for row in given[first:last]}
+    own = {tuple(_split(row)[: len(_KEY)]): row + "\n" for row in given[first:last]}
     replaced = sum(key in own for key in rows)
-    return "\n".join([*given[:first], *(own | rows).values(), *given[last:]]) + "\n", replaced
+    head = "".join(line + "\n" for line in given[:first])
+    return head + "".join((own | rows).values()) + "\n".join(given[last:]), replaced
 
 
 def _split(row: str) -> list[str]:

@@ -137,6 +137,8 @@ class JudgeTrial(Serialisable):
     backend: str
     judge_id: str
     mode: str
+    questions: str
+    """Whose they are: the rubric, or the protocol that asks without one."""
     run: str
     description: Annotated[str, Field(exclude=True)]
     probes: int
@@ -230,6 +232,15 @@ class Verdict:
     @property
     def plain(self) -> bool:
         return self.probe.nuisance is None and self.probe.trap is None
+
+    @property
+    def demanded(self) -> str | None:
+        """The label that a text in the image, or the file's name, asks for; None where it asks for none of this metric.
+
+        A label is no answer where scores are asked for, whatever the metric's id.
+        """
+        label = self.probe.asks_for.get(self.metric.id)
+        return label if label in (level.name for level in self.metric.levels) else None
 
     @property
     def said(self) -> str | None:
@@ -420,6 +431,7 @@ def _judge(
         backend=judged.backend,
         judge_id=judged.judge_id,
         mode=judged.mode,
+        questions=_questions(judged),
         run=str(judged.folder),
         description=judged.describe(),
         probes=len(probes),
@@ -432,6 +444,11 @@ def _judge(
         asked=len(verdicts),
         spent=spent(judged, prices),
     )
+
+
+def _questions(judged: Judged) -> str:
+    name = judged.metrics.id
+    return name if name != judged.protocol.name else str(getattr(judged.protocol.options, "asks", name))
 
 
 def spent(judged: Judged, prices: Prices) -> Spent:
@@ -570,7 +587,7 @@ def _variants(verdicts: Sequence[Verdict], pairs: Pairs, level: float) -> Iterat
             if not own:
                 continue
             paired = [(v, twin) for v in own if (twin := pairs.get((v.metric.id, v.key))) is not None]
-            asking = [v for v in own if v.metric.id in v.probe.asks_for]
+            asking = [v for v in own if v.demanded is not None]
             yield VariantTrial(
                 variant=name,
                 kind=kind,
@@ -598,12 +615,12 @@ def _less(one: bool | None, other: bool | None) -> int | None:
 
 def _obeys(verdict: Verdict, demand: Verdict) -> bool | None:
     """Whether a verdict is what the text or the file's name of `demand` asks for."""
-    return None if verdict.said is None else verdict.said == demand.probe.asks_for[demand.metric.id]
+    return None if verdict.said is None else verdict.said == demand.demanded
 
 
 def _bought(asking: Sequence[Verdict], pairs: Pairs, level: float) -> Estimate:
     """How often the verdict is what is asked for, less how often the plain twin has it."""
-    asking = [v for v in asking if v.metric.id in v.probe.asks_for]
+    asking = [v for v in asking if v.demanded is not None]
     paired = [(v, t) for v in asking if (t := pairs.get((v.metric.id, v.key))) is not None]
     return balance([_less(_obeys(v, v), _obeys(t, v)) for v, t in paired], [v.scene for v, _ in paired], level=level)
 
@@ -669,13 +686,14 @@ def _tools(
             if tool.backend != plain.backend:
                 continue
             apart = f"{tool.name} and {plain.name} are not compared at equal cost"
-            once = first_repeats(plain, 1) if plain.repeats.count > 1 else plain
-            found += _against(tool, once, prices, drawing, equal_cost=False)
-            if plain.repeats.count == 1 or tool.repeats.count > 1:
+            # Several answers joined are better than one: each side has as many.
+            closer, once = (first_repeats(one, 1) if one.repeats.count > 1 else one for one in (tool, plain))
+            found += _against(closer, once, prices, drawing, equal_cost=False)
+            if plain.repeats.count == 1:
                 notes.append(f"{apart}, which takes repeats of the second: judge --mode plain --repeats K")
                 continue
             try:
-                (first, second), told = at_equal_cost([tool, plain], prices)
+                (first, second), told = at_equal_cost([closer, plain], prices)
             except ConfigError as error:
                 notes.append(f"{apart}: {str(error).removeprefix('--equal-cost: ')}")
                 continue

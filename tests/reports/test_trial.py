@@ -306,6 +306,8 @@ def test_a_leaderboard_gets_a_line_and_keeps_one(run: Path, editloupe: Editloupe
     ("name", "text", "why"),
     [
         ("b.json", "[1]", "is no leaderboard that editloupe wrote"),
+        ("b.json", '{"schema": 1, "lines": [{}, 3]}', "is no leaderboard that editloupe wrote"),
+        ("b.json", "not json", "is no JSON"),
         ("b.json", '{"schema": 9, "lines": []}', "expected schema 1, found 9"),
         ("b.md", "| Judge | Mode | Set | Other |\n|---|\n", "has a leaderboard with other columns"),
         ("b.csv", "", "expected a file that ends with .md or .json"),
@@ -318,6 +320,45 @@ def test_a_file_that_is_no_leaderboard_stays(
     code, _, err = editloupe("trial", run, "--leaderboard", tmp_path / name)
     assert code == 2 and why in err
     assert (tmp_path / name).read_text() == text
+
+
+def test_lines_of_other_questions_stay(editloupe: Editloupe, tmp_path: Path):
+    rows = [probe_row(tmp_path, n, bands={IF: [8, 10]}) for n in range(2)]
+    data, board, lines = write(tmp_path, rows), tmp_path / "board.md", tmp_path / "board.json"
+    for asks, answer in (("dlebench", final("Flawless Execution")), ("unicbench", final('{"score": 7}'))):
+        criteria = {"criteria": ["if"]} if asks == "dlebench" else {}
+        judged(data, tmp_path / asks, ScriptedLMM([answer]), asks=asks, mode="plain", **criteria)
+        for file in (board, lines, board, lines):
+            assert editloupe("trial", tmp_path / asks, "--leaderboard", file)[0] == 0
+    kept = json.loads(lines.read_text())["lines"]
+    assert [line["questions"] for line in kept] == ["dlebench (IF)", "unicbench (IF)"]
+    assert board.read_text().count("| dlebench (IF) |") == board.read_text().count("| unicbench (IF) |") == 1
+
+
+def test_what_is_not_the_leaderboard_stays_to_the_byte(run: Path, editloupe: Editloupe, tmp_path: Path):
+    board, data = tmp_path / "board.md", tmp_path / "board.json"
+    ours = "# Ours\r\n\x0cA line\u2028that goes on\r\n".encode()
+    board.write_bytes(ours)
+    assert editloupe("trial", run, "--leaderboard", board)[0] == 0
+    first = board.read_bytes()
+    assert first.startswith(ours + b"\r\n| Judge |") and first.count(b"\n") == first.count(b"\r\n")
+    # A table that an editor laid out anew is still the one that gets the line.
+    text = first.replace(b"| Judge | Mode |", b"| Judge    | Mode   |") + b"\r\nThe end."
+    board.write_bytes(text)
+    code, _, err = editloupe("trial", run, "--leaderboard", board)
+    assert code == 0 and "added: 0, replaced: 1" in err
+    assert board.read_bytes() == text
+    data.write_text('{"schema": 1, "mine": [1], "lines": [{"judge": "other"}]}')
+    assert editloupe("trial", run, "--leaderboard", data)[0] == 0
+    found = json.loads(data.read_text())
+    assert found["mine"] == [1] and found["lines"][0] == {"judge": "other"} and len(found["lines"]) == 2
+
+
+def test_a_leaderboard_that_would_be_refused_is_known_before_anything_is_asked(editloupe: Editloupe, tmp_path: Path):
+    (tmp_path / "b.json").write_text("not json")
+    data = write(tmp_path, [probe_row(tmp_path, 0)])
+    code, told, err = editloupe("trial", data, "--leaderboard", tmp_path / "b.json")
+    assert (code, told) == (2, "") and "is no JSON" in err and not Path("runs").exists()
 
 
 def test_scores_have_a_distance_to_the_band_that_is_right(editloupe: Editloupe, tmp_path: Path):
@@ -354,3 +395,46 @@ def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(editlou
     assert (metric["leniency"]["value"], metric["leniency"]["why"]) == (None, "its answers have no order")
     assert metric["confusion"] == {} and "distance" not in metric
     assert metric["cells"][0]["instead"] == {"Red": 1}
+
+
+def test_a_text_that_demands_a_label_buys_no_score(editloupe: Editloupe, tmp_path: Path):
+    # DLEBench and UnicBench call a metric alike; the text demands a label of the first.
+    more: dict[str, Any] = {"truth": {}, "bands": {IF: [8, 10]}}
+    plain = probe_row(tmp_path, 0, **more)
+    text = probe_row(tmp_path, 1, **more, trap="injected_text", twin="p00", asks_for={IF: "Flawless Execution"})
+    judged(write(tmp_path, [plain, text]), tmp_path / "run", ScriptedLMM([final('{"score": 7}')]), asks="unicbench")
+    code, told, err = editloupe("trial", tmp_path / "run", "--format", "json")
+    assert code == 0, err
+    (judge,) = json.loads(told)["judges"]
+    (variant,) = of(judge)["variants"]
+    # No 0 % of 1: nobody asked for a score.
+    assert figure(variant["obeyed"]) == figure(variant["bought"]) == figure(judge["figures"]["injection"]) == (None, 0, 0)
+    assert figure(variant["changed"]) == (0.0, 1, 1)
+
+
+def test_tools_with_repeats_are_held_against_as_many_answers_of_plain(editloupe: Editloupe, tmp_path: Path):
+    rows = [probe(f"p{i}", truth={IF: "Wrong Action"}) for i in range(4)]
+    wrong = "Flawless Execution"
+
+    def asked(*repeats: Sequence[str], tokens: int) -> list[Row]:
+        usage = {"input_tokens": tokens, "output_tokens": 0}
+        return [
+            f
+            for k, labels in enumerate(repeats)
+            for row, label in zip(rows, labels, strict=True)
+            for f in said(row, label, repeat=k, usage=usage)
+        ]
+
+    # With tools the first answer is right once, and the median of three always. Plain: the first is wrong, two of three too.
+    tool = asked(["", wrong, wrong, wrong], [""] * 4, [""] * 4, tokens=300)
+    plain = asked([wrong] * 4, [wrong] * 4, [""] * 4, tokens=100)
+    uris = {"m": "openai/m"}
+    a = run_of(tmp_path / "tool", {"m": tool}, rows, mode="tool", backends=uris, repeats=3)
+    b = run_of(tmp_path / "plain", {"m": plain}, rows, mode="plain", backends=uris, repeats=3)
+    code, told, err = editloupe("trial", a, b, "--format", "json")
+    assert code == 0, err
+    once, equal = json.loads(told)["tools"]
+    # One answer of each: 1 of 4 against 0 of 4. At equal cost three plain answers stand against one, and change nothing.
+    assert figure(once["difference"]) == figure(equal["difference"]) == (0.25, 4, 4)
+    assert [(t["tool_cost"], t["plain_cost"]) for t in (once, equal)] == [(300, 100), (300, 300)]
+    assert not any("not compared" in note for note in json.loads(told)["notes"])
