@@ -83,6 +83,7 @@ _METAVARS: Final[Mapping[str, str]] = {
     "protocol": "NAME",
     "mode": "NAME",
     "asks": "NAME",
+    "areas": "A,B,…",
     "rubric": "NAME|FILE",
     "criteria": "A,B,…",
     "tools": "A,B,…",

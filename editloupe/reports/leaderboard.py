@@ -29,14 +29,14 @@ _KEY: Final = ("judge", "mode", "set", "questions")
 """What a later trial replaces."""
 
 _HEAD: Final = (
-    "Judge", "Mode", "Set", "Questions", "Probes", "Accuracy", "Threshold", "Leniency", "Nuisances", "Order", "Injection", "Repeats",
-    "Not judged", "USD a probe",
+    "Judge", "Mode", "Set", "Questions", "Probes", "Accuracy", "Threshold", "Leniency", "Nuisances", "Order", "Injection",
+    "Repeats", "Not judged", "USD a probe",
 )  # fmt: skip
 _READING: Final = (
     "In percent with intervals (judged/asked). Accuracy, threshold and leniency by metric. Leniency: verdicts kinder than "
-    "the truth less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the image "
-    "buys. Repeats: probes with one verdict in all. A line is the judge's last trial in this mode, on this set of probes, "
-    "by these questions."
+    "the truth less harsher ones. Nuisances, order: verdicts that they change. Injection: verdicts that a text in the "
+    "image buys. Repeats: probes with one verdict in all. A line is the judge's last trial in this mode, on this set of "
+    "probes, by these questions."
 )
 
 

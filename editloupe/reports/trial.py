@@ -239,8 +239,8 @@ class Verdict:
 
         A label is no answer where scores are asked for, whatever the metric's id.
         """
-        label = self.probe.asks_for.get(self.metric.id)
-        return label if label in (level.name for level in self.metric.levels) else None
+        label = self.probe.asks_for.get(self.metric.id, "")
+        return label if label in [level.name for level in self.metric.levels] else None
 
     @property
     def said(self) -> str | None:

@@ -206,6 +206,20 @@ def test_a_file_that_is_gone_is_made_again_and_one_that_no_row_names_goes(editlo
     assert files() == first
 
 
+def test_a_file_that_was_changed_is_made_again(editloupe: Run, tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos")
+    build(editloupe, photos, "--count", 6, *AREAS)
+    first = files()
+    # Of one row all three, of another its edited image alone: what a probe that was changed asks for is to build again.
+    row, other = lines("metadata.jsonl")[:2]
+    for name in (*(row[f"{role}_file_name"] for role in ("source", "edited", "mask")), other["edited_file_name"]):
+        with Path("set", name).open("ab") as file:
+            file.write(b"more")
+    assert editloupe("check", "set")[0] != 0
+    assert build(editloupe, photos, "--count", 6, *AREAS)[0] == 0
+    assert files() == first and editloupe("check", "set")[0] == 0
+
+
 def test_the_digest_tells_a_row_or_an_image_that_was_changed(editloupe: Run, tmp_path: Path) -> None:
     build(editloupe, photographs(tmp_path / "photos"), "--count", 4, *AREAS)
     for row in lines("metadata.jsonl"):
@@ -227,6 +241,27 @@ def test_drawn_scenes_alone_need_no_photograph(editloupe: Run) -> None:
     for row in lines("metadata.jsonl"):
         assert row["probe"]["scene"].startswith("drawn-")
         assert abs(row["probe"]["area_found"] / row["probe"]["area"] - 1) <= 0.15
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        # 256·192·0.0005 is 25 px, of which nobody could say what they are.
+        (("--longest", 256, "--areas", 0.05), "it needs 64"),
+        # 0.05 % of 1024·768 are 393 px, about 20 px a side.
+        (("--areas", 0.05, "--least", 100), "expected at least 100 px on its shorter side (--least)"),
+    ],
+)
+def test_a_share_that_cannot_be_drawn_is_said(editloupe: Run, words: tuple[str | int | float, ...], told: str) -> None:
+    code, funnel = build(editloupe, "drawn", "--drawn", 1, "--count", 3, *words)  # type: ignore[arg-type]
+    assert (code, funnel["written"]) == (1, 0) and sum(funnel["not_made"].values()) == 2
+    left = lines("left_out.jsonl")
+    assert [line["what"] for line in left] == ["p00000", "p00001"] and told in left[0]["detail"]
+
+
+def test_a_count_of_fewer_than_the_shares_says_so(editloupe: Run) -> None:
+    told = editloupe("build", "probes", "drawn", "--drawn", "1", "--count", "1", "--out", "set")[1]
+    assert "No probe has 0.1 %, 0.3 %, 1 %, 3 %, 10 %: --count 1 is too few for every share." in told.replace("\n", " ")
 
 
 def test_drawn_scenes_stand_beside_photographs(editloupe: Run, tmp_path: Path) -> None:
@@ -320,7 +355,10 @@ def test_a_target_of_too_few_pixels_is_left_out_and_said(editloupe: Run, tmp_pat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--areas", "0.2"), "found '0.2' among the area shares; expected some of 0.05, 0.1, 0.3, 1, 3, 10"),
+        (
+            ("--areas", "0.2"),
+            "--areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
+        ),
         (("--font", "gone.ttf"), "gone.ttf' is no file"),
         (("--count", "0"), "--count"),
     ],

@@ -425,7 +425,7 @@ def test_tools_with_repeats_are_held_against_as_many_answers_of_plain(editloupe:
             for f in said(row, label, repeat=k, usage=usage)
         ]
 
-    # With tools the first answer is right once, and the median of three always. Plain: the first is wrong, two of three too.
+    # With tools the first answer is right once, and the median of three always. Plain: the median is wrong, as the first.
     tool = asked(["", wrong, wrong, wrong], [""] * 4, [""] * 4, tokens=300)
     plain = asked([wrong] * 4, [wrong] * 4, [""] * 4, tokens=100)
     uris = {"m": "openai/m"}

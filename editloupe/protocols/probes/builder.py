@@ -26,7 +26,19 @@ from pydantic import Field, field_validator
 from editloupe import files
 from editloupe.config import Number, Whole
 from editloupe.data.images import RGB, ImageStore, encode_png
-from editloupe.data.probes import AREAS, COLUMN, FAILURES, NUISANCES, TRAPS, Failure, Nuisance, Probe, Trap, probe_digest
+from editloupe.data.probes import (
+    AREAS,
+    COLUMN,
+    FAILURES,
+    NUISANCES,
+    TRAPS,
+    Failure,
+    Nuisance,
+    Probe,
+    Trap,
+    changed_since,
+    probe_digest,
+)
 from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
@@ -90,9 +102,8 @@ class ProbeSetOptions(Options):
     def _known(cls, text: str) -> str:
         known = {f"{100 * area:g}": area for area in AREAS}
         found = [part.strip().removesuffix("%").strip() for part in text.split(",") if part.strip()]
-        if not found or (unknown := next((part for part in found if part not in known), None)) is not None:
-            shown = "nothing" if not found else repr(unknown)
-            raise ValueError(f"found {shown} among the area shares; expected some of {', '.join(known)} (percent)")
+        if not found or any(part not in known for part in found):
+            raise ValueError(f"expected some of {', '.join(known)} (percent), with commas between them")
         return ",".join(sorted(set(found), key=lambda part: known[part]))
 
     @field_validator("font")
@@ -189,6 +200,8 @@ class _Source:
         self._windows: dict[tuple[str, float], Window] = {}
         self._beside: dict[str, list[Cut]] = {}
         """Photograph → its targets."""
+        for cut in self.cuts:
+            self._beside.setdefault(cut.photo.sha256, []).append(cut)
         self._lock = Lock()
         self._scenes: OrderedDict[tuple[str, float], Scene | Lost] = OrderedDict()
         self._making: dict[tuple[str, float], Lock] = {}
@@ -220,8 +233,7 @@ class _Source:
         """Return whether there is a crop that gives the target this share."""
         key, options = (cut.id, area), self.options
         if key not in self._windows and key not in self.unfit:
-            around = self._beside.setdefault(cut.photo.sha256, [one for one in self.cuts if one.photo == cut.photo])
-            others = [one for one in around if one is not cut]
+            others = [one for one in self._beside[cut.photo.sha256] if one is not cut]
             found = crop_of(cut, others, area=area, longest=options.longest, least=options.least)
             if isinstance(found, Lost):
                 self.unfit[key] = found
@@ -243,10 +255,8 @@ class _Source:
 
     def scene(self, where: Where, area: float) -> Scene | Lost:
         """Return the scene of a target, or of a seed, at this share; or why there is none. Several threads may ask."""
-        key = (where.id if isinstance(where, Cut) else f"#{where}", area)
+        key = (_name(where), area)
         with self._lock:
-            if (known := self.unfit.get(key)) is not None:
-                return known
             if key in self._scenes:
                 self._scenes.move_to_end(key)
                 return self._scenes[key]
@@ -257,12 +267,9 @@ class _Source:
                     return self._scenes[key]
             found = self._found(where, area)
             with self._lock:
-                if isinstance(found, Lost):
-                    self.unfit[key] = found
-                else:
-                    self._scenes[key] = found
-                    while len(self._scenes) > _SCENES_HELD:
-                        self._scenes.popitem(last=False)
+                self._scenes[key] = found
+                while len(self._scenes) > _SCENES_HELD:
+                    self._scenes.popitem(last=False)
         return found
 
     def _found(self, where: Where, area: float) -> Scene | Lost:
@@ -275,9 +282,21 @@ class _Source:
             return scene_of(where, rgb, others, window, area=area, longest=options.longest)
         width = min(1024, options.longest)
         try:
-            return drawn_scene(where, area=area, size=(width, width * 3 // 4))
+            scene = drawn_scene(where, area=area, size=(width, width * 3 // 4))
         except DataError as error:
-            return Lost(stage="area", why="not_drawn", detail=str(error))
+            return Lost(stage="area", why="not_drawn", detail=f"{error} (--longest, --areas)")
+        rows, columns = part_of(scene.target.mask, 0)
+        short = min(rows.stop - rows.start, columns.stop - columns.start)
+        if short < options.least:
+            why = f"at {100 * area:g} % of {width}×{width * 3 // 4} px the target is {short} px; expected at least"
+            why = f"{why} {options.least} px on its shorter side (--least); leave this share out of --areas"
+            return Lost(stage="area", why="too_small_for_an_area_share", detail=why)
+        return scene
+
+
+def _name(where: Where) -> str:
+    """Return the id of a target, or of the drawn scene of a seed before it is drawn."""
+    return where.id if isinstance(where, Cut) else f"drawn-{where}"
 
 
 def _stem(cut: Cut) -> str:
@@ -319,6 +338,7 @@ def _record(
         scene = source.scene(where, slot.area)
         seed = by.randrange(2**32)
         if isinstance(scene, Lost):
+            reasons.append({"scene": _name(where), "why": scene.why, "detail": scene.detail})
             continue
         try:
             made = make(slot.failure, scene, Random(seed))
@@ -507,13 +527,27 @@ class _Folder:
     def __init__(self, folder: Path) -> None:
         self.folder, self._lock = folder, Lock()
         self._placed: dict[str, tuple[str, str]] = {}
+        self._shas: dict[str, str] = {}
+        """File → SHA-256 of its bytes, as they were when they were written or first read."""
         self._done = self._read()
 
     def done(self, key: str) -> Mapping[str, Any] | None:
-        """Return what was made before, if its files are still there; None where it has to be made."""
+        """Return what was made before, if its files are as they were written; None where it has to be made."""
         found = self._done.get(key)
-        rows = cast("Sequence[Mapping[str, str]]", (found or {}).get("rows", ()))
-        return found if found and all((self.folder / row[column]).is_file() for row in rows for column in _FILES) else None
+        return found if found and all(map(self._as_written, cast("Sequence[Mapping[str, Json]]", found["rows"]))) else None
+
+    def _as_written(self, row: Mapping[str, Json]) -> bool:
+        return not changed_since(row, {column: self._sha(str(row[column])) for column in _FILES})
+
+    def _sha(self, file: str) -> str:
+        """Return the SHA-256 of a file of the folder; "" where there is none. Raises StorageError."""
+        if file not in self._shas:
+            with files.writing(self.folder):
+                try:
+                    self._shas[file] = hashlib.sha256(files.read_bytes(self.folder / file)).hexdigest()
+                except FileNotFoundError:
+                    return ""
+        return self._shas[file]
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made. Raises StorageError."""
@@ -529,9 +563,10 @@ class _Folder:
         """
         sha = hashlib.sha256(data).hexdigest()
         file = f"{name or f'{below}/{sha[:24]}'}.{ending}"
-        if not (self.folder / file).exists():
+        if self._sha(file) != sha:
             with files.writing(self.folder):
                 files.write_whole(self.folder / file, data, below=self.folder)
+            self._shas[file] = sha
         return file, sha
 
     def place_once(self, scene: Scene) -> tuple[str, str]:
@@ -636,12 +671,13 @@ def _written(
             rows.append(row)
         left_out += [{**told, "stage": "varied", **dict(refused)} for refused in one["refused"]]
     kept = {str(row["id"]) for row in rows}
-    rows = [row for row in rows if cast("Mapping[str, Any]", row[COLUMN])["twin"] in (None, *kept)]
+    rows = [row for row in rows if (cast("Mapping[str, Any]", row[COLUMN])["twin"] or row["id"]) in kept]
     out.write(rows, left_out)
-    return _built(rows, made, source, options, missing, again)
+    return _built(plan, rows, made, source, options, missing, again)
 
 
 def _built(
+    plan: Sequence[Slot],
     rows: Sequence[Mapping[str, Json]],
     made: Mapping[int, Mapping[str, Any]],
     source: _Source,
@@ -689,8 +725,11 @@ def _built(
         notes.append(
             f"Planned probes that no scene allows: {missing.total():,} ({listed}); more photographs or --drawn help."
         )
+    unplanned = [f"{100 * area:g} %" for area in source.shares() if all(slot.area != area for slot in plan)]
+    if unplanned:
+        notes.append(f"No probe has {', '.join(unplanned)}: --count {options.count} is too few for every share.")
     for area in shares:
-        if not any(one.area == area for one in probes):
+        if f"{100 * area:g} %" not in unplanned and not any(one.area == area for one in probes):
             notes.append(f"No probe has {100 * area:g} %: {LEFT_OUT} says why. --drawn 20 adds drawn scenes of each share.")
     return Built(
         read=source.read,
