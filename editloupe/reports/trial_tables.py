@@ -42,14 +42,16 @@ def threshold_text(found: Threshold) -> str:
     low = f"≤ {least}" if found.low is None else area_text(found.low)
     high = f"> {most}" if found.high is None else area_text(found.high)
     inside = f" [{low}, {high}]"
+    if found.why:
+        return f"{NONE} ({found.why})"
+    if found.low is None and found.high is None:
+        return f"{NONE} (anywhere from {low} to {high}: judge more)"
     match found.outcome:
-        case "too_few":
-            return f"{NONE} ({found.why})"
         case "found":
             return f"{area_text(found.value or 0)}{inside}"
         case "always_above":
             return f"≤ {least}" + (inside if found.high != found.smallest else "")
-        case "always_below":
+        case _:
             return f"> {most}" + (inside if found.low != found.largest else "")
 
 

@@ -26,9 +26,10 @@ ACCURACY: Final = 0.75
 LEAST: Final = 20
 """Judged items without which no threshold is given."""
 
-Outcome: TypeAlias = Literal["found", "always_above", "always_below", "too_few"]
+Outcome: TypeAlias = Literal["found", "always_above", "always_below", "falls", "too_few"]
 """found: accuracy crosses the level.   always_above: it is reached at the smallest area; the threshold is at most that.
-always_below: it is not reached at the largest area.   too_few: fewer than `LEAST` judged items, or one area.
+always_below: it is not reached at the largest area.   falls: it is reached at the smallest area and not at the largest; no
+rising curve fits as well.   too_few: fewer than `LEAST` judged items, or one area.
 """
 
 
@@ -82,7 +83,7 @@ def detection_threshold(
         )  # fmt: skip
 
     if len(judged) < LEAST:
-        return threshold("too_few", why=f"{len(judged)} were judged; a threshold needs {LEAST}")
+        return threshold("too_few", why=f"{len(judged)} judged; a threshold needs {LEAST}")
     if len(known) < 2:
         return threshold("too_few", why="all have one area")
     place = np.searchsorted(known, [areas[i] for i in judged])
@@ -95,6 +96,9 @@ def detection_threshold(
     # Gap j lies between the areas j - 1 and j; the first and the last one are open.
     low = known[kept[0] - 1] if kept[0] else None
     high = known[kept[-1]] if kept[-1] < len(known) else None
+    falling = curve.falling
+    if falling[0] >= accuracy > falling[-1] and curve.likelihood(falling) - curve.best > limit:
+        return threshold("falls", low=low, high=high, why="accuracy falls with the area")
     at = curve.crossing
     if np.isinf(at):
         return threshold("always_above" if at < 0 else "always_below", low=low, high=high)
@@ -133,7 +137,12 @@ class _Curve:
     @property
     def best(self) -> float:
         """Its log likelihood."""
-        return float(self._log(self.fit))
+        return float(self.likelihood(self.fit))
+
+    @property
+    def falling(self) -> Floats:
+        """The accuracies of the best curve that falls."""
+        return -np.asarray(isotonic_regression(-self.k / self.n, weights=self.n).x, dtype=np.float64)
 
     @property
     def crossing(self) -> float:
@@ -155,9 +164,9 @@ class _Curve:
         clipped = np.where(
             np.arange(len(self.x)) < gaps, np.minimum(self.fit, self.accuracy), np.maximum(self.fit, self.accuracy)
         )
-        return [float(value) for value in self._log(clipped)]
+        return [float(value) for value in self.likelihood(clipped)]
 
-    def _log(self, p: Floats) -> Floats:
+    def likelihood(self, p: Floats) -> Floats:
         """Log likelihood of accuracies, summed over the last axis."""
         found: Floats = (xlogy(self.k, p) + xlogy(self.n - self.k, 1 - p)).sum(axis=-1)
         return found

@@ -32,6 +32,17 @@ def test_accuracies_that_fall_are_pooled() -> None:
     assert of([(24, 40), (16, 40), (40, 40)]).value == pytest.approx(10**-1.5)
 
 
+def test_where_accuracy_falls_with_the_area_there_is_no_threshold() -> None:
+    # Pooled 40 of 60: 40 ln(2/3) + 20 ln(1/3) = -38.2. As it falls: 2 · (15 ln(3/4) + 5 ln(1/4)) = -22.5, and
+    # 2 · 15.7 > 3.84.
+    found = of([(20, 20), (15, 20), (5, 20)])
+    assert (found.outcome, found.value, found.why) == ("falls", None, "accuracy falls with the area")
+    # 16, 15 and 14 of 20 could as well be of a curve that rises: pooled they are 75 %.
+    assert of([(16, 20), (15, 20), (14, 20)]).outcome == "always_above"
+    # Where all are above the level, a fall changes nothing.
+    assert of([(40, 40), (40, 40), (32, 40)]).outcome == "always_above"
+
+
 def test_what_a_likelihood_ratio_does_not_reject_stays_in_the_interval() -> None:
     # 14 of 20 is 70 %; at 75 %: 2 · (14 ln(.70/.75) + 6 ln(.30/.25)) = 0.256 < 3.84, so 1 % may be above the threshold.
     # 0 of 20 against 75 %: 2 · 20 · ln 4 = 55 > 3.84, so 0.1 % is below it.
@@ -53,9 +64,9 @@ def test_a_judge_that_is_always_wrong_has_a_bound() -> None:
 @pytest.mark.parametrize(
     ("hits", "areas", "why"),
     [
-        ([], [], "0 were judged; a threshold needs 20"),
-        ([None] * 30, [0.1] * 30, "0 were judged; a threshold needs 20"),
-        ([True] * 19, [0.1] * 19, "19 were judged; a threshold needs 20"),
+        ([], [], "0 judged; a threshold needs 20"),
+        ([None] * 30, [0.1] * 30, "0 judged; a threshold needs 20"),
+        ([True] * 19, [0.1] * 19, "19 judged; a threshold needs 20"),
         ([True] * 30, [0.1] * 30, "all have one area"),
     ],
 )
