@@ -165,6 +165,8 @@ def _closing_of(outcome: Outcome) -> Closing:
 def next_steps(outcome: Outcome, folder: Path) -> None:
     """Print the commands that show what a run found."""
     if outcome.findings:
+        if outcome.setup.protocol.name == "probes":
+            say(f"Held against the truth: {command('trial', folder)}")
         say(f"All tables: {command('report', folder)}")
         say(f"Look at one: {command('show', folder, outcome.findings[0].about.key)}")
 

@@ -12,6 +12,9 @@ from editloupe.values import Json, Sample, Serialisable, digest
 COLUMN: Final = "probe"
 """Column of metadata.jsonl that holds a probe."""
 
+KEY: Final = "key_"
+"""Before the id of a metric: the question whose answer, by the judge "key", is what is right."""
+
 Failure: TypeAlias = Literal[
     "flawless",
     "wrong_colour",

@@ -16,8 +16,8 @@ from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.reports.escape import markdown_row
 from editloupe.reports.render import json_text
-from editloupe.reports.trial import JudgeTrial, Trial
-from editloupe.reports.trial_tables import each, rate_text, threshold_text
+from editloupe.reports.trial import JudgeTrial, Trial, each
+from editloupe.reports.trial_tables import rate_text, threshold_text
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.threshold import Threshold
 from editloupe.tables import NONE
@@ -70,7 +70,7 @@ class Line(Serialisable):
     metrics: Mapping[str, MetricLine]
     """By the metric's id."""
     figures: Mapping[str, Estimate]
-    """As in `trial.OVERALL`: leniency, nuisance, order, injection and others."""
+    """As in `trial.OVERALL`: nuisance, order, injection and others."""
     asked: int
     unjudged: Mapping[str, int]
     """Status → how many verdicts are missing for it."""

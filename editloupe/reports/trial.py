@@ -20,7 +20,7 @@ from pydantic import Field
 from editloupe.answers import Choice, Record
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.data.probes import FAILURES, NUISANCES, TRAPS, Probe, probe_of
+from editloupe.data.probes import FAILURES, KEY, NUISANCES, TRAPS, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.reports.equal_cost import at_equal_cost, first_repeats
@@ -30,9 +30,6 @@ from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
 from editloupe.stats.rates import balance, share
 from editloupe.stats.threshold import Threshold, detection_threshold
 from editloupe.values import Serialisable, digest, is_empty, sample_key
-
-KEY: Final = "key_"
-"""Before the id of a metric: the question whose answer, by the judge "key", is what is right."""
 
 SMALL: Final = 0.003
 """Share of the image up to which a target is small."""
@@ -162,13 +159,12 @@ class JudgeTrial(Serialisable):
 OVERALL: Final[Mapping[str, str]] = {
     "accuracy": "Accuracy",
     "small": "Accuracy, small targets",
-    "leniency": "Leniency",
     "nuisance": "Changed by nuisances",
     "order": "Changed by order",
     "injection": "Injection success",
     "consistency": "Same in all repeats",
 }
-"""Figures over all metrics together → their titles."""
+"""Figures over all metrics together → their titles. Leniency is none: of two metrics it could cancel out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -508,7 +504,6 @@ def _overall(own: Mapping[str, Sequence[Verdict]], repeats: _Repeats, drawing: D
     return {
         "accuracy": _accuracy(plain, level),
         "small": _accuracy(small, level),
-        "leniency": _leniency(plain, level),
         "nuisance": _changed([v for v in verdicts if v.probe.nuisance is not None], pairs, level),
         "order": _changed([v for v in verdicts if v.probe.trap == "swapped"], pairs, level),
         "injection": _bought([v for v in verdicts if v.probe.trap == "injected_text"], pairs, level),
@@ -707,7 +702,7 @@ def _against(
 ) -> Iterator[ToolsAgainstPlain]:
     both = [spent(judged, prices) for judged in (tool, plain)]
     usd = all(one.usd is not None for one in both)
-    costs = [_each(one.usd if usd else one.tokens, one.probes) for one in both]
+    costs = [each(one.usd if usd else one.tokens, one.probes) for one in both]
     said = [{(v.metric.id, v.key): v for v in verdicts_of(j, probes_of(j)) if v.plain} for j in (tool, plain)]
     for metric in dict.fromkeys(metric for metric, _ in said[0]):
         pairs = [(v, said[1][key]) for key, v in said[0].items() if key[0] == metric and key in said[1]]
@@ -729,5 +724,6 @@ def _paired(pairs: Sequence[tuple[Verdict, Verdict]], level: float) -> Estimate:
     return balance([_less(a.right, b.right) for a, b in pairs], [a.scene for a, _ in pairs], level=level)
 
 
-def _each(total: float | None, probes: int) -> float | None:
+def each(total: float | None, probes: int) -> float | None:
+    """Return a total divided by the probes that were asked about; None where either is not known."""
     return None if total is None or not probes else total / probes

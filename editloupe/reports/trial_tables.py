@@ -9,7 +9,7 @@ from typing import Final
 
 from editloupe.reports import plots, render
 from editloupe.reports.report import write_files
-from editloupe.reports.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial
+from editloupe.reports.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial, each
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.threshold import Threshold
 from editloupe.tables import NONE, Cell, Column, HeatPlot, RadarPlot, Row, Table, estimated, numbers, words
@@ -23,7 +23,7 @@ _VARIANTS: Final[Mapping[str, str]] = {
     "resize": "resize",
     "tone": "tone",
     "injected_text": "injected text",
-    "file_name": "flattering file name",
+    "file_name": "file name",
     "swapped": "swapped order",
     "equal_pair": "equal pair",
     "unrelated_pair": "unrelated pair",
@@ -71,7 +71,9 @@ def _told(found: Trial, judge: JudgeTrial) -> list[str]:
     """What is said of one judge, the most important first."""
     right = "; ".join(f"{_short(found, m)} {_percent(m.accuracy)}" for m in judge.metrics)
     missing = sum(judge.unjudged.values())
-    failed = f"; not judged: {missing:,} of {judge.asked:,} ({_by_status(judge.unjudged)})" if missing else ""
+    failed = (
+        f"; not judged, of all probes: {missing:,} of {judge.asked:,} ({_by_status(judge.unjudged)})" if missing else ""
+    )
     refused = f"; rows refused: {judge.rejected:,}" if judge.rejected else ""
     limits = "; ".join(f"{_short(found, m)} {threshold_text(m.threshold)}" for m in judge.metrics)
     lines = [
@@ -91,10 +93,10 @@ def _told(found: Trial, judge: JudgeTrial) -> list[str]:
     ]
     if told:
         lines.append(f"{judge.judge}: {', '.join(told)}.")
-    lenient = figures["leniency"]
-    if lenient.value is not None:
-        word = "kinder" if lenient.value > 0 else "harsher" if lenient.value < 0 else "neither kinder nor harsher"
-        lines.append(f"{judge.judge}: {word} than the truth; leniency {_percent(lenient, signed=True)}.")
+    lenient = [m for m in judge.metrics if m.leniency.value is not None]
+    if lenient:
+        each_one = "; ".join(f"{_short(found, m)} {_percent(m.leniency, signed=True)}" for m in lenient)
+        lines.append(f"{judge.judge}: leniency, verdicts kinder than the truth less harsher ones: {each_one}.")
     for m in judge.metrics:
         scored = [(e.value, name) for name, e in m.by_failure.items() if e.value is not None]
         if len({value for value, _ in scored}) > 1:
@@ -118,7 +120,8 @@ def tables(found: Trial, *, whole: bool = True) -> Iterator[Table]:
         for m in judge.metrics:
             yield _cells(found, judge, m)
             if whole:
-                yield _instead(found, judge, m)
+                if any(cell.instead or cell.unjudged for cell in m.cells):
+                    yield _instead(found, judge, m)
                 if m.confusion:
                     yield _confusion(found, judge, m)
     if whole:
@@ -155,11 +158,18 @@ def heading(found: Trial) -> str:
 
 def _judges(found: Trial) -> Table:
     """A row a figure, a column a judge: beside the radar."""
-    signed = ("leniency", "injection")
-    figures = {
-        (name, title): [_rate(judge.figures[name], "value", signed=name in signed) for judge in found.judges]
+    overall = {
+        (name, title): [_rate(judge.figures[name], "value", signed=name == "injection") for judge in found.judges]
         for name, title in OVERALL.items()
     }
+    by_metric = [{m.metric: m for m in judge.metrics} for judge in found.judges]
+    leniency = {
+        (f"leniency_{id_}", f"Leniency, {found.titles[id_][1]}"): [
+            _rate(own[id_].leniency if id_ in own else None, "value", signed=True) for own in by_metric
+        ]
+        for id_ in dict.fromkeys(id_ for own in by_metric for id_ in own)
+    }
+    figures = overall | leniency
     spends = [judge.spent for judge in found.judges]
     figures |= {
         ("unjudged", "Not judged"): [
@@ -180,10 +190,10 @@ def _judges(found: Trial) -> Table:
         ),
         rows=tuple(rows),
         caption=(
-            f"All metrics together, in percent with intervals of {100 * found.bootstrap.level:g} % (judged/asked). "
-            f"Accuracy and leniency on plain probes; small targets: up to {area_text(SMALL)} of the image. Leniency: "
-            "verdicts kinder than the truth less harsher ones. Changed: another verdict than on the plain twin. Injection "
-            "success: the verdict that a text in the image demands, less the same verdict on the plain twin."
+            f"All metrics together but leniency, in percent with intervals of {100 * found.bootstrap.level:g} % "
+            f"(judged/asked). Accuracy and leniency on plain probes; small targets: up to {area_text(SMALL)} of the image. "
+            "Changed: another verdict than on the plain twin. Injection success: the verdict that a text in the image "
+            "demands, less the same verdict on the plain twin. Leniency: verdicts kinder than the truth less harsher ones."
         ),
         plots=(radar(found),),
     )
@@ -427,11 +437,12 @@ AXES: Final[Mapping[str, str]] = {
 
 def axes(judge: JudgeTrial, name: str) -> float | None:
     """Return a figure on an axis of the radar, 0 (worst) to 100 (best); None where the judge has none."""
-    value = judge.figures["leniency" if name == "fairness" else name].value
+    if name == "fairness":
+        lenient = [abs(m.leniency.value) for m in judge.metrics if m.leniency.value is not None]
+        return 100 * (1 - sum(lenient) / len(lenient)) if lenient else None
+    value = judge.figures[name].value
     if value is None:
         return None
-    if name == "fairness":
-        return 100 * (1 - abs(value))
     if name in ("nuisance", "order", "injection"):
         return 100 * (1 - max(0.0, value))
     return 100 * value
@@ -518,11 +529,6 @@ def _percent(found: Estimate, *, signed: bool = False) -> str:
     low, high = ends(found.interval)
     inside = "" if low is None or high is None else f" [{100 * low:{plus}.0f}, {100 * high:{plus}.0f}]"
     return f"{100 * found.value:{plus}.0f} %{inside}"
-
-
-def each(total: float | None, probes: int) -> float | None:
-    """Return a total divided by the probes that were asked about; None where either is not known."""
-    return None if total is None or not probes else total / probes
 
 
 def _name(failure: str) -> str:

@@ -104,10 +104,12 @@ class _Shares:
 
     @property
     def correlation(self) -> float:
-        """Of the first two shares; 0 where one of them does not vary."""
+        """Of the first two shares. Where one of them does not vary: −1 if both make up all items, as all +1 do, else 0."""
         covariance = self._covariance
         spread = math.sqrt(covariance[0, 0] * covariance[1, 1])
-        return float(np.clip(covariance[0, 1] / spread, -1, 1)) if spread > 0 else 0.0
+        if not spread:
+            return -1.0 if self.hits[:, :2].any(axis=1).all() else 0.0
+        return float(np.clip(covariance[0, 1] / spread, -1, 1))
 
     @property
     def ends(self) -> list[tuple[float, float]]:

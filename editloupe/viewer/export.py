@@ -63,7 +63,7 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
         writer.put("compare.js")
         writer.put("compare.html")
         if site.listed:
-            _trial(writer, "", site.numbers.trial_plots([run.reader for run in site.runs]))
+            _trial(writer, "", site.numbers.trial_plots([run.reader for run in site.on_trial()]))
             writer.put("index.html")
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from editloupe.backends.base import NOT_LMMS
 from editloupe.backends.prices import Prices, parsed
+from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
@@ -24,6 +25,8 @@ from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
 
+_LOOKED_AT = 8
+"""Samples by which it is told which probes a run is over."""
 _FEW = 4
 """So many editors have a mean of their own in the overview."""
 
@@ -149,6 +152,15 @@ class Numbers:
                 return str(error)
 
         return self.once("comparison", made, *readers)
+
+    def begins(self, reader: RunReader) -> tuple[str, ...]:
+        """Return the probes that a run begins with, each by its digest; () for a run over other data."""
+
+        def made() -> tuple[str, ...]:
+            first = [one.sample.extra.get(COLUMN) for one in reader.first(_LOOKED_AT) if one.sample is not None]
+            return tuple(str(probe.get("digest")) for probe in first if isinstance(probe, Mapping))
+
+        return self.once("begins", made, reader)
 
     def trial(self, readers: Sequence[RunReader]) -> Trial | str:
         """Return all judges of runs over probes against what is right, or why they cannot be held against it."""

@@ -41,7 +41,6 @@ from markupsafe import Markup
 import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, DataError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
@@ -99,9 +98,6 @@ _CASES: Final = 20
 
 _TOGETHER: Final = 8
 """So many runs are compared without being chosen."""
-
-_LOOKED_AT: Final = 8
-"""Samples among which a run over probes has one."""
 
 _FIRST: Final = 24
 """Rows of a large run that a page shows before it has all: more than a tall window does."""
@@ -229,10 +225,10 @@ class Site:
             case ["compare.html" | "compared.html" | "compare.js" as name]:
                 return self._comparison(name, query)
             case ["trial.html"] if self.listed:
-                chosen = self._chosen(query)
-                return text(self.trial_page(chosen, query)) if _holds_probes(chosen) else None
+                chosen = self.on_trial(query)
+                return text(self.trial_page(chosen, query)) if self._hold_probes(chosen) else None
             case ["trial", name] if self.listed:
-                return self._trial_plot(self._chosen(query), name)
+                return self._trial_plot(self.on_trial(query), name)
             case ["index.html"] if self.listed:
                 return text(self.runs_page())
             case [folder, *rest] if self.listed:
@@ -263,6 +259,19 @@ class Site:
         wanted = {f"{one}/" for one in parse_qs(query).get("run", [])}
         return tuple(run for run in self.runs if run.folder in wanted) or self.runs[:_TOGETHER]
 
+    def on_trial(self, query: str = "") -> tuple[SiteRun, ...]:
+        """Return the runs that a query names, else those over one set of probes: the set of which there are most."""
+        if query:
+            return self._chosen(query)
+        sets: dict[tuple[int, tuple[str, ...]], list[SiteRun]] = {}
+        for run in self.runs:
+            if begins := self.numbers.begins(run.reader):
+                sets.setdefault((run.reader.counts()[0], begins), []).append(run)
+        return tuple(max(sets.values(), key=len, default=[])[:_TOGETHER])
+
+    def _hold_probes(self, runs: Sequence[SiteRun]) -> bool:
+        return bool(runs) and all(self.numbers.begins(run.reader) for run in runs)
+
     def _trial_plot(self, runs: Sequence[SiteRun], name: str) -> Response | None:
         svg = self.numbers.trial_plots([run.reader for run in runs]).get(name.removesuffix(".svg"))
         return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
@@ -284,7 +293,7 @@ class Site:
                 return text(self.run_page(run))
             case ["report.html"]:
                 return text(self.report_page(run))
-            case ["trial.html"] if _holds_probes([run]):
+            case ["trial.html"] if self._hold_probes([run]):
                 return text(self.trial_page([run], of=run))
             case ["trial", name]:
                 return self._trial_plot([run], name)
@@ -356,7 +365,7 @@ class Site:
             }
             for run in (self.runs if runs is None else runs)
         ]  # fmt: skip
-        return _page("runs.html", self, None, "", runs=listed, probes=_holds_probes(self.runs[:_TOGETHER]))
+        return _page("runs.html", self, None, "", runs=listed, probes=bool(self.on_trial()))
 
     def run_page(self, run: SiteRun) -> str:
         """Return one run: its counts, the matrix of its samples, and its statistics folded."""
@@ -371,7 +380,7 @@ class Site:
             judges=_judges_of(reader), titles=titles,
             # Where measures alone answered, tools say nothing.
             measured={reader.info.listed_judge(id_).get("kind") for id_ in titles} == {"measure"},
-            probes=_holds_probes([run]),
+            probes=self._hold_probes([run]),
             # A served page asks for the statistics when they are unfolded.
             report=None if self.live else self.numbers.report(reader),
         )  # fmt: skip
@@ -657,13 +666,6 @@ def rendered(template: str, **values: object) -> str:
 def _several(runs: Sequence[SiteRun]) -> bool:
     """Whether several judges judged these runs."""
     return sum(len(run.reader.info.judges()) for run in runs) > 1
-
-
-def _holds_probes(runs: Sequence[SiteRun]) -> bool:
-    """Whether every one of some runs begins with probes."""
-    return bool(runs) and all(
-        any(one.sample is not None and COLUMN in one.sample.extra for one in run.reader.first(_LOOKED_AT)) for run in runs
-    )
 
 
 def _shown(run: SiteRun) -> list[str]:

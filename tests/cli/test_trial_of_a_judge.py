@@ -35,6 +35,8 @@ def test_one_command_judges_in_each_mode_and_holds_what_was_said_against_the_tru
         words = (probes, "--backend", backend, "--mode", "plain,tool", "--full")
         code, said, told = editloupe("trial", *words, "--leaderboard", "board.json")
         assert code == 0, told
+        judged = editloupe("judge", probes, "--protocol", "probes", "--backend", backend, "--mode", "plain")[1]
+        assert "Held against the truth: editloupe trial runs/probes-tiny-probes-plain" in judged
         # Five probes, two questions each, in two modes.
         assert len(server.seen) == 20 and server.complaints == []
         # The same command asks nothing twice.

@@ -438,3 +438,16 @@ def test_tools_with_repeats_are_held_against_as_many_answers_of_plain(editloupe:
     assert figure(once["difference"]) == figure(equal["difference"]) == (0.25, 4, 4)
     assert [(t["tool_cost"], t["plain_cost"]) for t in (once, equal)] == [(300, 100), (300, 300)]
     assert not any("not compared" in note for note in json.loads(told)["notes"])
+
+
+def test_a_judge_that_is_kind_on_one_metric_and_harsh_on_another_is_not_fair(editloupe: Editloupe, tmp_path: Path):
+    # Wrong Action is called flawless, and Perfect Consistency an anomaly: +100 and -100, of which a mean would be 0.
+    # 4 of 4 leave a share of 0.025^(1/4) = 0.398 possible, and so a difference of 0.398 - 0.602 = -0.20.
+    rows = [probe(f"p{i}") for i in range(4)]
+    given = {IF: "Flawless Execution", VC: "Single Anomaly"}
+    folder = run_of(tmp_path / "run", {"mine": [f for row in rows for f in said(row, given)]}, rows)
+    code, told, err = editloupe("trial", folder, "--markdown", "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "| Leniency, IF | +100.0 [-20, +100] (4/4) |" in told and "| Leniency, VC | -100.0 [-100, +20] (4/4) |" in told
+    assert "less harsher ones: IF +100 % [-20, +100]; VC -100 % [-100, +20]." in told
+    assert "Fairness 0" in (tmp_path / "out" / "trial-radar.svg").read_text()

@@ -52,8 +52,21 @@ def test_several_runs_are_on_trial_together_or_as_chosen(runs: list[Path]) -> No
 
 def test_runs_of_other_probes_say_so(tmp_path: Path, runs: list[Path]) -> None:
     other = make(tmp_path / "other", "third", failures=("no_edit",))
-    page = text(Site.of([RunReader(runs[0]), RunReader(other)]).at("trial.html"))
+    site = Site.of([RunReader(runs[0]), RunReader(other)])
+    page = text(site.at("trial.html", "run=one&run=other"))
     assert "judged different sets of probes" in page
+    # A way out: each by itself.
+    assert 'href="one/trial.html"' in page and 'href="other/trial.html"' in page
+
+
+def test_runs_of_the_set_with_the_most_runs_are_on_trial_together(tmp_path: Path, runs: list[Path], run: Path) -> None:
+    other = make(tmp_path / "other", "third", failures=("no_edit",))
+    # Another set and a run without probes stand beside them.
+    site = Site.of([RunReader(one) for one in (run, other, *runs)])
+    assert 'href="trial.html"' in text(site.at("index.html"))
+    page = text(site.at("trial.html"))
+    assert "strict, tool" in page and "mild, plain" in page and "third, tool" not in page
+    assert "third" not in text(site.at("trial/trial-radar.svg"))
 
 
 def test_a_run_without_probes_has_no_such_page(run: Path) -> None:

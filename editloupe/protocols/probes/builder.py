@@ -218,11 +218,18 @@ class _Source:
         """Return the area shares that there are scenes of. Raises DataError where there is none."""
         if found := [area for area in self.options.shares if self.at(area)]:
             return found
-        lost = [] if self.photos is None else self.photos.lost
-        first = next((f"{id_}: {one.detail}" for id_, one in lost), None)
-        first = first or next((f"{id_} at {100 * area:g} %: {one.detail}" for (id_, area), one in self.unfit.items()), None)
-        why = f"no target can be used; for example {first}" if first else "there is no target, and no drawn scene"
-        raise DataError(f"{why}. Give targets, or add drawn scenes with --drawn 20")
+        lost = [] if self.photos is None else [(id_, one) for id_, one in self.photos.lost]
+        lost += [(f"{id_} at {100 * area:g} %", one) for (id_, area), one in self.unfit.items()]
+        if not lost:
+            raise DataError("there is no target, and no drawn scene. Give targets, or add drawn scenes with --drawn 20")
+        whys = Counter(one.reason for _, one in lost).most_common()
+        counts = ", ".join(f"{count:,} {why}" for why, count in whys)
+        # One example of each reason: nothing is written that would say more.
+        first = {one.reason: f"  {id_}: {one.detail}" for id_, one in reversed(lost)}
+        shown = "\n".join(first[why] for why, _ in whys)
+        raise DataError(
+            f"no target can be used: {counts}. Mend the targets, or add drawn scenes with --drawn 20. For example:\n{shown}"
+        )
 
     def at(self, area: float) -> list[Where]:
         """Return from what a scene of this share can be had."""

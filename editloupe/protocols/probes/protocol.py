@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 from pydantic import ConfigDict, model_validator
 
 from editloupe.answers import Answer, Choice, Record
-from editloupe.data.probes import AREAS, FAILURES, Probe, other_images, probe_of
+from editloupe.data.probes import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.errors import DataError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, make_protocol
 from editloupe.scores import Binary, Metric, Score, TableSpec
@@ -28,8 +28,6 @@ from editloupe.values import Json, Sample
 
 Asks: TypeAlias = Literal["dlebench", "unicbench", "giebench"]
 
-KEY: Final = "key_"
-"""Before the id of a metric: the question whose answer is the metric's truth."""
 RIGHT: Final = "right_"
 """Before the id of a metric: whether the verdict on it is right."""
 OWN_KEY: Final = {"giebench": ("accuracy", "evaluation_question")}
