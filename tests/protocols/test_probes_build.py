@@ -304,6 +304,14 @@ def test_a_wrong_object_is_a_solid_in_place_of_a_colour_or_another_thing_in_plac
     assert apart(thing.edited, drawn.image, drawn.target.mask) > 20
 
 
+def test_where_something_was_removed_from_a_photograph_a_trace_may_be_left() -> None:
+    removed = [made for n in range(12) if "remove" in (made := make("flawless", scene(), Random(n))).maker]
+    assert removed and all(dict(made.truth) == {"instruction_following": "Flawless Execution"} for made in removed)
+    drawn = drawn_scene(3, area=0.01, size=(480, 360))
+    exact = [made for n in range(12) if "remove" in (made := make("flawless", drawn, Random(n))).maker]
+    assert exact and all(made.truth["visual_consistency"] == "Perfect Consistency" for made in exact)
+
+
 def test_what_people_could_dispute_has_no_truth() -> None:
     assert dict(make("wrong_count", scene(), Random(0)).truth) == {"instruction_following": "Wrong Action"}
     # "One more" that is not added is a wrong number, too; so it is never asked for where nothing is done.

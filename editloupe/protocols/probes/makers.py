@@ -341,7 +341,13 @@ def _flawless_removal(scene: Scene, by: Random) -> Made:
         maker=_remover(scene),
         parameters={},
         allowed=_changed(scene.image, edited) | _plain(scene),
+        open=_left_behind(scene),
     )
+
+
+def _left_behind(scene: Scene) -> tuple[str, ...]:
+    """Return the metrics that a trace of what was removed leaves open, such as a rest of its shadow."""
+    return () if scene.clean is not None else (VC,)
 
 
 def _remover(scene: Scene) -> str:
@@ -466,6 +472,7 @@ def _removed_instead(scene: Scene, by: Random) -> Made:
         maker=_remover(scene),
         parameters={"asked": names[0], "removed": True},
         allowed=_changed(scene.image, edited) | _plain(scene),
+        open=_left_behind(scene),
     )
 
 
