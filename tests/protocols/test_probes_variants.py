@@ -247,6 +247,10 @@ def test_what_people_could_dispute_the_other_way_round_is_refused(scene: Scene) 
     with pytest.raises(NotVaried, match="in what would be the source") as caught:
         swapped(named, edit, Random(0))
     assert caught.value.why == "named_by_colour"
+    # Also where its pixels have another name, as those of a white tile in the shade.
+    shaded = replace(scene, target=replace(scene.target, name="White tile", colour="gray"))
+    with pytest.raises(NotVaried, match="no White tile"):
+        swapped(shaded, edit, Random(0))
 
 
 def test_an_equal_pair_is_a_localization_failure(scene: Scene) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from editloupe.baseline.naming import to_lab
+from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
 from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance
 from editloupe.protocols.probes.colours import Mask
@@ -340,9 +340,10 @@ def swapped(scene: Scene, edit: Edit, by: Random) -> Trapped:
     if edit.failure not in ("restyled", "recomposed"):
         if edit.edit_type != "Change Color" and edit.failure != "no_edit":
             raise NotVaried("not_certain", f"{edit.edit_type} the other way round leaves room for dispute")
-        target = scene.target
-        if edit.failure not in ("wrong_place", "no_edit") and target.colour and target.colour in target.name.split():
-            raise NotVaried("named_by_colour", f"the {target.name} is not {target.colour} in what would be the source")
+        # Any colour in the name: people call white what is gray by its pixels.
+        said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
+        if edit.failure not in ("wrong_place", "no_edit") and said:
+            raise NotVaried("named_by_colour", f"there is no {scene.target.name} in what would be the source")
     # What people could dispute about the surroundings they could dispute the other way round.
     truth = {metric: label for metric, label in truth.items() if metric != VC or VC in edit.truth}
     return Trapped(
