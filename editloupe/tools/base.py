@@ -281,10 +281,10 @@ def open_toolbox(
     return Toolbox(tools=tools, absent=absent)
 
 
-_KEYWORDS: Final = frozenset(
-    "type properties required additionalProperties items minItems maxItems minLength maxLength minimum maximum enum "
-    "description default".split()
-)
+_KEYWORDS: Final = {
+    "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength",
+    "minimum", "maximum", "enum", "description", "default",
+}  # fmt: skip
 
 
 def _fits(value: Json, schema: Any) -> bool:
