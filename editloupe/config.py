@@ -34,7 +34,7 @@ from editloupe.values import Json
 ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
 Aggregation: TypeAlias = Literal["median", "majority"]
 
-SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
+SHORTHANDS: Final = ("mode", "asks", "rubric", "criteria", "prompt")
 """Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
 
 

@@ -347,4 +347,29 @@ class MeansPlot:
     """(name, a cell a row); a cell without a value has no bar, and the plot says so."""
 
 
-Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot
+@dataclass(frozen=True, kw_only=True)
+class HeatPlot:
+    """A grid of shares in percent, coloured from worst to best."""
+
+    name: str
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    columns_title: str
+    cells: tuple[tuple[tuple[float | None, int, int] | None, ...], ...]
+    """rows×columns: (0 to 100, judged, asked), None in the place of the share where nothing was judged; None for a place
+    that was not asked about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadarPlot:
+    """Figures of 0 (worst, in the middle) to 100 (best) on axes of their own, a line a series."""
+
+    name: str
+    title: str
+    axes: tuple[str, ...]
+    series: tuple[tuple[str, tuple[float | None, ...]], ...]
+    """(name, a figure an axis); None leaves a gap in the line."""
+
+
+Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | HeatPlot | RadarPlot

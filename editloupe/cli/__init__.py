@@ -47,9 +47,10 @@ COMMANDS: Final[Mapping[str, str]] = {
     "align": "Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
+    "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build data: triplets (unicedit), chains (edival), small edits (dlebench), questions (giebench), differences.",
+    "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
@@ -62,7 +63,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
     "Look": ("runs", "show", "view", "report", "export"),
-    "Compare": ("compare", "align", "gate", "canary"),
+    "Compare": ("compare", "align", "trial", "gate", "canary"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
     "What there is": ("protocols", "rubrics", "backends", "tools", "schema"),
 }
@@ -83,7 +84,7 @@ _MODULES: Final = {"merge": "runs", "gc": "runs"}
 """Modules of the commands that share one; any other has that of its name."""
 
 _READ_ONCE: Final = frozenset(
-    {"show", "report", "export", "compare", "align", "gate", "rescore", "verify", "merge", "import"}
+    {"show", "report", "export", "compare", "align", "trial", "gate", "rescore", "verify", "merge", "import"}
 )
 """Commands that hold a whole run until they end: the garbage collector would walk through it again and again."""
 

@@ -25,7 +25,7 @@ from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
 _PANEL: Final = "People"
 _ASKED: Final = (
-    *PANELS["Data"], "protocol", "mode", "rubric", "criteria", "prompt", "option", "tools",
+    *PANELS["Data"], "protocol", "mode", "asks", "rubric", "criteria", "prompt", "option", "tools",
 )  # fmt: skip
 
 

@@ -35,8 +35,8 @@ from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
 
 _NOT_HERE: Final = (
-    "protocol", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit", "judges",
-    "constrain_labels", "launch", "launch_args", "ablate", "config", "trust_run",
+    "protocol", "asks", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit",
+    "judges", "constrain_labels", "launch", "launch_args", "ablate", "config", "trust_run",
 )  # fmt: skip
 _NOT_FOR_IMAGES: Final = (
     *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",
@@ -48,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build data: triplets (unicedit), chains (edival), small edits (dlebench), questions (giebench), differences."""
+    """Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 

@@ -56,7 +56,7 @@ def compare(
     as_markdown: MarkdownFigures = False,
 ) -> int:
     """Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?"""
-    found, shared = on_shared_metrics(_chosen(read_judged(runs, same_metrics=False), words(judges)))
+    found, shared = on_shared_metrics(chosen_judges(read_judged(runs, same_metrics=False), words(judges)))
     people, notes = human_column(found, human, column_names(columns, "--columns"))
     notes = (*shared, *notes)
     priced = read_prices(prices)
@@ -100,7 +100,8 @@ def _look(found: Comparison) -> list[str]:
     return [runs[0], worst.sample, *(["--diff", runs[1]] if len(runs) > 1 else [])]
 
 
-def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:
+def chosen_judges(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:
+    """Return the judges of these names, URIs or beginnings of ids, in their order. Raises ConfigError, which lists all."""
     if wanted is None:
         return found
     chosen = []

@@ -302,6 +302,11 @@ def asked_name(run: RunConfig) -> list[str]:
     usual = run.protocol == RunConfig.model_fields["protocol"].default
     mode = run.option.get("mode", "tool" if usual else None)
     rubric = str(run.option.get("rubric", "dlebench"))
-    parts = [None if usual else run.protocol, mode, None if rubric == "dlebench" else Path(rubric).stem]
+    parts = [
+        None if usual else run.protocol,
+        run.option.get("asks"),
+        mode,
+        None if rubric == "dlebench" else Path(rubric).stem,
+    ]
     null = ["null-edit"] if run.null_edit else []
     return [*(str(part) for part in parts if part), *sorted(run.ablate), *null]

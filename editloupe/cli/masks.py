@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -18,6 +17,7 @@ import numpy as np
 from typer import Argument, Option
 
 from editloupe import files, models
+from editloupe.agent.cores import usable_cores
 from editloupe.cli.options import AsJson, editors, with_options
 from editloupe.cli.output import many, note, print_json, say, say_first, status, stoppable
 from editloupe.config import RunConfig
@@ -150,7 +150,7 @@ def _make(
     def one(request: MaskRequest) -> _Entry | None:
         return None if stop.is_set() else _entry(request, maker, out, store)
 
-    with files.append(out / JOURNAL, below=out) as journal, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with files.append(out / JOURNAL, below=out) as journal, ThreadPoolExecutor(threads or usable_cores()) as pool:
         journal.seek(0)
         before = journal.read()
         if before and not before.endswith(b"\n"):

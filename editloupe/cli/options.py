@@ -53,6 +53,7 @@ ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
     for name, kind, text in (
         ("mode", str, f"How the protocol asks, such as tool, oracle or plain. {_ORACLE}"),
+        ("asks", str, "Whose questions the protocol probes asks: dlebench, unicbench or giebench."),
         ("rubric", str, "A built-in rubric or your own .toml file."),
         ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
         ("prompt", Path, "Your own template (.md) of the question."),
@@ -81,6 +82,7 @@ _METAVARS: Final[Mapping[str, str]] = {
     "format": "NAME",
     "protocol": "NAME",
     "mode": "NAME",
+    "asks": "NAME",
     "rubric": "NAME|FILE",
     "criteria": "A,B,…",
     "tools": "A,B,…",

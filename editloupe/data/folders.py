@@ -17,9 +17,11 @@ from editloupe.nearest import nearest
 from editloupe.values import ImageRef
 
 Kind: TypeAlias = Literal[
-    "row", "missing_file", "unreadable_image", "outside_folder", "duplicate_id", "no_instruction", "box", "no_match"
-]
-"""What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with."""
+    "row", "missing_file", "unreadable_image", "outside_folder", "duplicate_id", "no_instruction", "box", "no_match",
+    "changed_probe",
+]  # fmt: skip
+"""What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with, a
+probe that is not as it was built."""
 _LONGEST: Final = 1000
 """Characters of a message."""
 _PLAIN: Final = re.compile(r"\w[\w .-]*(?:/\w[\w .-]*)*", re.ASCII)

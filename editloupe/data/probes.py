@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 from editloupe.errors import DataError
-from editloupe.values import Json, Sample, Serialisable
+from editloupe.values import Json, Sample, Serialisable, digest
 
 COLUMN: Final = "probe"
 """Column of metadata.jsonl that holds a probe."""
@@ -70,7 +70,7 @@ class Probe(Serialisable):
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """What the maker was given."""
     digest: str
-    """Of the row and of both image files, as they were made; see `protocols/probes/loader.py`."""
+    """Of the row and of each of its image files, as they were made: `probe_digest`."""
 
 
 def probe_of(sample: Sample) -> Probe | None:
@@ -82,3 +82,59 @@ def probe_of(sample: Sample) -> Probe | None:
         return Probe.from_json(found)
     except ValueError as error:
         raise DataError(f"{sample.key}: column {COLUMN!r} is no probe: {error}") from error
+
+
+def probe_digest(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
+    """Return the digest that a probe's row has to state: another one says what was changed since.
+
+    It reads "row=HEX edited_file_name=HEX …", each SHA-256, the columns sorted.
+    row: a line of metadata.jsonl. The digest that it states itself does not count.
+    files: column → SHA-256 in hex of the bytes of the file that the row names there, such as "source_file_name".
+    """
+    probe = row.get(COLUMN)
+    stated = {key: value for key, value in probe.items() if key != "digest"} if isinstance(probe, Mapping) else probe
+    return " ".join(
+        f"{name}={of}" for name, of in {"row": digest({**row, COLUMN: stated}), **dict(sorted(files.items()))}.items()
+    )
+
+
+def is_probe(row: Mapping[str, Json]) -> bool:
+    """Return whether a line of metadata says that it is a probe. Data may have a column of this name for something else."""
+    probe = row.get(COLUMN)
+    return isinstance(probe, Mapping) and "digest" in probe
+
+
+def changed_since(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
+    """Return what of a probe was changed after it was built, as a message; "" for nothing. Arguments: `probe_digest`."""
+    probe = row.get(COLUMN)
+    stated = str(probe.get("digest")) if isinstance(probe, Mapping) else ""
+    return _difference(stated, probe_digest(row, files))
+
+
+def other_images(probe: Probe, sample: Sample) -> str:
+    """Return which image of a sample is not the one that its probe was built with, as a message; "" for none."""
+    mask = sample.masks.get("edit")
+    images = {"source": sample.source, "edited": sample.edited, "reference": sample.reference, "mask": mask}
+    stated = " ".join(part for part in probe.digest.split(" ") if not part.startswith("row="))
+    return _difference(
+        stated, " ".join(f"{role}_file_name={ref.sha256}" for role, ref in images.items() if ref is not None)
+    )
+
+
+def _difference(stated: str, found: str) -> str:
+    known, now = ({part.partition("=")[0]: part for part in text.split(" ") if part} for text in (stated, found))
+    differ = [name for name in {**known, **now} if known.get(name) != now.get(name)]
+    if not differ:
+        return ""
+    what = " and ".join(_PARTS.get(name, name) for name in differ)
+    return f"the probe was changed after it was built: {what}. Its truth may no longer hold; build the probes again"
+
+
+_PARTS: Final = {
+    "row": "its row",
+    "source_file_name": "its source image",
+    "edited_file_name": "its edited image",
+    "reference_file_name": "its reference image",
+    "mask_file_name": "its mask",
+}
+"""Part of a digest → what it is of, in words."""

@@ -17,6 +17,7 @@ from pydantic import Field
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
 from editloupe.data.human import Ratings, human_column
+from editloupe.data.probes import changed_since, is_probe
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import (
     Box,
@@ -124,6 +125,8 @@ class DataRow:
     extra: Mapping[str, Json] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
     """Names to make an id from where the row has none, the best first."""
+    built: Mapping[str, Json] | None = None
+    """The line itself, whose digest has to be that of the row and its files; None for a row that is no probe."""
     outputs: tuple[str, ...] = ()
     """Paths, without ending, at which a benchmark's own scripts write the output of each turn; () where none is known."""
 
@@ -146,7 +149,8 @@ def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: s
         said["id"] = _identifier(values.get("id"))
         said["editor"] = _text(values, "editor") or ""
         said["edit_type"] = _text(values, "edit_type")
-        return _read(values, said, line=line.number, folder=folder, text_only=text_only, bbox_format=bbox_format)
+        row = _read(values, said, line=line.number, folder=folder, text_only=text_only, bbox_format=bbox_format)
+        return replace(row, built=line.values) if is_probe(line.values) else row
     except RowError as error:
         files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
         stems = {role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
@@ -451,6 +455,12 @@ def _sample(row: DataRow, dataset: str) -> Sample:
             if kept != box:
                 warnings.append("a box that reached just beyond the image was cut at the border")
             targets[number][role] = kept
+    masks = {role: place.image() for role, place in row.masks.items()}
+    if row.built is not None:
+        named = {"source": source, "edited": edits[-1], "reference": reference, "mask": masks.get("edit")}
+        files = {f"{role}_file_name": ref.sha256 for role, ref in named.items() if ref is not None}
+        if problem := changed_since(row.built, files):
+            raise RowError("changed_probe", f"{row.id}: {problem}")
     return Sample(
         id=row.id,
         dataset=dataset,
@@ -459,7 +469,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         turns=turns,
         reference=reference,
         targets=tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes),
-        masks={role: place.image() for role, place in row.masks.items()},
+        masks=masks,
         edit_type=row.edit_type,
         human=row.human,
         extra=row.extra,

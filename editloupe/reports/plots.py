@@ -11,13 +11,25 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
 from editloupe.reports.escape import safe
-from editloupe.tables import BarPlot, Cell, Dots, HistogramPlot, MeansPlot, Plot, ScatterPlot, SizePlot
+from editloupe.tables import (
+    NONE,
+    BarPlot,
+    Cell,
+    Dots,
+    HeatPlot,
+    HistogramPlot,
+    MeansPlot,
+    Plot,
+    RadarPlot,
+    ScatterPlot,
+    SizePlot,
+)
 from editloupe.values import digest
 
 WIDTH: Final = 720
@@ -199,6 +211,7 @@ def _style() -> str:
     dashes = "".join(f".plot .d{n}{{stroke-dasharray:{dash}}}" for n, dash in enumerate(_DASHES) if dash)
     return (
         ".plot text{font:13px system-ui,sans-serif;fill:#1f2328}.plot .heading{font-weight:600;font-size:15px}"
+        ".plot .small{font-size:11px}.plot .bar.none{fill:none;stroke:#57606a;stroke-dasharray:3 3}"
         ".plot .paper{fill:#fff}.plot .grid{stroke:#d8dee4;fill:none}.plot .axis{stroke:#57606a;fill:none}"
         ".plot .halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}"
         ".plot .whisker{fill:none;stroke:#1f2328;stroke-width:1.4}.plot .inside{fill:#fff}.plot .inside.dark{fill:#14181c}"
@@ -370,6 +383,10 @@ def draw(plot: Plot, *, width: float = WIDTH) -> str:
             return bars(plot.rows, title=plot.title, goods=plot.goods, width=width)
         case MeansPlot():
             return means(plot.rows, plot.series, title=plot.title, width=width)
+        case HeatPlot():
+            return heat(plot, width=width)
+        case RadarPlot():
+            return radar(plot, width=width)
 
 
 def scatter(plot: ScatterPlot, *, width: float = WIDTH) -> str:
@@ -549,6 +566,105 @@ def means(rows: Sequence[str], series: Sequence[tuple[str, Sequence[Cell]]], *, 
     return svg(
         [*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences), width=width
     )
+
+
+def heat(plot: HeatPlot, *, width: float = WIDTH) -> str:
+    """A grid of shares in percent as SVG, each in the tone of its place from worst to best, with its number in it.
+
+    Below each share stands how many were judged of how many asked. A place that was not asked about is empty.
+    """
+    left, top, high = _names(width), 44.0, 40.0
+    wide = (width - _EDGE - left) / max(1, len(plot.columns))
+    marks, sentences = list[str](), list[str]()
+    for i, (row, cells) in enumerate(zip(plot.rows, plot.cells, strict=True)):
+        y = top + high * i
+        marks += _row_name(row, left - 8, y + high / 2 + 4, room=left - 16)
+        told = []
+        for j, (column, cell) in enumerate(zip(plot.columns, cells, strict=True)):
+            x = left + wide * j
+            if cell is None:
+                continue
+            share, judged, asked = cell
+            kind = "none" if share is None else mark_class(0, share)
+            shown = NONE if share is None else f"{share:.0f}"
+            style = "" if share is None else "inside dark" if kind in ("t1", "t2") else "inside"
+            marks.append(
+                f"<g><title>{escape(safe(f'{row}, {column}: {shown} % ({judged:,} of {asked:,} judged)'))}</title>"
+                f'<rect class="bar {kind}" x="{x + 1:.1f}" y="{y + 1:.1f}" width="{wide - 2:.1f}" height="{high - 2:.1f}"/>'
+                f"{text(shown, x + wide / 2, y + 18, anchor='middle', style=style)}"
+                f"{text(f'{judged}/{asked}', x + wide / 2, y + 33, anchor='middle', style=f'{style} small'.strip())}</g>"
+            )
+            told.append(f"{column} {shown}")
+        sentences.append(f"{row}: {', '.join(told)}.")
+    bottom = top + high * len(plot.rows)
+    marks += [
+        text(column, left + wide * (j + 0.5), bottom + 18, anchor="middle", style="" if width >= WIDTH else "small")
+        for j, column in enumerate(plot.columns)
+    ]
+    marks.append(text(plot.columns_title, left + wide * len(plot.columns) / 2, bottom + 40, anchor="middle"))
+    notes = _below(("In a cell: accuracy in percent; judged/asked.",), _EDGE, bottom + 68, width)
+    desc = f"Accuracy in percent by row and {plot.columns_title.lower()}. {' '.join(sentences)}"
+    return svg([*marks, *notes], height=bottom + 68 + 20 * len(notes), title=plot.title, desc=desc, width=width)
+
+
+def radar(plot: RadarPlot, *, width: float = WIDTH) -> str:
+    """Figures of 0 to 100 on axes around a middle, a closed line a series, as SVG. Outside is better.
+
+    A figure that is not there has no point: the line then is broken at its axis.
+    """
+    many = len(plot.axes)
+    radius = 170.0 if width >= WIDTH else 88.0
+    middle, centre = width / 2, 44 + 44 + radius
+    turns = [(math.sin(2 * math.pi * i / max(1, many)), -math.cos(2 * math.pi * i / max(1, many))) for i in range(many)]
+
+    def at(i: int, value: float) -> tuple[float, float]:
+        return middle + turns[i][0] * radius * value / 100, centre + turns[i][1] * radius * value / 100
+
+    parts = list[str]()
+    for ring in (25, 50, 75, 100):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(i, ring) for i in range(many)))
+        parts.append(f'<polygon class="{"axis" if ring == 100 else "grid"}" points="{points}"/>')
+    for i, name in enumerate(plot.axes):
+        x, y = at(i, 100)
+        parts.append(f'<path class="grid" d="M{middle:.1f} {centre:.1f}L{x:.1f} {y:.1f}"/>')
+        side = turns[i][0]
+        anchor = "middle" if abs(side) < 0.1 else "start" if side > 0 else "end"
+        x, y = x + 10 * side, y + 12 * turns[i][1]
+        room = width - _EDGE if anchor == "middle" else (width - x if anchor == "start" else x) - 4
+        rows = lines(name, room=room)
+        first = y + 4 - (18 * (len(rows) - 1) if turns[i][1] < -0.9 else 9 * (len(rows) - 1))
+        parts += [fitted(row, x, first + 18 * n, room=room, anchor=anchor) for n, row in enumerate(rows)]
+    for ring in (50, 100):
+        parts.append(text(f"{ring}", middle + 4, centre - radius * ring / 100 + 14, style="halo small"))
+    sentences = []
+    for index, (name, values) in enumerate(plot.series):
+        parts.append(f'<path class="{line_class(index)}" d="{_round(values, at)}"/>')
+        parts += [dot(f"s{index % len(COLOURS)}", *at(i, v)) for i, v in enumerate(values) if v is not None]
+        told = ", ".join(f"{axis} {NONE if v is None else f'{v:.0f}'}" for axis, v in zip(plot.axes, values, strict=True))
+        sentences.append(f"{name}: {told}.")
+    below = centre + radius + 72
+    begin = _keys_at(width)
+    keys = [
+        f'<g><path class="{line_class(i)}" d="M{begin} {below + 20 * i - 4:.1f}h28"/>'
+        f"{fitted(name, begin + 38, below + 20 * i, room=width - _EDGE - begin - 38)}</g>"
+        for i, (name, _) in enumerate(plot.series)
+    ]
+    gaps = any(value is None for _, values in plot.series for value in values)
+    said = ("A line is broken where a judge has no figure.",) if gaps else ()
+    notes = _below(said, begin, below + 20 * len(keys), width)
+    height = below + 20 * (len(keys) + len(notes))
+    return svg([*parts, *keys, *notes], height=height, title=plot.title, desc=" ".join(sentences), width=width)
+
+
+def _round(values: Sequence[float | None], at: Callable[[int, float], tuple[float, float]]) -> str:
+    """The path of a closed line, broken where there is no value."""
+    path = []
+    for i, value in enumerate(values):
+        after = values[(i + 1) % len(values)]
+        if value is not None and after is not None:
+            (x, y), (to_x, to_y) = at(i, value), at((i + 1) % len(values), after)
+            path.append(f"M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}")
+    return "".join(path)
 
 
 def _names(width: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import cv2
 
+from editloupe.agent.cores import usable_cores
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
@@ -501,5 +501,5 @@ def default_concurrency(setup: Setup, connections: int | None = None) -> int:
     config = setup.config
     if setup.backend.endpoint == "in process":
         # A worker of Ray has a core.
-        return max(1 if config.executor == "ray" else os.cpu_count() or 1, config.workers or 1)
+        return max(1 if config.executor == "ray" else usable_cores(), config.workers or 1)
     return math.ceil(1.5 * (connections or MOST))

@@ -15,7 +15,7 @@ from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.backends.function import Chat, as_lmm
 from editloupe.chat import Reply, Sampling
-from editloupe.config import SHORTHANDS, RunConfig, ToolProtocolChoice
+from editloupe.config import RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
@@ -98,8 +98,13 @@ class Judge:
             )
         chosen = [criteria] if isinstance(criteria, str) else criteria
         rubric = rubric.to_json() if hasattr(rubric, "to_json") else rubric
-        given = (mode, rubric, None if chosen is None else tuple(chosen), None if prompt is None else str(prompt))
-        named = {name: value for name, value in zip(SHORTHANDS, given, strict=True) if value is not None}
+        given = {
+            "mode": mode,
+            "rubric": rubric,
+            "criteria": None if chosen is None else tuple(chosen),
+            "prompt": None if prompt is None else str(prompt),
+        }
+        named = {name: value for name, value in given.items() if value is not None}
         sent = sampling or Sampling()
         asked = as_lmm(backend)
         own = {made.name: made for made in (as_tool(one) for one in tools or () if not isinstance(one, str))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,15 +57,24 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
             writer.put(f"{run.folder}report.html")
             for name in site.numbers.plots(run.reader):
                 writer.put(f"{run.folder}plots/{name}.svg")
+            _trial(writer, run.folder, site.numbers.trial_plots([run.reader]))
             # Last, so that a page that opens is a page that is whole.
             writer.put(f"{run.folder}index.html")
         writer.put("compare.js")
         writer.put("compare.html")
         if site.listed:
+            _trial(writer, "", site.numbers.trial_plots([run.reader for run in site.runs]))
             writer.put("index.html")
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
+
+
+def _trial(writer: _Writer, folder: str, plots: Iterable[str]) -> None:
+    """Write the page of a trial with its plots, where the runs are over probes."""
+    if writer.put(f"{folder}trial.html"):
+        for name in plots:
+            writer.put(f"{folder}trial/{name}.svg")
 
 
 def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:

@@ -14,9 +14,11 @@ from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.reports.means import means_table
-from editloupe.reports.plots import NARROW, WIDTH
+from editloupe.reports.plots import NARROW, WIDTH, draw
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
+from editloupe.reports.trial import Trial, put_on_trial
+from editloupe.reports.trial_tables import tables as trial_tables
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.viewer.reader import RunReader
 
@@ -147,6 +149,31 @@ class Numbers:
                 return str(error)
 
         return self.once("comparison", made, *readers)
+
+    def trial(self, readers: Sequence[RunReader]) -> Trial | str:
+        """Return all judges of runs over probes against what is right, or why they cannot be held against it."""
+
+        def made() -> Trial | str:
+            try:
+                return put_on_trial(read_judged([r.folder for r in readers], same_metrics=False), prices=self.prices)
+            except EditLoupeError as error:
+                return str(error)
+
+        return self.once("trial", made, *readers)
+
+    def trial_plots(self, readers: Sequence[RunReader]) -> dict[str, str]:
+        """Return the plots of a trial as SVG, by the name of their file without its ending; of each a narrow one, too."""
+
+        def made() -> dict[str, str]:
+            found = self.trial(readers)
+            return {
+                f"{plot.name}{kind}": draw(plot, width=width)
+                for table in (() if isinstance(found, str) else trial_tables(found))
+                for plot in table.plots
+                for kind, width in (("", WIDTH), ("-narrow", NARROW))
+            }
+
+        return self.once("trial plots", made, *readers)
 
     def _judges(self, reader: RunReader) -> tuple[dict[str, Judged], str]:
         """The judges of a run by id with their scores, or why there are none."""

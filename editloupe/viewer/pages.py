@@ -7,6 +7,7 @@
     listed.html                      the run as a row of the list of runs, with its scores
     compare.html, compare.js         at the root, for several judges: their matrix (?run=NAME&run=NAME of these runs alone)
     compared.html                    the statistics of that page
+    trial.html, trial/NAME.svg       of runs over probes: judges against what is right (at the root: all runs, or ?run=NAME)
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
     near/SLUG/0.jpg                  the place of a sample's source (1: of its output) where a tool saw a difference
@@ -40,12 +41,15 @@ from markupsafe import Markup
 import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
+from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, DataError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.runs.collector import no_collection
+from editloupe.reports.trial_tables import answers, heading
+from editloupe.reports.trial_tables import tables as trial_tables
 from editloupe.runs.folders import tags_of
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
@@ -95,6 +99,9 @@ _CASES: Final = 20
 
 _TOGETHER: Final = 8
 """So many runs are compared without being chosen."""
+
+_LOOKED_AT: Final = 8
+"""Samples among which a run over probes has one."""
 
 _FIRST: Final = 24
 """Rows of a large run that a page shows before it has all: more than a tall window does."""
@@ -221,6 +228,11 @@ class Site:
                 return Response(body=files[name], type=f"{ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
             case ["compare.html" | "compared.html" | "compare.js" as name]:
                 return self._comparison(name, query)
+            case ["trial.html"] if self.listed:
+                chosen = self._chosen(query)
+                return text(self.trial_page(chosen, query)) if _holds_probes(chosen) else None
+            case ["trial", name] if self.listed:
+                return self._trial_plot(self._chosen(query), name)
             case ["index.html"] if self.listed:
                 return text(self.runs_page())
             case [folder, *rest] if self.listed:
@@ -246,9 +258,17 @@ class Site:
         answer = given.finding.answer
         return text(_compact({"answer": None if answer is None else str(answer)}), "application/json")
 
-    def _comparison(self, name: str, query: str) -> Response | None:
+    def _chosen(self, query: str) -> tuple[SiteRun, ...]:
+        """The runs that a query names, else the first ones."""
         wanted = {f"{one}/" for one in parse_qs(query).get("run", [])}
-        chosen = tuple(run for run in self.runs if run.folder in wanted) or self.runs[:_TOGETHER]
+        return tuple(run for run in self.runs if run.folder in wanted) or self.runs[:_TOGETHER]
+
+    def _trial_plot(self, runs: Sequence[SiteRun], name: str) -> Response | None:
+        svg = self.numbers.trial_plots([run.reader for run in runs]).get(name.removesuffix(".svg"))
+        return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
+
+    def _comparison(self, name: str, query: str) -> Response | None:
+        chosen = self._chosen(query)
         if not _several(chosen):
             return None
         if name == "compare.js":
@@ -264,6 +284,10 @@ class Site:
                 return text(self.run_page(run))
             case ["report.html"]:
                 return text(self.report_page(run))
+            case ["trial.html"] if _holds_probes([run]):
+                return text(self.trial_page([run], of=run))
+            case ["trial", name]:
+                return self._trial_plot([run], name)
             case ["plots", name]:
                 svg = self.numbers.plots(run.reader).get(name.removesuffix(".svg"))
                 # Shown as a picture, and styled by what it holds itself.
@@ -332,7 +356,7 @@ class Site:
             }
             for run in (self.runs if runs is None else runs)
         ]  # fmt: skip
-        return _page("runs.html", self, None, "", runs=listed)
+        return _page("runs.html", self, None, "", runs=listed, probes=_holds_probes(self.runs[:_TOGETHER]))
 
     def run_page(self, run: SiteRun) -> str:
         """Return one run: its counts, the matrix of its samples, and its statistics folded."""
@@ -347,6 +371,7 @@ class Site:
             judges=_judges_of(reader), titles=titles,
             # Where measures alone answered, tools say nothing.
             measured={reader.info.listed_judge(id_).get("kind") for id_ in titles} == {"measure"},
+            probes=_holds_probes([run]),
             # A served page asks for the statistics when they are unfolded.
             report=None if self.live else self.numbers.report(reader),
         )  # fmt: skip
@@ -354,6 +379,18 @@ class Site:
     def report_page(self, run: SiteRun) -> str:
         """Return the protocol's tables and plots of every judge of a run."""
         return _page("report.html", self, run, "", report=self.numbers.report(run.reader))
+
+    def trial_page(self, runs: Sequence[SiteRun], query: str = "", *, of: SiteRun | None = None) -> str:
+        """Return the judges of runs over probes against what is right: sentences, radar, heat maps and their tables.
+
+        query: that chose the runs.   of: the run whose page it is; None for one at the root.
+        """
+        found = self.numbers.trial([run.reader for run in runs])
+        shown: dict[str, Any] = {"trial": None, "trouble": found, "said": (), "tables": (), "heading": ""}
+        if not isinstance(found, str):
+            tables = list(trial_tables(found))
+            shown = {"trial": found, "trouble": "", "said": answers(found), "tables": tables, "heading": heading(found)}
+        return _page("trial.html", self, of, "", chosen=runs, query=query, **shown)
 
     def compare_page(self, runs: Sequence[SiteRun] = (), query: str = "") -> str | None:
         """Return the matrix of the judges of some runs (() for all), with their statistics folded; None for one judge."""
@@ -620,6 +657,13 @@ def rendered(template: str, **values: object) -> str:
 def _several(runs: Sequence[SiteRun]) -> bool:
     """Whether several judges judged these runs."""
     return sum(len(run.reader.info.judges()) for run in runs) > 1
+
+
+def _holds_probes(runs: Sequence[SiteRun]) -> bool:
+    """Whether every one of some runs begins with probes."""
+    return bool(runs) and all(
+        any(one.sample is not None and COLUMN in one.sample.extra for one in run.reader.first(_LOOKED_AT)) for run in runs
+    )
 
 
 def _shown(run: SiteRun) -> list[str]:

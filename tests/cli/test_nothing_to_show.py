@@ -20,6 +20,7 @@ READERS = (
     ("report", "RUN", "--json"),
     ("rank", "RUN"),
     ("compare", "RUN"),
+    ("trial", "RUN"),
     ("gate", "RUN", "--require", "unjudged<=0.02"),
     ("canary", "RUN"),
     ("replay", "RUN"),

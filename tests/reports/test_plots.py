@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from editloupe.reports.plots import NARROW, TONES, Shares, bars, cumulative, draw, histogram, line_class, means, scatter
-from editloupe.tables import Cell, Dots, ScatterPlot, SizePlot
+from editloupe.tables import Cell, Dots, HeatPlot, RadarPlot, ScatterPlot, SizePlot
 from editloupe.viewer.pages import assets
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -195,3 +195,41 @@ def test_a_target_lies_where_its_width_and_height_say_in_its_labels_colour() -> 
     # Another of the same size: 5 px away at the golden angle, 5 · cos 137.5° = −3.7.
     assert cx == [384.0, 380.3]
     assert {"good: 1", "lost: 2", "Of several targets the largest."} <= set(_texts(svg))
+
+
+def _heat() -> HeatPlot:
+    return HeatPlot(
+        name="heat",
+        title="Judge: accuracy in percent",
+        rows=("wrong colour", "restyled"),
+        columns=("0.1 %", "1 %"),
+        columns_title="Target area",
+        cells=(((25.0, 4, 5), (100.0, 4, 4)), ((None, 0, 3), None)),
+    )
+
+
+@pytest.mark.parametrize("width", [720, NARROW])
+def test_a_heat_map_says_in_each_cell_what_it_rests_on(width: float) -> None:
+    root = ET.fromstring(draw(_heat(), width=width))
+    groups = [g for g in root.findall(f"{_SVG}g/{_SVG}g") + root.findall(f"{_SVG}g") if g.find(f"{_SVG}rect") is not None]
+    found = [(g.find(f"{_SVG}rect").get("class"), [t.text for t in g.findall(f"{_SVG}text")]) for g in groups]  # type: ignore[union-attr]
+    # Four tones over 0 to 100: 25 is the second (25 / 100 * 3 = 0.75, rounded 1), 100 the best. What was not asked is no
+    # cell; one of which nothing was judged has no tone.
+    assert found == [("bar t1", ["25", "4/5"]), ("bar t3", ["100", "4/4"]), ("bar none", ["–", "0/3"])]
+    assert "wrong colour: 0.1 % 25, 1 % 100. restyled: 0.1 % –." in root.findtext(f"{_SVG}desc", "")
+
+
+def test_a_radar_is_broken_where_there_is_no_figure() -> None:
+    plot = RadarPlot(
+        name="radar",
+        title="All",
+        axes=("a", "b", "c", "d"),
+        series=(("one", (50.0, 100.0, None, 0.0)), ("two", (0.0,) * 4)),
+    )
+    root = ET.fromstring(draw(plot))
+    # The middle is at px 360, 258, the outer ring 170 px away: a upwards, b to the right, c downwards, d to the left.
+    first, second = _lines(draw(plot))
+    assert first == "M360.0 173.0L530.0 258.0M360.0 258.0L360.0 173.0"
+    assert second.count("M360.0 258.0L360.0 258.0") == 4
+    assert "one: a 50, b 100, c –, d 0. two: a 0, b 0, c 0, d 0." in root.findtext(f"{_SVG}desc", "")
+    assert "A line is broken where a judge has no figure." in [t.text for t in root.iter(f"{_SVG}text")]

@@ -1,0 +1,102 @@
+"""The detection threshold: hand-worked crossings, what is said where there is none, and how often intervals hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from editloupe.stats.threshold import Threshold, detection_threshold
+
+AREAS = (0.001, 0.01, 0.1)
+
+
+def of(counts: Sequence[tuple[int, int]], areas: Sequence[float] = AREAS) -> Threshold:
+    """The threshold of (right, asked) at each area."""
+    hits = [i < right for right, asked in counts for i in range(asked)]
+    places = [area for area, (_, asked) in zip(areas, counts, strict=True) for _ in range(asked)]
+    return detection_threshold(hits, places, range(len(hits)))
+
+
+def test_the_threshold_lies_between_two_areas_where_the_line_crosses() -> None:
+    found = of([(0, 40), (20, 40), (40, 40)])
+    # 50 % at 1 %, 100 % at 10 %: 75 % half way in the logarithm, at 10^-1.5 = 3.162 %.
+    assert found.outcome == "found" and found.value == pytest.approx(10**-1.5)
+    # 20 of 40 against 75 %: 2 · (20 ln(.5/.75) + 20 ln(.5/.25)) = 11.5 > 3.84; 40 of 40: 2 · 40 · ln(4/3) = 23 > 3.84.
+    assert (found.low, found.high) == (0.01, 0.1)
+
+
+def test_accuracies_that_fall_are_pooled() -> None:
+    # 24 of 40 and 16 of 40 fall; pooled they are 50 %. The line from 50 % at 1 % to 100 % at 10 % crosses at 10^-1.5.
+    assert of([(24, 40), (16, 40), (40, 40)]).value == pytest.approx(10**-1.5)
+
+
+def test_what_a_likelihood_ratio_does_not_reject_stays_in_the_interval() -> None:
+    # 14 of 20 is 70 %; at 75 %: 2 · (14 ln(.70/.75) + 6 ln(.30/.25)) = 0.256 < 3.84, so 1 % may be above the threshold.
+    # 0 of 20 against 75 %: 2 · 20 · ln 4 = 55 > 3.84, so 0.1 % is below it.
+    found = of([(0, 20), (14, 20), (20, 20)])
+    assert (found.outcome, found.low, found.high) == ("found", 0.001, 0.1)
+
+
+def test_a_judge_that_is_always_right_has_a_bound() -> None:
+    found = of([(20, 20), (20, 20), (20, 20)])
+    # 20 of 20 against 75 %: 2 · 20 · ln(4/3) = 11.5 > 3.84.
+    assert (found.outcome, found.value, found.low, found.high, found.smallest) == ("always_above", None, None, 0.001, 0.001)
+
+
+def test_a_judge_that_is_always_wrong_has_a_bound() -> None:
+    found = of([(2, 20), (2, 20), (2, 20)])
+    assert (found.outcome, found.value, found.low, found.high, found.largest) == ("always_below", None, 0.1, None, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("hits", "areas", "why"),
+    [
+        ([], [], "0 were judged; a threshold needs 20"),
+        ([None] * 30, [0.1] * 30, "0 were judged; a threshold needs 20"),
+        ([True] * 19, [0.1] * 19, "19 were judged; a threshold needs 20"),
+        ([True] * 30, [0.1] * 30, "all have one area"),
+    ],
+)
+def test_too_few_probes_have_no_threshold(hits: list[bool | None], areas: list[float], why: str) -> None:
+    found = detection_threshold(hits, areas, range(len(hits)))
+    assert (found.outcome, found.value, found.low, found.high, found.why) == ("too_few", None, None, None, why)
+
+
+def test_items_of_one_scene_widen_the_interval() -> None:
+    hits = [i < 30 for _ in AREAS for i in range(40)]
+    areas = [area for area in AREAS for _ in range(40)]
+    alone = detection_threshold(hits, areas, range(120))
+    # All right or all wrong in a scene of ten: four scenes an area.
+    scenes = detection_threshold(hits, areas, [i // 10 for i in range(120)])
+    one = detection_threshold(hits, areas, ["scene"] * 120)
+    assert alone.outcome == scenes.outcome == one.outcome == "always_above"
+    assert (one.low, one.high) == (None, None)
+    assert scenes.high is None or (alone.high is not None and scenes.high >= alone.high)
+
+
+CURVES = {
+    "step": (0.2, 0.2, 0.2, 0.9, 0.9, 0.9),
+    "rising": (0.05, 0.1, 0.6, 0.8, 0.95, 0.97),
+    "plateau at the level": (0.5, 0.6, 0.7, 0.74, 0.8, 0.9),
+    "always": (0.8, 0.85, 0.9, 0.95, 1.0, 1.0),
+    "never": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("n", [6, 30])
+def test_intervals_hold_the_planted_threshold(name: str, n: int) -> None:
+    areas = np.array([0.0005, 0.001, 0.003, 0.01, 0.03, 0.1])
+    p, rng, held = np.array(CURVES[name]), np.random.default_rng(n), 0
+    gap = int((p < 0.75).sum())
+    low, high = (None if gap == 0 else areas[gap - 1]), (None if gap == len(p) else areas[gap])
+    for _ in range(200):
+        hits = (rng.random((len(p), n)) < p[:, None]).ravel()
+        found = detection_threshold(list(hits), list(np.repeat(areas, n)), range(len(hits)))
+        held += (found.low is None or (low is not None and found.low <= low)) and (
+            found.high is None or (high is not None and found.high >= high)
+        )
+    # Binomial(200, 0.95) lies below 181 with a probability of 0.3 %.
+    assert held >= 181
