@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
@@ -80,7 +80,8 @@ def folder(group: Group, name: str) -> Path | None:
 @cache
 def _installed() -> EntryPoints:
     """Return the entry points of all packages, read once: looking one group up takes as long as reading all."""
-    return entry_points()
+    # Before Python 3.12 it is of another class, which selects alike.
+    return cast(EntryPoints, entry_points())
 
 
 @cache

@@ -47,9 +47,9 @@ from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.runs.collector import no_collection
 from editloupe.reports.trial_tables import answers, heading
 from editloupe.reports.trial_tables import tables as trial_tables
+from editloupe.runs.collector import no_collection
 from editloupe.runs.folders import tags_of
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
