@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from functools import cache
-from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,8 @@ def encode(rgb: NDArray[np.uint8]) -> bytes | None:
     np.subtract(pixels[1:], pixels[:-1], out=lines[1:, 1:])
     # 8 bits a channel, RGB, and the one compression, set of filters and order of lines that most files have.
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", isal.compress(lines, 1)) + _chunk(b"IEND", b"")
+    body = bytes(isal.compress(lines, 1))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -35,7 +35,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 @cache
-def _isal() -> ModuleType | None:
+def _isal() -> Any:
     try:
         from isal import isal_zlib
     except ImportError:
