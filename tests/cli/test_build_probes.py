@@ -16,6 +16,7 @@ from PIL import Image
 from editloupe.data.images import ImageStore
 from editloupe.data.probes import FAILURES, probe_digest, probe_of
 from editloupe.data.samples import load
+from editloupe.protocols.probes import variants
 from editloupe.protocols.probes.builder import ProbeSet, ProbeSetOptions
 from editloupe.protocols.probes.makers import TRUTHS
 
@@ -370,6 +371,15 @@ def test_options_that_cannot_be_met_are_said_before_anything_is_written(
     code, error = build(editloupe, photographs(tmp_path / "photos"), *words)
     assert code == 2 and told in " ".join(error.split())
     assert not Path("set").exists()
+
+
+def test_a_font_that_lacks_a_letter_of_a_note_is_named_before_anything_is_made(
+    editloupe: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variants, "_NOTES", ("\u6f22 {labels}",))
+    code, error = build(editloupe, "drawn", "--count", 4)
+    assert code == 2 and "has no glyph for '\u6f22' (U+6F22)" in " ".join(error.split())
+    assert not Path("set/done.jsonl").exists()
 
 
 def test_a_folder_without_targets_is_an_error_that_says_what_is_missing(editloupe: Run, tmp_path: Path) -> None:

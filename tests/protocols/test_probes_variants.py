@@ -311,7 +311,7 @@ def test_a_font_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     broken.write_bytes(b"no font at all")
     with pytest.raises(ConfigError, match=r"font '.*broken\.ttf' cannot be read"):
         font_for("a", 14, path=broken)
-    with pytest.raises(ConfigError, match=r"the font that Pillow brings has no glyph for '漢' \(U\+6F22\).*option font"):
+    with pytest.raises(ConfigError, match=r"the font that Pillow brings has no glyph for '漢' \(U\+6F22\).*--font"):
         font_for("a 漢", 14)
 
 

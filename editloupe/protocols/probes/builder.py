@@ -143,7 +143,7 @@ class ProbeSet:
         tell: Callable[[str], None],
     ) -> Built | None:
         """Build the set. Raises as `DirectBuilder.build`."""
-        font_for("Aa", 20, path=options.font)
+        font_for(variants.note_text(), 20, path=options.font)
         alone = path.name == DRAWN and not path.exists()
         photos = None if alone else read_photographs(path, store=ImageStore(), stopped=stopped, tell=tell)
         if photos is None and not alone:

@@ -57,7 +57,7 @@ def font_for(text: str, cap: float, *, path: Path | None = None) -> ImageFont.Fr
         listed = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in lacking[:5])
         raise ConfigError(
             f"{_named(path)} has no glyph for {listed}{' and more' if len(lacking) > 5 else ''}; "
-            "name a font that has it with the option font"
+            "name a font that has it with --font"
         )
     box = trial.getbbox("H")
     return _opened(path, max(1, round(200 * cap / (box[3] - box[1]))))
@@ -74,17 +74,17 @@ def _opened(path: Path | None, px: int) -> ImageFont.FreeTypeFont:
     if path is None:
         font = ImageFont.load_default(px)
         if not isinstance(font, ImageFont.FreeTypeFont):
-            raise ConfigError("this Pillow brings no TrueType font; name one with the option font")
+            raise ConfigError("this Pillow brings no TrueType font; name one with --font")
         return font
     if not path.is_file():
         raise ConfigError(
-            f"font {str(path)!r} is no file; name a TrueType or OpenType file (.ttf, .otf), or leave font out"
+            f"font {str(path)!r} is no file; name a TrueType or OpenType file (.ttf, .otf), or leave --font out"
         )
     try:
         return ImageFont.truetype(path, px)
     except OSError as error:
         raise ConfigError(
-            f"font {str(path)!r} cannot be read ({error}); name a TrueType or OpenType file (.ttf, .otf), or leave font out"
+            f"font {str(path)!r} cannot be read ({error}); name a TrueType or OpenType file (.ttf, .otf), or leave --font out"
         ) from error
 
 

@@ -262,6 +262,11 @@ _NOTES: Final = (
 _STEMS: Final = ("{label}", "checked_{label}", "final_{label}_approved", "gold_{label}", "{label}_by_all_raters")
 
 
+def note_text() -> str:
+    """Return all that notes may say, one behind another: what a font needs glyphs for."""
+    return "".join([*_NOTES, *(label for labels in LEVELS.values() for label in labels)])
+
+
 def _wrong_label(metric: str, truth: str) -> str:
     """The best label, or the worst one where the best is right."""
     worst, best = LEVELS[metric][0], LEVELS[metric][-1]
