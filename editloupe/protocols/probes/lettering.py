@@ -84,7 +84,8 @@ def _opened(path: Path | None, px: int) -> ImageFont.FreeTypeFont:
         return ImageFont.truetype(path, px)
     except OSError as error:
         raise ConfigError(
-            f"font {str(path)!r} cannot be read ({error}); name a TrueType or OpenType file (.ttf, .otf), or leave --font out"
+            f"font {str(path)!r} cannot be read ({error}); name a TrueType or OpenType file (.ttf, .otf), or leave --font "
+            "out"
         ) from error
 
 
