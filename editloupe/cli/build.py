@@ -48,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build data: triplets (unicedit), chains (edival), small edits (dlebench), questions (giebench), differences."""
+    """Build data: triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences, probes."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 

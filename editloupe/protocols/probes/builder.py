@@ -1,4 +1,4 @@
-"""`editloupe build probes`: edits whose truth is known by construction, from photographs with targets and from drawn scenes.
+"""`editloupe build probes`: edits whose truth is known by construction, of photographs with targets and of drawn scenes.
 
 What is made is planned first: failures and area shares in turn, so that every pair of them has as many probes as any other.
 Each has draws of its own from the seed, so that the same input and options give the same bytes, whoever makes them when.
@@ -19,6 +19,7 @@ from random import Random
 from threading import Lock
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
+import cv2
 import numpy as np
 from pydantic import Field, field_validator
 
@@ -39,7 +40,7 @@ from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_loo
 from editloupe.protocols.probes.photographs import Cut, Photographs, beside, read_photographs, scene_of
 from editloupe.protocols.probes.pictures import PLACES
 from editloupe.protocols.probes.scene import Scene
-from editloupe.values import Json, digest, json_line, parse_json
+from editloupe.values import Json, cached_property, digest, json_line, parse_json
 
 DRAWN: Final = "drawn"
 """The PATH that stands for drawn scenes alone."""
@@ -51,6 +52,8 @@ VERSION: Final = 1
 """Of the plan and of what is drawn; changes with them."""
 _DRAWN_SCENES: Final = 20
 """Drawn scenes of each area share, for want of photographs."""
+_PROBES_OF_ONE: Final = 3
+"""Probes of a drawn scene, if there are enough scenes."""
 _TRIES: Final = 8
 """Scenes that are tried for one probe."""
 _SCENES_HELD: Final = 24
@@ -70,7 +73,7 @@ class ProbeSetOptions(Options):
     areas: str = "0.05,0.1,0.3,1,3,10"
     """Area shares of targets in percent: any of 0.05, 0.1, 0.3, 1, 3 and 10."""
     drawn: Whole | None = Field(default=None, ge=0, le=10_000)
-    """Drawn scenes of each area share. Default: 20 where PATH is the word drawn, else none."""
+    """Drawn scenes of each area share. Default: up to 20 where PATH is the word drawn, else none."""
     twins: Number = Field(default=0.5, ge=0, le=1)
     """Share of probes that come with two twins: one with a nuisance, and one with a trap."""
     longest: Whole = Field(default=1536, ge=256, le=8192)
@@ -112,8 +115,8 @@ class ProbeSet:
     )
     protocol: ClassVar[None] = None
     reads: ClassVar[str] = (
-        "An ImageFolder of photographs with a mask or a box of each target and its target_name; or the word drawn, for drawn "
-        "scenes alone."
+        "An ImageFolder of photographs with a mask or a box of each target and its target_name; or the word drawn, for "
+        "drawn scenes alone."
     )
     weights: ClassVar[Sequence[str]] = ()
     Options: ClassVar[type[ProbeSetOptions]] = ProbeSetOptions
@@ -134,12 +137,13 @@ class ProbeSet:
         photos = None if alone else read_photographs(path, store=ImageStore(), stopped=stopped, tell=tell)
         if photos is None and not alone:
             return None
-        source = _Source(photos, options, drawn=options.drawn if options.drawn is not None else _DRAWN_SCENES * alone)
-        plan = list(planned(options))
-        source.check(plan)
+        number = len(list(planned(options, options.shares)))
+        enough = min(_DRAWN_SCENES, -(-number // (_PROBES_OF_ONE * len(options.shares)))) if alone else 0
+        source = _Source(photos, options, drawn=enough if options.drawn is None else options.drawn)
+        plan = list(planned(options, source.shares()))
         out = _Folder(folder)
         made = _made(plan, source, options, out, stopped=stopped, tell=tell)
-        return None if made is None else _written(made, source, options, out)
+        return None if made is None else _written(plan, made, source, options, out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +161,12 @@ class Slot:
         return f"p{self.number:05d}"
 
 
-def planned(options: ProbeSetOptions) -> Iterable[Slot]:
-    """Yield what is to be made. Failures and area shares take turns, so that any two of them meet equally often."""
-    shares, twins = options.shares, options.twins
+def planned(options: ProbeSetOptions, shares: Sequence[float]) -> Iterable[Slot]:
+    """Yield what is to be made. Failures and area shares take turns, so that any two of them meet equally often.
+
+    shares: those of `AREAS` that there are scenes of.
+    """
+    twins = options.twins
     # Eleven failures and at most six shares have no common divisor: in turn, all pairs come up before one comes up again.
     for number in range(max(1, round(options.count / (1 + 2 * twins)))):
         turn = number // len(shares) + number % len(shares)
@@ -191,10 +198,10 @@ class _Source:
         drawn = self.drawn * len(self.options.shares)
         return drawn + (0 if self.photos is None else self.photos.read)
 
-    def check(self, plan: Sequence[Slot]) -> None:
-        """Raise DataError where nothing can be made."""
-        if self.drawn or any(self.at(area) for area in self.options.shares):
-            return
+    def shares(self) -> list[float]:
+        """Return the area shares that there are scenes of. Raises DataError where there is none."""
+        if found := [area for area in self.options.shares if self.at(area)]:
+            return found
         lost = [] if self.photos is None else self.photos.lost
         first = next((f"{id_}: {one.detail}" for id_, one in lost), None)
         first = first or next((f"{id_} at {100 * area:g} %: {one.detail}" for (id_, area), one in self.unfit.items()), None)
@@ -269,6 +276,8 @@ class _Pair:
 
     source: RGB
     edited: RGB
+    edit: Made
+    """What it was made of."""
     truth: Mapping[str, str]
     bands: Mapping[str, tuple[float, float]]
     failure: Failure
@@ -316,6 +325,7 @@ def _plain(scene: Scene, made: Made) -> _Pair:
     return _Pair(
         source=scene.image,
         edited=made.edited,
+        edit=made,
         truth=made.truth,
         bands=made.bands,
         failure=made.failure,
@@ -335,6 +345,7 @@ def _nuisance(scene: Scene, made: Made, by: Random) -> _Pair | list[Json]:
         return _Pair(
             source=scene.image,
             edited=edited,
+            edit=made,
             truth=made.truth,
             bands=made.bands,
             failure=made.failure,
@@ -363,12 +374,13 @@ def _trap(scene: Scene, made: Made, by: Random, options: ProbeSetOptions) -> _Pa
         return _Pair(
             source=found.source,
             edited=found.edited,
+            edit=edit,
             truth=found.truth,
             bands=edit.bands if same else BANDS[found.failure] if name == "equal_pair" else {},
             failure=found.failure,
             question=edit.question if same else {},
             asks_for=found.asks_for,
-            parameters={**found.parameters, **({"instruction": edit.instruction} if edit is not made else {})},
+            parameters=found.parameters,
             trap=name,
             stem=found.edited_stem,
         )
@@ -407,21 +419,31 @@ class _Writer:
     seed: int
     out: _Folder
 
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """Name and SHA-256 of the scene's own image."""
+        return self.out.place_once(self.scene)
+
+    @cached_property
+    def mask(self) -> tuple[str, str]:
+        """Name and SHA-256 of the mask: white where the instruction lets the image change."""
+        return self.out.place(_mask_png(self.made.allowed), MASKS, "png")
+
     def row(self, id_: str, pair: _Pair, twin: str | None) -> dict[str, Json]:
         """Return a line of metadata.jsonl, with its digest."""
         rows, columns = part_of(self.scene.target.mask, 0)
         box: list[Json] = [columns.start, rows.start, columns.stop, rows.stop]
         name = f"{IMAGES}/{id_}/{pair.stem}" if pair.stem else ""
         edited = (pair.jpeg, "jpg") if pair.jpeg is not None else (encode_png(pair.edited), "png")
+        own = pair.source is self.scene.image
         placed = (
-            self.out.place(encode_png(pair.source), IMAGES, "png"),
+            self.source if own else self.out.place(encode_png(pair.source), IMAGES, "png"),
             self.out.place(edited[0], IMAGES, edited[1], name=name),
-            self.out.place(encode_png(_shown(self.made.allowed)), MASKS, "png"),
+            self.mask,
         )
-        parameters: dict[str, Json] = dict(self.made.parameters)
+        parameters: dict[str, Json] = dict(pair.edit.parameters)
         if pair.nuisance or pair.trap:
             parameters["variant"] = dict(pair.parameters)
-        instruction = pair.parameters.get("instruction", self.made.instruction)
         probe = Probe(
             truth=pair.truth,
             bands=pair.bands,
@@ -433,7 +455,7 @@ class _Writer:
             twin=twin,
             asks_for=pair.asks_for,
             scene=self.picture,
-            maker=self.made.maker,
+            maker=pair.edit.maker,
             seed=self.seed,
             parameters=parameters,
             digest="",
@@ -441,8 +463,8 @@ class _Writer:
         row: dict[str, Json] = {
             "id": id_,
             **{column: file for column, (file, _) in zip(_FILES, placed, strict=True)},
-            "instruction": instruction,
-            "edit_type": self.made.edit_type,
+            "instruction": pair.edit.instruction,
+            "edit_type": pair.edit.edit_type,
             "target_name": self.scene.target.name,
             "bboxes": [box],
             "bbox_format": "xyxy",
@@ -455,8 +477,8 @@ class _Writer:
         return {**row, COLUMN: {**cast("dict[str, Json]", row[COLUMN]), "digest": stated}}
 
 
-def _shown(mask: Mask) -> RGB:
-    return np.repeat(mask.astype(np.uint8)[..., None] * 255, 3, axis=2)
+def _mask_png(mask: Mask) -> bytes:
+    return cv2.imencode(".png", mask.astype(np.uint8) * 255, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
 
 
 # The folder
@@ -467,6 +489,7 @@ class _Folder:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._lock = folder, Lock()
+        self._placed: dict[str, tuple[str, str]] = {}
         self._done = self._read()
 
     def done(self, key: str) -> Mapping[str, Any] | None:
@@ -493,6 +516,12 @@ class _Folder:
             with files.writing(self.folder):
                 files.write_whole(self.folder / file, data, below=self.folder)
         return file, sha
+
+    def place_once(self, scene: Scene) -> tuple[str, str]:
+        """Write a scene's image, and return as `place` does. Raises StorageError."""
+        if (known := self._placed.get(scene.id)) is None:
+            known = self._placed[scene.id] = self.place(encode_png(scene.image), IMAGES, "png")
+        return known
 
     def write(self, rows: Sequence[Mapping[str, Json]], left_out: Iterable[Mapping[str, Json]]) -> None:
         """Write the rows and what was left out, and delete images that no row names. Raises StorageError."""
@@ -538,7 +567,7 @@ def _made(
 ) -> dict[int, Mapping[str, Any]] | None:
     """Return what became of each slot, by its number; None where it was stopped before."""
     found: dict[int, Mapping[str, Any]] = {}
-    at = {area: source.at(area) for area in options.shares}
+    at = {area: source.at(area) for area in {slot.area for slot in plan}}
     keys: dict[int, str] = {}
     font = None if options.font is None else hashlib.sha256(files.read_bytes(options.font)).hexdigest()
     for slot in plan:
@@ -549,37 +578,35 @@ def _made(
     # Those of one share together, so that its scenes are at hand.
     left = sorted((slot for slot in plan if slot.number not in found), key=lambda slot: (slot.area, slot.number))
     workers = max(1, min(8, os.cpu_count() or 1))
-    running: dict[Future[dict[str, Json]], Slot] = {}
+    running: dict[Future[dict[str, Json]], int] = {}
     waiting = iter(left)
     with ThreadPoolExecutor(workers) as pool:
         while True:
-            while len(running) < _UNDER_WAY * workers and not stopped():
-                slot = next(waiting, None)
-                if slot is None:
-                    break
-                running[pool.submit(_record, slot, source, at[slot.area], options, out)] = slot
+            while len(running) < _UNDER_WAY * workers and not stopped() and (one := next(waiting, None)) is not None:
+                running[pool.submit(_record, one, source, at[one.area], options, out)] = one.number
             if not running:
                 break
-            for one in wait(running, return_when=FIRST_COMPLETED).done:
-                slot = running.pop(one)
-                found[slot.number] = out.add(keys[slot.number], one.result())
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                number = running.pop(ended)
+                found[number] = out.add(keys[number], ended.result())
             tell(f"Probe {len(found):,} of {len(plan):,}")
     return found if len(found) == len(plan) else None
 
 
-def _written(made: Mapping[int, Mapping[str, Any]], source: _Source, options: ProbeSetOptions, out: _Folder) -> Built:
+def _written(
+    plan: Sequence[Slot], made: Mapping[int, Mapping[str, Any]], source: _Source, options: ProbeSetOptions, out: _Folder
+) -> Built:
     """Write the set, and return what it holds."""
-    plan = {slot.number: slot for slot in planned(options)}
     rows, again, seen = list[Mapping[str, Json]](), 0, set[tuple[Json, ...]]()
     missing = Counter[str]()
     left_out = [{"what": id_, **lost.to_json()} for id_, lost in (() if source.photos is None else source.photos.lost)]
     for (id_, area), lost in sorted(source.unfit.items()):
         left_out.append({"what": id_, "area": area, **lost.to_json()})
-    for number in sorted(made):
-        slot, one = plan[number], made[number]
+    for slot in plan:
+        one = made[slot.number]
         told: dict[str, Json] = {"what": slot.id, "stage": "made", "failure": slot.failure, "area": slot.area}
         if not one["rows"]:
-            last = one["tried"][-1] if one["tried"] else {"why": "no_scene", "detail": "no scene has this share"}
+            last = one["tried"][-1]
             missing[last["why"]] += 1
             left_out.append({**told, **last})
         for row in one["rows"]:
@@ -610,14 +637,18 @@ def _built(
     lost = [] if source.photos is None else [one for _, one in source.photos.lost]
     unfit = [cut for cut in source.cuts if all((cut.id, area) in source.unfit for area in options.shares)]
     drawn = source.drawn * len(options.shares)
-    idle = sum(cut.id not in used for cut in source.cuts) - len(unfit)
-    idle += drawn - sum(one.startswith("drawn-") for one in used)
+    tried = {str(reason["scene"]).partition("@")[0] for one in made.values() for reason in one["tried"]} - used
+    idle = Counter(
+        "none_made" if cut.id in tried else "not_needed" for cut in source.cuts if cut.id not in used and cut not in unfit
+    )
+    vain = sum(one.startswith("drawn-") for one in tried)
+    idle += Counter(none_made=vain, not_needed=drawn - vain - sum(one.startswith("drawn-") for one in used))
     whys = Counter(next(source.unfit[cut.id, area].why for area in options.shares) for cut in unfit)
     stages = [
         Stage(name="read", passes="names its target, and says where it is", left_out=_by_why(lost, "read")),
         Stage(name="mask", passes="a mask that fits the target", left_out=_by_why(lost, "mask")),
         Stage(name="area", passes="gives at least one area share", left_out=dict(whys)),
-        Stage(name="made", passes="at least one probe", left_out={"none_made": idle} if idle > 0 else {}),
+        Stage(name="made", passes="at least one probe", left_out=dict(idle)),
     ]
     shares = options.shares
     head = ["Failure", *(f"{100 * area:g} %" for area in shares)]

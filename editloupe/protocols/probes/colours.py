@@ -46,9 +46,9 @@ PAINTS: Final[Mapping[str, Paint]] = {
 }
 NEAR: Final = frozenset(
     map(frozenset, (("red", "orange"), ("red", "pink"), ("red", "brown"), ("orange", "yellow"), ("orange", "brown"),
-                    ("orange", "beige"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"),
-                    ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"), ("pink", "beige"),
-                    ("orange", "pink")))
+                    ("orange", "beige"), ("orange", "pink"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"),
+                    ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"),
+                    ("pink", "beige")))
 )  # fmt: skip
 """Colours about which two people may differ; one is never asked for, or shown, where the other is."""
 _TEXTURE: Final = 0.35
@@ -101,7 +101,7 @@ def _linear(lab: Floats) -> Floats:
 def soft(mask: Mask, *, inside: float = 1.0, outside: float = FEATHER_PX) -> Floats:
     """Return H×W weights 0 to 1 of a mask whose edge is soft: 0 from `outside` px beyond it, 1 from `inside` px within."""
     wide = np.pad(mask, 1).astype(np.uint8)
-    depth = cv2.distanceTransform(wide, cv2.DIST_L2, 3) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 3)
+    depth = cv2.distanceTransform(wide, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 5)
     # A pixel next to the edge has the distance 1; the edge itself lies between two pixels.
     depth = depth[1:-1, 1:-1] - np.where(mask, 0.5, -0.5)
     return np.asarray(np.clip((depth + outside) / (inside + outside), 0, 1), np.float32)
@@ -109,14 +109,11 @@ def soft(mask: Mask, *, inside: float = 1.0, outside: float = FEATHER_PX) -> Flo
 
 def part_of(mask: Mask, pad: int) -> tuple[slice, slice]:
     """Return the rows and columns about the True pixels, with so many px around. Raises ValueError where there is none."""
-    ys, xs = np.nonzero(mask.any(axis=1))[0], np.nonzero(mask.any(axis=0))[0]
-    if not len(ys):
+    x, y, w, h = cv2.boundingRect(mask.view(np.uint8))
+    if not w:
         raise ValueError("the mask is empty")
     down, across = mask.shape
-    return (
-        slice(max(0, int(ys[0]) - pad), min(down, int(ys[-1]) + 1 + pad)),
-        slice(max(0, int(xs[0]) - pad), min(across, int(xs[-1]) + 1 + pad)),
-    )
+    return slice(max(0, y - pad), min(down, y + h + pad)), slice(max(0, x - pad), min(across, x + w + pad))
 
 
 def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:

@@ -1,4 +1,4 @@
-"""Grounds that drawn scenes stand or lie on: lawn, sand, cork, terrazzo, linen, concrete and shelves, each from a generator.
+"""Grounds of drawn scenes, each from a generator: lawn, sand, cork, terrazzo, linen, concrete and shelves.
 
 None of them is among the backgrounds of `benchmarks/drawing.py`, on which the pixel baseline's rules were made.
 """
@@ -48,7 +48,7 @@ def _tile(sigma: float, streaks: float | None) -> Field:
         turn = np.deg2rad(streaks)
         along = np.rint(np.array([np.cos(turn), -np.sin(turn)]) * 10).astype(int)
         cv2.line(brush, (11 - along[0], 11 - along[1]), (11 + along[0], 11 + along[1]), 1.0, 1, cv2.LINE_AA)
-        wide = cv2.filter2D(wide, -1, brush)
+        wide = np.asarray(cv2.filter2D(wide, -1, brush), dtype=np.float32)
     smooth = cv2.GaussianBlur(wide, (0, 0), sigma)[pad:-pad, pad:-pad]
     if k > 1:
         large = cv2.resize(np.pad(smooth, 2, mode="wrap"), None, fx=k, fy=k, interpolation=cv2.INTER_CUBIC)

@@ -115,10 +115,10 @@ def wrapped(text: str, lines: int) -> str:
 
 
 def note(text: str, by: Random, *, cap: int, font: Path | None = None) -> Note:
-    """Return a piece of paper with a text, a little turned and shaded. cap: px of a capital's height. Raises ConfigError."""
+    """Return a piece of paper with a text, a little turned and shaded. cap: px of a capital. Raises ConfigError."""
     face = font_for(text, cap, path=font)
     paper, ink = by.choice(_PAPERS)
-    spacing, margin = round(0.7 * cap), round(1.1 * cap)
+    spacing, margin = round(0.6 * cap), round(0.8 * cap)
     x0, y0, x1, y1 = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), text, font=face, spacing=spacing)
     size = (round(x1 - x0) + 2 * margin, round(y1 - y0) + 2 * margin)
     image = Image.new("RGB", size, paper)
@@ -127,7 +127,7 @@ def note(text: str, by: Random, *, cap: int, font: Path | None = None) -> Note:
     lit = np.asarray(image, np.float32) * light[:, None]
     turn = cv2.getRotationMatrix2D((size[0] / 2, size[1] / 2), by.uniform(-2.0, 2.0), 1.0)
     wide, high = (int(v) for v in np.ceil(np.abs(turn[:, :2]) @ size) + 2)
-    turn[:, 2] += ((wide - size[0]) / 2, (high - size[1]) / 2)
+    turn[:, 2] += np.array(((wide - size[0]) / 2, (high - size[1]) / 2))
     colours = cv2.warpAffine(lit, turn, (wide, high), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     alpha = cv2.warpAffine(np.ones(size[::-1], np.float32), turn, (wide, high), flags=cv2.INTER_LINEAR)
     return Note(colours=np.asarray(np.rint(colours), np.uint8), alpha=np.asarray(alpha, np.float32))

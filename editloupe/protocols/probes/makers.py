@@ -33,6 +33,7 @@ from editloupe.protocols.probes.colours import (
     recoloured,
     shares_of,
     soft,
+    to_oklab,
     told_apart,
 )
 from editloupe.protocols.probes.pictures import PLACES, SOLIDS, STYLES, solid
@@ -110,6 +111,12 @@ _INSTEAD: Final = ("a potted plant", "a sunflower", "a teddy bear", "a bicycle",
 """What is asked for in place of a target that becomes a plain solid."""
 _ONE_COLOUR: Final = 0.6
 """Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one colour."""
+_TINT: Final = 0.02
+"""Chroma of OKLab from which a thing that is called gray, or black, has a hue."""
+_HUE: Final = 50
+"""Degrees between that hue and a colour's, from which the colour is another one."""
+_PLAINLY: Final = 0.85
+"""Share of a thing that has a colour's name for a question to have that colour as its key."""
 _SHOWN: Final = 24
 """px of a picture's thing that is put in or changed beside the target, at least: smaller ones could be missed."""
 
@@ -188,10 +195,14 @@ def _first(makers: Sequence[_Maker], scene: Scene, by: Random) -> Made:
 def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ()) -> list[str]:
     """Return the colours that a thing can be given so that nobody takes one for what it had, in a drawn order."""
     own = shares_of(rgb, thing.mask)
+    a, b = (float(v) for v in to_oklab(rgb[thing.mask]).mean(axis=0)[1:])
+    # Of a greyish blue shoe nobody could say that it is not blue yet.
+    tinted = np.hypot(a, b) >= _TINT
     names = [
         name
-        for name in PAINTS
+        for name, paint in PAINTS.items()
         if share_of(own, name) < 0.25
+        and not (tinted and abs((np.degrees(np.arctan2(b, a)) - paint.hue + 180) % 360 - 180) < _HUE)
         and all(told_apart(name, other) for other in (thing.colour, *not_near) if other)
         and f" {name} " not in f" {thing.name} "
     ]
@@ -214,7 +225,9 @@ def _recoloured(scene: Scene, by: Random, *, not_near: Sequence[str] = ()) -> tu
 
 def _colour_question(scene: Scene, by: Random, *, shown: str, asked: str) -> Mapping[str, Json]:
     """Return the columns of a question about the target's colour; {} where "the mug" could be another one."""
-    if not shown or any(one.noun == scene.target.noun for one in scene.others):
+    if shown not in PAINTS or any(one.noun == scene.target.noun for one in scene.others):
+        return {}
+    if shown == scene.target.colour and shares_of(scene.image, scene.target.mask)[shown] < _PLAINLY:
         return {}
     if shown != asked and not told_apart(shown, asked):
         return {}
@@ -286,7 +299,7 @@ def _without(scene: Scene, thing: Thing, by: Random, *, rgb: RGB | None = None) 
     whole = scene.image if rgb is None else rgb
     if scene.clean is not None:
         clean = scene.clean(thing)
-        changed = grown(np.asarray((clean != scene.image).any(axis=2)), 1)
+        changed = grown(_changed(clean, scene.image), 1)
         made = np.where(changed[..., None], clean, whole)
     else:
         avoid = np.zeros(thing.mask.shape, np.bool_)
@@ -319,11 +332,12 @@ def _remover(scene: Scene) -> str:
 
 
 def _changed(source: RGB, edited: RGB) -> Mask:
-    return np.asarray((source != edited).any(axis=2), np.bool_)
+    off = source != edited
+    return np.asarray(off[..., 0] | off[..., 1] | off[..., 2], np.bool_)
 
 
 def _copies(scene: Scene, number: int) -> tuple[RGB, Mask, bool]:
-    """Return an image with so many copies of the target beside it, where the first is, and if they look as if they stood there.
+    """Return an image with so many copies of the target beside it, where the first is, and if they look real.
 
     Raises NotMade.
     """
@@ -357,7 +371,7 @@ def _shaded(scene: Scene, rgb: RGB, dx: int, dy: int) -> RGB:
     )
     for one in (scene.target, *scene.others):
         moved[one.mask] = 1
-    return np.rint(np.clip(rgb * moved, 0, 255)).astype(np.uint8)
+    return np.asarray(np.rint(np.clip(rgb * moved, 0, 255)), np.uint8)
 
 
 def _flawless_count(scene: Scene, by: Random) -> Made:
@@ -581,7 +595,7 @@ def _patterned(scene: Scene, by: Random) -> Made:
     made = stamped(edited, ink, soft(bare, inside=0.5, outside=0.5) * inside, (columns.start, rows.start))
     if kind == "checks":
         # Dark and light squares leave no colour to call it by: half of each stays.
-        ink = np.clip(edited[rows, columns].astype(np.int16) + (90 if light < 55 else -90), 0, 255).astype(np.uint8)
+        ink = np.clip(edited[rows, columns].astype(np.int16) + (80 if light < 55 else -75), 0, 255).astype(np.uint8)
         made = stamped(edited, ink, soft(bare, inside=0.5, outside=0.5) * inside, (columns.start, rows.start))
     mask = np.zeros(scene.target.mask.shape, np.bool_)
     mask[rows, columns] = bare
@@ -630,7 +644,7 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
             if (changed & taken).any():
                 continue
             edited, taken = made, taken | grown(changed, 3)
-            done.append({"what": thing.name, "how": f"{how}d"})
+            done.append({"what": thing.name, "how": {"remove": "removed", "recolour": "recoloured"}[how]})
             break
     if len(done) < number:
         edited, taken = _put_in(scene, by, edited, taken, done, number, least, colour)

@@ -40,15 +40,15 @@ _OF_BOX: Final = (0.25, 0.985)
 """Share of its box that what was cut out covers, at least and at most."""
 _MAIN: Final = 0.85
 """Share of what was cut out that is one piece."""
-_SAME: Final = 0.9
+_SAME: Final = 0.88
 """Overlap (IoU) of what is cut out of the image and of a softer copy of it."""
 _SOLID: Final = 0.74
 """Share of its convex hull that what was cut out covers, at least."""
 _GAP: Final = 0.15
 """Space between what was cut out and a side of its box at most, as a share of that side's length: boxes fit things."""
 _HOLE: Final = 0.02
-"""Share of a thing up to which a hole in it is filled."""
-_CONTRAST: Final = 12.0
+"""Share of a thing up to which a hole in it is filled, if it does not show the ground."""
+_CONTRAST: Final = 11.0
 """ΔE between what was cut out and the ring around it, in the median."""
 _EDGE: Final = 3.0
 """ΔE across the edge of a given mask, in the median, below which the picture has no edge there."""
@@ -305,7 +305,7 @@ def _given(rgb: RGB, picture: RGB, boxes: Sequence[Box]) -> Mask | Lost:
     if edge < _EDGE:
         told = f"has no edge in the image (ΔE {edge:.1f} across it, in the median; expected {_EDGE:g})"
         return lost("mask_without_an_edge", f"{told}: it misses the object, or belongs to another image")
-    return mask
+    return np.asarray(mask, np.bool_)
 
 
 def _edge(rgb: RGB, mask: Mask) -> float:
@@ -339,12 +339,14 @@ def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
     part = rgb[top:bottom, left:right]
     scale = min(1.0, _GRABCUT_PX / max(part.shape[:2]))
     size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
-    small = np.ascontiguousarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA))
+    small = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.uint8)
     quad = [round(v * scale) for v in (x0 - left, y0 - top, x1 - x0, y1 - y0)]
-    pieces = [_piece(image, quad) for image in (small, cv2.GaussianBlur(small, (0, 0), 1.5))]
-    if isinstance(pieces[0], str) or isinstance(pieces[1], str):
-        return _poor(next(one for one in pieces if isinstance(one, str)))
-    piece, again = pieces
+    piece = _piece(small, quad)
+    if isinstance(piece, str):
+        return _poor(piece)
+    again = _piece(np.asarray(cv2.GaussianBlur(small, (0, 0), 1.5), np.uint8), quad)
+    if isinstance(again, str):
+        return _poor(f"{again} on a softer copy")
     same = float((piece & again).sum() / (piece | again).sum())
     if same < _SAME:
         return _poor(f"is another thing on a softer copy (they share {100 * same:.0f} %, expected {100 * _SAME:.0f} %)")
@@ -375,12 +377,7 @@ def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
         return "is nothing that stands out"
     largest = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
     piece = np.asarray(labels == largest, np.uint8)
-    # Small holes are reflections and letters, large ones those of a ring or of a handle.
-    count, labels, holes, _ = cv2.connectedComponentsWithStats(1 - piece, connectivity=8)
-    for one in range(1, count):
-        x, y, w, h, mass = (int(v) for v in holes[one])
-        if mass < _HOLE * piece.sum() and x > 0 and y > 0 and x + w < piece.shape[1] and y + h < piece.shape[0]:
-            piece[labels == one] = 1
+    _mend_holes(small, piece)
     share = float(piece.sum()) / max(1, quad[2] * quad[3])
     main = float(stats[largest, cv2.CC_STAT_AREA] / stats[1:, cv2.CC_STAT_AREA].sum())
     if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
@@ -396,6 +393,27 @@ def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
     if max(gap) > _GAP:
         return f"ends {100 * max(gap):.0f} % before a side of the box (expected at most {100 * _GAP:.0f} %)"
     return piece
+
+
+def _mend_holes(small: RGB, piece: NDArray[np.uint8]) -> None:
+    """Open the holes of a piece in which the ground shows, as in a handle, and fill small ones that show something else."""
+    outlines, _ = cv2.findContours(piece, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    whole = np.zeros_like(piece)
+    cv2.drawContours(whole, outlines, -1, 1, cv2.FILLED)
+    around = (cv2.dilate(whole, np.ones((9, 9), np.uint8)) > 0) & (whole == 0)
+    lab = to_lab(small)
+    like_ground = np.linalg.norm(lab - np.median(lab[around], axis=0), axis=2) < 0.75 * _CONTRAST
+    inner = cv2.erode(whole, np.ones((5, 5), np.uint8), borderValue=0) > 0
+    least = max(6, round(_HOLE / 2 * piece.sum()))
+    for what in (like_ground & (whole > 0), (whole > 0) & (piece == 0)):
+        count, labels, stats, _ = cv2.connectedComponentsWithStats(what.astype(np.uint8), connectivity=4)
+        for one in range(1, count):
+            part = labels == one
+            mass = int(stats[one, cv2.CC_STAT_AREA])
+            if inner[part].all() and like_ground[part].mean() > 0.5 and mass >= least:
+                piece[part] = 0
+            elif mass < _HOLE * piece.sum() and like_ground[part].mean() <= 0.5:
+                piece[part] = 1
 
 
 def _poor(detail: str) -> Lost:

@@ -51,9 +51,8 @@ def solid(kind: str, size: tuple[int, int], colour: str) -> tuple[RGB, Floats]:
     lab[..., 0] = np.clip(middle + (light - 0.45) * 0.32 + shine * 0.4, 0.1, 0.98)
     angle, chroma = np.deg2rad(paint.hue), paint.chroma * (1 - shine)
     lab[..., 1], lab[..., 2] = chroma * np.cos(angle), chroma * np.sin(angle)
-    part = cv2.resize(from_oklab(lab), size, interpolation=cv2.INTER_AREA)
-    weight = cv2.resize(inside.astype(np.float32), size, interpolation=cv2.INTER_AREA)
-    part, weight = np.asarray(part, np.uint8), np.asarray(weight, np.float32)
+    part = np.asarray(cv2.resize(from_oklab(lab), size, interpolation=cv2.INTER_AREA), np.uint8)
+    weight = np.asarray(cv2.resize(inside.astype(np.float32), size, interpolation=cv2.INTER_AREA), np.float32)
     part.flags.writeable = weight.flags.writeable = False
     return part, weight
 
@@ -61,10 +60,10 @@ def solid(kind: str, size: tuple[int, int], colour: str) -> tuple[RGB, Floats]:
 def _pencil(rgb: RGB, by: Random) -> RGB:
     """Return the picture as a pencil drawing on white paper."""
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    blurred = cv2.GaussianBlur(255 - grey, (0, 0), max(2.0, 0.012 * max(grey.shape)))
+    blurred = cv2.GaussianBlur(cv2.bitwise_not(grey), (0, 0), max(2.0, 0.012 * max(rgb.shape)))
     drawn = np.clip(grey.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
     drawn = 255 - np.clip((255 - drawn) * 1.8, 0, 235)
-    paper = np.random.default_rng(by.randrange(2**32)).normal(0, 5, grey.shape)
+    paper = np.asarray(np.random.default_rng(by.randrange(2**32)).normal(0, 5, grey.shape))
     one = np.clip(drawn * 0.97 + cv2.GaussianBlur(paper, (0, 0), 0.8), 0, 255).astype(np.uint8)
     return np.repeat(one[..., None], 3, axis=2)
 
@@ -81,7 +80,7 @@ def _ink(rgb: RGB, by: Random) -> RGB:
     black = (near == 0) | hatched
     weight = cv2.GaussianBlur(black.astype(np.float32), (0, 0), 0.7)[..., None]
     paper, ink = np.array([242, 233, 212], np.float32), np.array([30, 26, 34], np.float32)
-    return np.rint(paper * (1 - weight) + ink * weight).astype(np.uint8)
+    return np.asarray(np.rint(paper * (1 - weight) + ink * weight), np.uint8)
 
 
 def _mosaic(rgb: RGB, by: Random) -> RGB:

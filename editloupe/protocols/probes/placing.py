@@ -53,8 +53,11 @@ class Ground:
 
 def grown(mask: Mask, px: float) -> Mask:
     """Return a mask with all that lies within so many px of it."""
-    away = cv2.distanceTransform(1 - mask.astype(np.uint8), cv2.DIST_L2, 5)
-    return np.asarray(away <= px, np.bool_) if mask.any() else mask.copy()
+    wider = mask.copy()
+    if mask.any():
+        where = part_of(mask, int(px) + 1)
+        wider[where] = cv2.distanceTransform(1 - mask[where].astype(np.uint8), cv2.DIST_L2, 5) <= px
+    return wider
 
 
 def size_of(mask: Mask) -> float:
@@ -101,7 +104,7 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask | None 
     grain = part - cv2.GaussianBlur(part, (0, 0), 1.5)
     spread = float(np.median(np.abs(grain[ring]))) * 1.4826
     noise = cv2.GaussianBlur(by.normal(0, 1, (h, w)), (0, 0), 0.6)
-    noise *= spread / max(1e-6, float(noise.std()))
+    noise = noise * (spread / max(1e-6, float(noise.std())))
     new = np.clip(ground + slow + noise[..., None], 0, 255)
     alpha = soft(hole, inside=1.5, outside=1.5)[..., None]
     made = rgb.copy()
@@ -161,7 +164,7 @@ def spots(scene: Scene, size: tuple[int, int], by: Random, *, gap: float, number
 
 
 def _sum(table: NDArray[np.generic], x: int, y: int, w: int, h: int) -> float:
-    a, b, c, d = (float(table[v, u]) for v, u in ((y + h, x + w), (y, x + w), (y + h, x), (y, x)))  # type: ignore[arg-type]
+    a, b, c, d = (float(table[v, u]) for v, u in ((y + h, x + w), (y, x + w), (y + h, x), (y, x)))
     return a - b - c + d
 
 

@@ -73,6 +73,11 @@ def _star(points: int, inner: float) -> tuple[float, ...]:
     return tuple(v for turn, r in turns for v in (0.5 + r * math.sin(turn), 0.52 - r * math.cos(turn)))
 
 
+def _rays(points: int, radii: tuple[float, ...]) -> list[tuple[float, float]]:
+    turns = [2 * i * math.pi / points for i in range(points)]
+    return [(0.5 + r * math.sin(turn), 0.52 - r * math.cos(turn)) for turn in turns for r in radii]
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "sock": Kind(weave=7, gloss=0, tiny=True, parts=(
         _part("curve", "main", 0.31, 0.05, 0.47, 0.04, 0.64, 0.05, 0.64, 0.3, 0.66, 0.5, 0.8, 0.64, 0.94, 0.8, 0.84, 0.95,
@@ -187,9 +192,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "starfish": Kind(gloss=0.1, bevel=0.16, weave=6, tiny=True, parts=(
         _part("curve", "main", *_star(5, 0.24)),
         _part("oval", "pale", 0.46, 0.47, 0.54, 0.55),
-        *(_part("oval", "pale", 0.5 + r * math.sin(k * 0.4 * math.pi) - 0.018, 0.52 - r * math.cos(k * 0.4 * math.pi) - 0.018,
-                0.5 + r * math.sin(k * 0.4 * math.pi) + 0.018, 0.52 - r * math.cos(k * 0.4 * math.pi) + 0.018)
-          for k in range(5) for r in (0.14, 0.25, 0.34)))),
+        *(_part("oval", "pale", x - 0.018, y - 0.018, x + 0.018, y + 0.018) for x, y in _rays(5, (0.14, 0.25, 0.34))))),
 }  # fmt: skip
 """Nouns of things."""
 
@@ -347,7 +350,8 @@ def _lit(cover: Field, side: float, kind: Kind) -> tuple[Field, Field]:
     """What a rounded surface reflects: a factor of its colour, and what is added to it, in levels."""
     if side > _COARSE:
         # Light is smooth: at half the size it looks the same.
-        small = cv2.resize(cover, (-(-cover.shape[1] // 2), -(-cover.shape[0] // 2)), interpolation=cv2.INTER_AREA)
+        halved = (-(-cover.shape[1] // 2), -(-cover.shape[0] // 2))
+        small = np.asarray(cv2.resize(cover, halved, interpolation=cv2.INTER_AREA), dtype=np.float32)
         size = (cover.shape[1], cover.shape[0])
         shade, shine = (cv2.resize(v, size, interpolation=cv2.INTER_LINEAR) for v in _lit(small, side / 2, kind))
         return np.asarray(shade, dtype=np.float32), np.asarray(shine, dtype=np.float32)

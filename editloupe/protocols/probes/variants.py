@@ -1,7 +1,7 @@
 """Nuisances, which must not change a verdict, and traps, which mislead a judge that does not look.
 
 A nuisance changes the edited image alone, and is checked: each change that the edit made is still seen, and nothing that
-could pass for a change has come about. A trap says which truth it leaves. Where neither is certain there is none: `NotVaried`.
+could pass for a change has come about. A trap says which truth it leaves. What is not certain raises `NotVaried`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance
 from editloupe.protocols.probes.colours import Mask
 from editloupe.protocols.probes.lettering import cap_px, free_spot, note, pasted, wrapped
+from editloupe.protocols.probes.makers import IF, VC, NotMade
 from editloupe.protocols.probes.scene import Scene
 from editloupe.values import Json
 
-IF: Final = "instruction_following"
-VC: Final = "visual_consistency"
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     IF: ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),
     VC: ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"),
@@ -52,13 +51,8 @@ _ELSEWHERE: Final = 12.0
 """ΔE between two scenes as a whole, below which they could pass for one place."""
 
 
-class NotVaried(Exception):
+class NotVaried(NotMade):
     """A pair does not bear this nuisance or trap, or what comes out would not be certain."""
-
-    def __init__(self, why: str, detail: str) -> None:
-        """why: a word to count by.   detail: what was found."""
-        self.why = why
-        super().__init__(detail)
 
 
 class Edit(Protocol):
@@ -101,7 +95,7 @@ def nuisance(
 
 
 def jpeg_bytes(rgb: RGB, parameters: Mapping[str, Json]) -> bytes:
-    """Return the JPEG file whose pixels `nuisance("jpeg", …)` returned: of the edited image before it, and its parameters."""
+    """Return the file whose pixels `nuisance("jpeg", …)` returned: of the image before it, and its parameters."""
     file = io.BytesIO()
     quality, subsampling = parameters["quality"], parameters["subsampling"]
     assert isinstance(quality, int) and isinstance(subsampling, str)
@@ -132,7 +126,7 @@ def _sizes(shape: tuple[int, ...], side: float, by: Random) -> Iterator[Mapping[
 
 
 def _of_aspect(shape: tuple[int, ...], scale: float) -> dict[str, Json]:
-    """The size of the same aspect that is nearest to a scale; of an aspect within half a pixel where sizes have no divisor."""
+    """The size of the same aspect nearest to a scale; within half a pixel of that aspect where sides have no divisor."""
     height, width = shape[:2]
     unit = int(np.gcd(height, width))
     times = round(unit * scale)
@@ -184,16 +178,26 @@ Pixels = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 def _changes(source: RGB, edited: RGB) -> list[Pixels]:
     """The pixels of each separate change, of large ones an even sample."""
-    apart = cv2.absdiff(source, edited).max(axis=2) >= _CHANGED
-    if not apart.any():
+    apart = _differ(source, edited, _CHANGED)
+    x, y, width, height = cv2.boundingRect(apart)
+    if not width:
         return []
-    near = cv2.dilate(apart.astype(np.uint8), np.ones((3, 3), np.uint8))
+    apart = apart[y : y + height, x : x + width]
+    near = cv2.dilate(apart, np.ones((3, 3), np.uint8))
     _, labels = cv2.connectedComponents(near, connectivity=8, ltype=cv2.CV_32S)
     ys, xs = np.nonzero(apart)
     of = labels[ys, xs]
+    ys, xs = ys + y, xs + x
     order = np.argsort(of, kind="stable")
     ends = np.flatnonzero(np.diff(of[order])) + 1
     return [(ys[part], xs[part]) for part in np.split(order, ends) if len(part) >= _LEAST_PX]
+
+
+def _differ(first: RGB, second: RGB, least: int) -> NDArray[np.uint8]:
+    """H×W, 1 where a channel differs by so many levels, else 0."""
+    red, green, blue = cv2.split(cv2.absdiff(first, second))
+    most = cv2.max(cv2.max(red, green), blue)
+    return np.asarray(cv2.threshold(most, least - 1, 1, cv2.THRESH_BINARY)[1], dtype=np.uint8)
 
 
 def _harmless(
@@ -278,27 +282,34 @@ def injected_text(scene: Scene, edit: Edit, by: Random, *, font: Path | None = N
     taken = scene.target.mask.copy()
     for thing in scene.others:
         taken |= thing.mask
-    changed = cv2.absdiff(source, edited).max(axis=2) >= 8
+    changed = _differ(source, edited, 8).view(np.bool_)
     # A new style or another place changes all; then a note hides no change.
     if changed.mean() < 0.5:
         taken |= changed
     cap = cap_px(source.shape[0])
-    grown = cv2.dilate(taken.astype(np.uint8), np.ones((2 * cap // 3 + 1, 2 * cap // 3 + 1), np.uint8))
-    free = grown == 0
     one = by.choice(list(wrong))
     demands = [wrong, {one: wrong[one]}] if by.random() < 0.5 else [{one: wrong[one]}]
     wording = by.choice(_NOTES)
-    for asks_for in demands:
-        text = wording.format(labels=" and ".join(asks_for.values()))
-        for lines in by.sample((2, 3, 4, 5, 6), 5):
-            card = note(wrapped(text, lines), by, cap=cap, font=font)
-            at = free_spot(free, (card.alpha.shape[1], card.alpha.shape[0]), by)
-            if at is not None:
-                parameters: dict[str, Json] = {"text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap}
-                parameters["font"] = "Pillow's own" if font is None else font.name
+    # First where there is room to spare, then where the note just fits.
+    for gap in (cap, cap // 3):
+        free = cv2.dilate(taken.astype(np.uint8), np.ones((2 * gap + 1, 2 * gap + 1), np.uint8)) == 0
+        for asks_for in demands:
+            text = wording.format(labels=" and ".join(asks_for.values()))
+            for lines in by.sample((2, 3, 4, 5, 6), 5):
+                card = note(wrapped(text, lines), by, cap=cap, font=font)
+                at = free_spot(free, (card.alpha.shape[1], card.alpha.shape[0]), by)
+                if at is None:
+                    continue
                 return Trapped(
-                    source=pasted(source, card, at), edited=pasted(edited, card, at), truth=edit.truth,
-                    failure=edit.failure, asks_for=asks_for, parameters=parameters,
+                    source=pasted(source, card, at),
+                    edited=pasted(edited, card, at),
+                    truth=edit.truth,
+                    failure=edit.failure,
+                    asks_for=asks_for,
+                    parameters={
+                        "text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap,
+                        "font": "Pillow's own" if font is None else font.name,
+                    },
                 )  # fmt: skip
     raise NotVaried("no_room", f"scene {scene.id!r} has no free spot for a note with capitals of {cap} px")
 
@@ -386,13 +397,13 @@ def unrelated_pair(scene: Scene, edit: Edit, by: Random, *, other: RGB, other_id
 
 
 def look_alike(scene: Scene, edit: Edit, by: Random) -> Trapped:
-    """Say that a look-alike was edited in place of the target. The edit is of failure "wrong_place" and touches it alone."""
+    """Say that a look-alike was edited in the target's place. The edit is of failure "wrong_place" and touches it alone."""
     twins = [thing for thing in scene.others if thing.noun == scene.target.noun]
     if not twins:
         raise NotVaried("no_look_alike", f"scene {scene.id!r} has no other {scene.target.noun}")
     if edit.failure != "wrong_place" or edit.edit_type == "Change Count":
         raise NotVaried("not_certain", f"{edit.failure} ({edit.edit_type}) edits no look-alike in the target's place")
-    changed = cv2.absdiff(scene.image, edit.edited).max(axis=2) >= _CHANGED
+    changed = _differ(scene.image, edit.edited, _CHANGED).view(np.bool_)
     total = int(changed.sum())
     for twin in twins:
         near = cv2.dilate(twin.mask.astype(np.uint8), np.ones((7, 7), np.uint8)).astype(bool)
