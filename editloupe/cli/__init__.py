@@ -50,7 +50,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build data: triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences, probes.",
+    "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",

@@ -48,7 +48,7 @@ MARKER: Final = "build.json"
 
 
 def build(context: typer.Context) -> None:
-    """Build data: triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences, probes."""
+    """Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes."""
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 

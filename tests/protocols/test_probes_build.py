@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from random import Random
 
@@ -26,7 +27,7 @@ from editloupe.protocols.probes.colours import (
     told_apart,
 )
 from editloupe.protocols.probes.makers import BANDS, TRUTHS, NotMade, make, on_look_alike
-from editloupe.protocols.probes.photographs import Cut, _cut_out, scene_of
+from editloupe.protocols.probes.photographs import Cut, _cut_out, crop_of, scene_of
 from editloupe.protocols.probes.pictures import PLACES, STYLES
 from editloupe.protocols.probes.placing import filled, grown
 from editloupe.protocols.probes.scene import Scene, Thing
@@ -118,7 +119,12 @@ def test_every_failure_meets_every_share_equally_often() -> None:
 
 
 def cut(store: ImageStore, name: str, mask: np.ndarray, rgb: RGB) -> Cut:
-    return Cut(id=name, photo=store.add_array(rgb), name=name, noun=name, mask=mask, by="mask")
+    return Cut.of(name, store.add_array(rgb), mask, name=name, noun=name)
+
+
+def cropped(one: Cut, rgb: RGB, beside: Sequence[Cut], *, area: float, longest: int = 1536, least: int = 8) -> Scene | Lost:
+    window = crop_of(one, beside, area=area, longest=longest, least=least)
+    return window if isinstance(window, Lost) else scene_of(one, rgb, beside, window, area=area, longest=longest)
 
 
 def test_a_crop_gives_the_share_and_cuts_through_nothing(store: ImageStore) -> None:
@@ -126,26 +132,26 @@ def test_a_crop_gives_the_share_and_cuts_through_nothing(store: ImageStore) -> N
     cube = cut(store, "cube", square(560, 420, 40, shape=(900, 1200)), rgb)
     around = [cut(store, f"other {x}", square(x, 300, 40, shape=(900, 1200)), rgb) for x in (300, 500, 700, 900)]
     for area in (0.003, 0.01, 0.03):
-        found = scene_of(cube, rgb, around, area=area, longest=1536, least=8)
+        found = cropped(cube, rgb, around, area=area)
         assert isinstance(found, Scene)
         # No pixel is made up: the target has its 40×40 px.
         assert found.target.mask.sum() == 1600 and found.area_found == pytest.approx(area, rel=0.15)
         assert all(thing.mask.sum() == 1600 for thing in found.others)
     # 1600 of 1200×900 px are 0.15 %.
-    lost = scene_of(cube, rgb, around, area=0.001, longest=1536, least=8)
+    lost = cropped(cube, rgb, around, area=0.001)
     assert isinstance(lost, Lost) and lost.why == "too_large_for_an_area_share" and "0.148 %" in lost.detail
     # A crop of 16000 px: the sides of a picture would be under 128 px, or nearly so.
-    lost = scene_of(cube, rgb, around, area=0.1, longest=1536, least=8)
+    lost = cropped(cube, rgb, around, area=0.1)
     assert isinstance(lost, Lost) and lost.why == "too_small_for_an_area_share" and "larger photograph" in lost.detail
 
 
 def test_a_large_crop_is_made_smaller_and_its_target_with_it(store: ImageStore) -> None:
     rgb = ground(1200, 900)
     cube = cut(store, "cube", square(560, 420, 40, shape=(900, 1200)), rgb)
-    found = scene_of(cube, rgb, [], area=0.003, longest=400, least=8)
+    found = cropped(cube, rgb, [], area=0.003, longest=400, least=8)
     assert isinstance(found, Scene) and max(found.image.shape) == 400
     assert found.area_found == pytest.approx(0.003, rel=0.2)
-    lost = scene_of(cube, rgb, [], area=0.003, longest=400, least=30)
+    lost = cropped(cube, rgb, [], area=0.003, longest=400, least=30)
     assert isinstance(lost, Lost) and "--least" in lost.detail
 
 

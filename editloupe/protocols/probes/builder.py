@@ -37,7 +37,7 @@ from editloupe.protocols.probes.colours import Mask, part_of
 from editloupe.protocols.probes.drawn import drawn_scene
 from editloupe.protocols.probes.lettering import font_for
 from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_look_alike
-from editloupe.protocols.probes.photographs import Cut, Photographs, beside, read_photographs, scene_of
+from editloupe.protocols.probes.photographs import Cut, Photographs, Window, crop_of, read_photographs, scene_of
 from editloupe.protocols.probes.pictures import PLACES
 from editloupe.protocols.probes.scene import Scene
 from editloupe.values import Json, cached_property, digest, json_line, parse_json
@@ -186,6 +186,9 @@ class _Source:
         self.cuts = () if photos is None else photos.cuts
         self.unfit: dict[tuple[str, float], Lost] = {}
         """(target, area share) → why there is no such crop."""
+        self._windows: dict[tuple[str, float], Window] = {}
+        self._beside: dict[str, list[Cut]] = {}
+        """Photograph → its targets."""
         self._lock = Lock()
         self._scenes: OrderedDict[tuple[str, float], Scene | Lost] = OrderedDict()
         self._making: dict[tuple[str, float], Lock] = {}
@@ -210,8 +213,21 @@ class _Source:
 
     def at(self, area: float) -> list[Where]:
         """Return from what a scene of this share can be had."""
-        fitting: list[Where] = [cut for cut in self.cuts if isinstance(self.scene(cut, area), Scene)]
+        fitting: list[Where] = [cut for cut in self.cuts if self._fits(cut, area)]
         return fitting + [self.options.seed * 100_003 + number for number in range(self.drawn)]
+
+    def _fits(self, cut: Cut, area: float) -> bool:
+        """Return whether there is a crop that gives the target this share."""
+        key, options = (cut.id, area), self.options
+        if key not in self._windows and key not in self.unfit:
+            around = self._beside.setdefault(cut.photo.sha256, [one for one in self.cuts if one.photo == cut.photo])
+            others = [one for one in around if one is not cut]
+            found = crop_of(cut, others, area=area, longest=options.longest, least=options.least)
+            if isinstance(found, Lost):
+                self.unfit[key] = found
+            else:
+                self._windows[key] = found
+        return key in self._windows
 
     def identity(self, area: float) -> Json:
         """Return what the scenes of a share follow from."""
@@ -254,8 +270,9 @@ class _Source:
         if isinstance(where, Cut):
             assert self.photos is not None
             rgb = self.photos.store.array(where.photo)
-            around = beside(where, self.cuts)
-            return scene_of(where, rgb, around, area=area, longest=options.longest, least=options.least)
+            others = [one for one in self._beside[where.photo.sha256] if one is not where]
+            window = self._windows[where.id, area]
+            return scene_of(where, rgb, others, window, area=area, longest=options.longest)
         width = min(1024, options.longest)
         try:
             return drawn_scene(where, area=area, size=(width, width * 3 // 4))
@@ -633,11 +650,11 @@ def _built(
     again: int,
 ) -> Built:
     probes = [Probe.from_json(row[COLUMN]) for row in rows]
-    used = {str(one["target"]).partition("@")[0] for one in made.values() if one["target"]}
+    used = {_target(one["target"]) for one in made.values() if one["target"]}
     lost = [] if source.photos is None else [one for _, one in source.photos.lost]
     unfit = [cut for cut in source.cuts if all((cut.id, area) in source.unfit for area in options.shares)]
     drawn = source.drawn * len(options.shares)
-    tried = {str(reason["scene"]).partition("@")[0] for one in made.values() for reason in one["tried"]} - used
+    tried = {_target(reason["scene"]) for one in made.values() for reason in one["tried"]} - used
     idle = Counter(
         "none_made" if cut.id in tried else "not_needed" for cut in source.cuts if cut.id not in used and cut not in unfit
     )
@@ -685,6 +702,11 @@ def _built(
         tables=[table, varied],
         notes=notes,
     )
+
+
+def _target(scene: object) -> str:
+    """Return the id of the target that a scene is of; that of a drawn scene is its own."""
+    return str(scene).rpartition("@")[0] or str(scene)
 
 
 def _by_why(lost: Iterable[Lost], stage: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import cv2
 import numpy as np
@@ -23,6 +23,9 @@ from editloupe.protocols.probes.colours import Mask, colour_of, part_of
 from editloupe.protocols.probes.scene import Scene, Thing
 from editloupe.tags import one_line
 from editloupe.values import Box, ImageRef, Json, Sample, digest
+
+Window: TypeAlias = tuple[int, int, int, int]
+"""x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
 
 TOLERANCE: Final = 0.15
 """How far a target's share may be from the one that it was to have, as a share of that."""
@@ -67,26 +70,38 @@ class Cut:
     photo: ImageRef
     name: str
     noun: str
-    mask: Mask
-    """H×W of its photograph."""
-    by: str
-    """What its mask is from: "mask", or "box" for one that was cut out of its box."""
+    box: tuple[int, int, int, int]
+    """x0, y0, x1 and y1 of its mask, in px of its photograph."""
+    part: Mask
+    """Its mask inside that box: those of many large photographs fit into memory."""
+
+    @classmethod
+    def of(cls, id_: str, photo: ImageRef, mask: Mask, *, name: str, noun: str) -> Cut:
+        """Return the target of an H×W mask. Raises ValueError for an empty one."""
+        where = rows, columns = part_of(mask, 0)
+        box = columns.start, rows.start, columns.stop, rows.stop
+        return cls(id=id_, photo=photo, name=name, noun=noun, box=box, part=mask[where].copy())
 
     @property
     def share(self) -> float:
         """Share of its photograph that it covers."""
-        return float(self.mask.mean())
+        return float(self.part.sum() / (self.photo.width * self.photo.height))
 
-    @property
-    def box(self) -> tuple[int, int, int, int]:
-        """x0, y0, x1 and y1 in px of its photograph."""
-        rows, columns = part_of(self.mask, 0)
-        return columns.start, rows.start, columns.stop, rows.stop
+    def mask(self, window: Window) -> Mask:
+        """Return its mask in a window of its photograph."""
+        x0, y0, x1, y1 = window
+        left, top, right, bottom = self.box
+        whole = np.zeros((y1 - y0, x1 - x0), np.bool_)
+        u, v, w, z = max(x0, left), max(y0, top), min(x1, right), min(y1, bottom)
+        if u < w and v < z:
+            whole[v - y0 : z - y0, u - x0 : w - x0] = self.part[v - top : z - top, u - left : w - left]
+        return whole
 
     def to_json(self) -> dict[str, Json]:
         """Return what names it: two cuts of the same JSON give the same scenes."""
-        packed = np.packbits(self.mask).tobytes()
-        return {"id": self.id, "photo": self.photo.sha256, "name": self.name, "mask": digest(packed.hex())}
+        packed = np.packbits(self.part).tobytes().hex()
+        named: dict[str, Json] = {"id": self.id, "photo": self.photo.sha256, "name": self.name, "noun": self.noun}
+        return {**named, "mask": digest([list(self.box), packed])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,14 +145,12 @@ def read_photographs(
     )
 
 
-def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Scene | Lost:
-    """Return a crop of a photograph in which the target has about this share; or why there is none.
+def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Window | Lost:
+    """Return a window of a photograph in which the target has about this share; or why there is none. No pixel is read.
 
-    rgb: the photograph.   beside: its other targets; none of them is cut through.
-    longest: px of the picture's longer side at most.   least: px of the target's shorter side at least.
-    The same arguments give the same crop.
+    beside: its other targets; none of them is cut through.   longest: px of the picture's longer side at most.
+    least: px of the target's shorter side at least. The same arguments give the same window.
     """
-    height, width = rgb.shape[:2]
     shown = f"{100 * area:g} %"
     if area * (1 + TOLERANCE) < cut.share:
         why = f"covers {100 * cut.share:.3g} % of its photograph, and no crop gives it less; take one that shows more"
@@ -145,66 +158,70 @@ def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], *, area: float, longest:
             stage="area", why="too_large_for_an_area_share", detail=f"{why} around it, or leave {shown} out of --areas"
         )
     by = Random(digest(["crop", cut.id, cut.photo.sha256, area, longest]))
-    window = _window(cut, (height, width), beside, area, by)
+    window = _window(cut, beside, area, by)
     if isinstance(window, Lost):
         return window
-    x0, y0, x1, y1 = window
-    scale = min(1.0, longest / max(x1 - x0, y1 - y0))
-    size = max(1, round((x1 - x0) * scale)), max(1, round((y1 - y0) * scale))
-    box = cut.box
-    short = min(box[2] - box[0], box[3] - box[1]) * scale
+    size, scale = _size(window, longest)
+    short = min(cut.box[2] - cut.box[0], cut.box[3] - cut.box[1]) * scale
     if short < least or min(size) < _LEAST_SIDE:
         told = f"the target is {short:.1f} px" if short < least else f"the picture would be {size[0]}×{size[1]} px"
         wanted = f"{least} px on its shorter side (--least)" if short < least else f"{_LEAST_SIDE} px a side"
         why = f"at {shown} {told}; expected at least {wanted}; take a larger photograph, or leave this share out of --areas"
         return Lost(stage="area", why="too_small_for_an_area_share", detail=why)
+    return window
+
+
+def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], window: Window, *, area: float, longest: int) -> Scene:
+    """Return a window of a photograph as a scene.   rgb: the photograph.   The others: as in `crop_of`."""
+    x0, y0, x1, y1 = window
+    size, scale = _size(window, longest)
     image = np.ascontiguousarray(rgb[y0:y1, x0:x1])
     if scale < 1:
         image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-    others = [one for one in beside if _holds(window, one.box)]
-    target = _thing(cut, image, window, size)
+    target = _thing(cut, image, window)
+    others = [_thing(one, image, window) for one in beside if _holds(window, one.box)]
     return Scene(
         id=f"{cut.id}@{area:g}",
         image=image,
         target=target,
-        others=tuple(
-            thing
-            for thing in (_thing(one, image, window, size) for one in others)
-            if thing.mask.any() and not (thing.mask & target.mask).any()
-        ),
+        others=tuple(one for one in others if one.mask.any() and not (one.mask & target.mask).any()),
         area=area,
     )
 
 
-def _thing(cut: Cut, image: RGB, window: tuple[int, int, int, int], size: tuple[int, int]) -> Thing:
-    x0, y0, x1, y1 = window
-    part = cut.mask[y0:y1, x0:x1]
-    if (part.shape[1], part.shape[0]) != size:
-        part = cv2.resize(part.astype(np.float32), size, interpolation=cv2.INTER_AREA) >= 0.5
+def _size(window: Window, longest: int) -> tuple[tuple[int, int], float]:
+    """Return width and height of the picture of a window, and its scale, at most 1."""
+    w, h = window[2] - window[0], window[3] - window[1]
+    scale = min(1.0, longest / max(w, h))
+    return (max(1, round(w * scale)), max(1, round(h * scale))), scale
+
+
+def _thing(cut: Cut, image: RGB, window: Window) -> Thing:
+    part, (height, width) = cut.mask(window), image.shape[:2]
+    if part.shape != (height, width):
+        part = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA) >= 0.5
     mask = np.ascontiguousarray(part)
     return Thing(name=cut.name, noun=cut.noun, mask=mask, colour=colour_of(image, mask) if mask.any() else "")
 
 
-def _holds(outer: tuple[int, int, int, int], inner: tuple[int, int, int, int]) -> bool:
+def _holds(outer: Window, inner: Window) -> bool:
     return outer[0] <= inner[0] and outer[1] <= inner[1] and outer[2] >= inner[2] and outer[3] >= inner[3]
 
 
-def _meets(first: tuple[int, int, int, int], second: tuple[int, int, int, int]) -> bool:
+def _meets(first: Window, second: Window) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def _window(
-    cut: Cut, size: tuple[int, int], beside: Sequence[Cut], area: float, by: Random
-) -> tuple[int, int, int, int] | Lost:
-    """Return x0, y0, x1 and y1 of a crop in which the target has this share and nothing else is cut through.
+def _window(cut: Cut, beside: Sequence[Cut], area: float, by: Random) -> Window | Lost:
+    """Return a window in which the target has this share and nothing else is cut through.
 
     Of those that were drawn, the one with most other things is taken, the first of several.
     """
-    height, width = size
-    box, mass = cut.box, int(cut.mask.sum())
+    width, height = cut.photo.width, cut.photo.height
+    box, mass = cut.box, int(cut.part.sum())
     across, down = box[2] - box[0], box[3] - box[1]
     others = [one.box for one in beside]
-    found: list[tuple[int, int, int, int]] = []
+    found: list[Window] = []
     fits = False
     for number in range(_TRIES):
         aspect = width / height if number % 2 == 0 else by.choice(_ASPECTS)
@@ -266,7 +283,7 @@ def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
     found = _cut_out(rgb, boxes[0]) if given is None else _given(rgb, given, boxes)
     if isinstance(found, Lost):
         return found
-    return Cut(id=sample.id, photo=sample.source, name=name, noun=noun, mask=found, by="box" if given is None else "mask")
+    return Cut.of(sample.id, sample.source, found, name=name, noun=noun)
 
 
 def _plain(name: str) -> str:
@@ -423,10 +440,5 @@ def _poor(detail: str) -> Lost:
 def _one_thing(first: Cut, second: Cut) -> bool:
     if first.photo.sha256 != second.photo.sha256:
         return False
-    common = int((first.mask & second.mask).sum())
-    return common > 0.8 * min(int(first.mask.sum()), int(second.mask.sum()))
-
-
-def beside(cut: Cut, cuts: Sequence[Cut]) -> list[Cut]:
-    """Return the other targets of a cut's photograph."""
-    return [one for one in cuts if one.photo.sha256 == cut.photo.sha256 and one.id != cut.id]
+    common = int((first.part & second.mask(first.box)).sum())
+    return common > 0.8 * min(int(first.part.sum()), int(second.part.sum()))
