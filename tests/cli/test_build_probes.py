@@ -281,6 +281,16 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
 
 
+def test_a_name_that_could_be_either_of_two_is_left_out(editloupe: Run, tmp_path: Path) -> None:
+    things = {"mug": THINGS["mug"], "blue mug": THINGS["book"], "Book": THINGS["vase"]}
+    photos = photographs(tmp_path / "photos", things)
+    code, funnel = build(editloupe, photos, "--count", 11, "--areas", "3", "--twins", 0)
+    assert (code, funnel["stages"][1]["left_out"]) == (0, {"name_of_several": 1})
+    left = next(line for line in lines("left_out.jsonl") if line["what"] == "mug")
+    assert "another target of its photograph is 'mug' too" in left["detail"] and "'red mug'" in left["detail"]
+    assert {row["target_name"] for row in lines("metadata.jsonl")} == {"blue mug", "Book"}
+
+
 def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", {"mug": THINGS["mug"]})
     code, funnel = build(editloupe, photos, "--count", 22, "--areas", "0.1,3", "--twins", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from random import Random
 
@@ -239,3 +240,11 @@ def test_what_has_a_hue_is_not_asked_to_become_of_that_hue() -> None:
         for seed in range(40)
     }
     assert "red" in asked and not asked & {"blue", "purple"}
+
+
+def test_of_what_may_lack_a_part_nothing_is_flawless() -> None:
+    given = replace(scene(), certain=False)
+    with pytest.raises(NotMade, match="give a mask"):
+        make("flawless", given, Random(0))
+    assert "instruction_following" not in make("one_collateral", given, Random(1)).truth
+    assert make("wrong_colour", given, Random(1)).truth["instruction_following"] == "Wrong Action"

@@ -275,6 +275,10 @@ def _colour_edit(
 
 def _flawless(scene: Scene, by: Random) -> Made:
     """Do what is asked: another colour, a removal, or one more of the target."""
+    if not scene.certain:
+        raise NotMade(
+            "mask_not_certain", f"of the {scene.target.name}, cut out of its box, a part could be missing; give a mask"
+        )
     return _first((_flawless_colour, _flawless_removal, _flawless_count), scene, by)
 
 
@@ -654,7 +658,7 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
         )
     return _colour_edit(
         failure, scene, by, edited, asked=colour, shown=colour, maker="recolour with collateral 1", changes=done,
-        open=() if _of_one_colour(scene) else (IF,),
+        open=() if scene.certain and _of_one_colour(scene) else (IF,),
     )  # fmt: skip
 
 

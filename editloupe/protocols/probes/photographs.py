@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,8 @@ _SAME: Final = 0.88
 """Overlap (IoU) of what is cut out of the image and of a softer copy of it."""
 _SOLID: Final = 0.74
 """Share of its convex hull that what was cut out covers, at least."""
+_WHOLE: Final = 0.9
+"""The same, from which nothing of the thing can be missing at its side."""
 _GAP: Final = 0.15
 """Space between what was cut out and a side of its box at most, as a share of that side's length: boxes fit things."""
 _HOLE: Final = 0.02
@@ -72,15 +75,17 @@ class Cut:
     noun: str
     box: tuple[int, int, int, int]
     """x0, y0, x1 and y1 of its mask, in px of its photograph."""
+    certain: bool = True
+    """Whether it has no part beside its mask: of what was cut out of a box only what has no notch."""
     part: Mask
     """Its mask inside that box: those of many large photographs fit into memory."""
 
     @classmethod
-    def of(cls, id_: str, photo: ImageRef, mask: Mask, *, name: str, noun: str) -> Cut:
+    def of(cls, id_: str, photo: ImageRef, mask: Mask, *, name: str, noun: str, certain: bool = True) -> Cut:
         """Return the target of an H×W mask. Raises ValueError for an empty one."""
         where = rows, columns = part_of(mask, 0)
         box = columns.start, rows.start, columns.stop, rows.stop
-        return cls(id=id_, photo=photo, name=name, noun=noun, box=box, part=mask[where].copy())
+        return cls(id=id_, photo=photo, name=name, noun=noun, certain=certain, box=box, part=mask[where].copy())
 
     @property
     def share(self) -> float:
@@ -101,7 +106,7 @@ class Cut:
         """Return what names it: two cuts of the same JSON give the same scenes."""
         packed = np.packbits(self.part).tobytes().hex()
         named: dict[str, Json] = {"id": self.id, "photo": self.photo.sha256, "name": self.name, "noun": self.noun}
-        return {**named, "mask": digest([list(self.box), packed])}
+        return {**named, "certain": self.certain, "mask": digest([list(self.box), packed])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +141,11 @@ def read_photographs(
             )
         else:
             cuts.append(found)
+    for cut in _ambiguous(cuts):
+        cuts.remove(cut)
+        why = f"another target of its photograph is {cut.noun!r} too, so that {cut.name!r} could be either"
+        detail = f"{why}; give each a name that tells it apart, such as 'red {cut.noun}'"
+        lost.append((cut.id, Lost(stage="mask", why="name_of_several", detail=detail)))
     return Photographs(
         cuts=tuple(cuts),
         lost=tuple(lost),
@@ -185,6 +195,7 @@ def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], window: Window, *, area:
         image=image,
         target=target,
         others=tuple(one for one in others if one.mask.any() and not (one.mask & target.mask).any()),
+        certain=cut.certain,
         area=area,
     )
 
@@ -283,7 +294,8 @@ def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
     found = _cut_out(rgb, boxes[0]) if given is None else _given(rgb, given, boxes)
     if isinstance(found, Lost):
         return found
-    return Cut.of(sample.id, sample.source, found, name=name, noun=noun)
+    certain = given is not None or _solid(found.astype(np.uint8)) >= _WHOLE
+    return Cut.of(sample.id, sample.source, found, name=name, noun=noun, certain=certain)
 
 
 def _plain(name: str) -> str:
@@ -400,9 +412,7 @@ def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
     if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
         told = f"covers {100 * share:.0f} % of the box, {100 * main:.0f} % of it in one piece"
         return f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)"
-    outlines, _ = cv2.findContours(piece, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    hull = float(cv2.contourArea(cv2.convexHull(np.concatenate(outlines))))
-    solid = float(cv2.contourArea(max(outlines, key=cv2.contourArea))) / max(1.0, hull)
+    solid = _solid(piece)
     if solid < _SOLID:
         return f"is torn: {100 * solid:.0f} % of its hull (expected {100 * _SOLID:.0f} %)"
     x, y, w, h = cv2.boundingRect(piece)
@@ -410,6 +420,13 @@ def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
     if max(gap) > _GAP:
         return f"ends {100 * max(gap):.0f} % before a side of the box (expected at most {100 * _GAP:.0f} %)"
     return piece
+
+
+def _solid(piece: NDArray[np.uint8]) -> float:
+    """Return which share of its convex hull a piece and its holes cover, 0 to 1."""
+    outlines, _ = cv2.findContours(piece, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    hull = float(cv2.contourArea(cv2.convexHull(np.concatenate(outlines))))
+    return float(cv2.contourArea(max(outlines, key=cv2.contourArea))) / max(1.0, hull)
 
 
 def _mend_holes(small: RGB, piece: NDArray[np.uint8]) -> None:
@@ -435,6 +452,18 @@ def _mend_holes(small: RGB, piece: NDArray[np.uint8]) -> None:
 
 def _poor(detail: str) -> Lost:
     return Lost(stage="mask", why="no_clear_object", detail=f"what GrabCut finds in the box {detail}; give a mask instead")
+
+
+def _ambiguous(cuts: Sequence[Cut]) -> list[Cut]:
+    """Return the targets that an instruction could not tell from others of their photograph."""
+    names = Counter((cut.photo.sha256, cut.name.casefold()) for cut in cuts)
+    nouns = Counter((cut.photo.sha256, cut.noun.casefold()) for cut in cuts)
+
+    def several(cut: Cut) -> bool:
+        bare = cut.name.casefold() == cut.noun.casefold() and nouns[cut.photo.sha256, cut.noun.casefold()] > 1
+        return bare or names[cut.photo.sha256, cut.name.casefold()] > 1
+
+    return [cut for cut in cuts if several(cut)]
 
 
 def _one_thing(first: Cut, second: Cut) -> bool:

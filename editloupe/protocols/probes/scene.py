@@ -38,6 +38,8 @@ class Scene:
     """What collateral changes may touch; none of them overlaps the target."""
     clean: Callable[[Thing], RGB] | None = None
     """Returns the image without a thing, exactly, as for a drawn scene. None: inpainting has to do."""
+    certain: bool = True
+    """Whether the target's mask is that of the whole thing for certain. One that was cut out of a box may lack a part."""
     area: float
     """Share of the image that the target was to have, one of `data.probes.AREAS`."""
 
