@@ -274,7 +274,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a folder with the photographs of TARGETS")
     parser.add_argument("--count", type=int, default=COUNT, help=f"probes that are planned, of each set ({COUNT})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all that is drawn ({SEED})")
-    parser.add_argument("--modes", default=",".join(MODES), help=f"how the baseline is asked, the first in all tables ({','.join(MODES)})")
+    parser.add_argument(
+        "--modes", default=",".join(MODES), help=f"the first in all tables ({','.join(MODES)})"
+    )
     parser.add_argument("--keep", type=Path, help="keep probes and runs in this new folder")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/baseline.md")
     options = parser.parse_args()
