@@ -37,6 +37,8 @@ from editloupe.stats.bootstrap import Estimate, ends
 MODES: Final = ("tool", "plain")
 COUNT: Final = 640
 """Probes that are planned. About 5 % are refused for want of room in a scene, so that 600 are left."""
+OF_PHOTOGRAPHS: Final = 320
+"""The same, of photographs: they have few targets."""
 SEED: Final = 0
 NONE: Final = "–"
 
@@ -272,11 +274,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a folder with the photographs of TARGETS")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"probes that are planned, of each set ({COUNT})")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"drawn probes that are planned ({COUNT})")
+    parser.add_argument("--of-photographs", type=int, default=OF_PHOTOGRAPHS, help=f"the same ({OF_PHOTOGRAPHS})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all that is drawn ({SEED})")
-    parser.add_argument(
-        "--modes", default=",".join(MODES), help=f"the first in all tables ({','.join(MODES)})"
-    )
+    parser.add_argument("--modes", default=",".join(MODES), help=f"the first in all tables ({','.join(MODES)})")
     parser.add_argument("--keep", type=Path, help="keep probes and runs in this new folder")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/baseline.md")
     options = parser.parse_args()
@@ -285,11 +286,12 @@ def main() -> None:
         if options.keep is not None:
             folder = options.keep
             folder.mkdir(parents=True)
-        sources = {"drawn": "drawn"}
+        sources = [("drawn", "drawn", options.count)]
         if options.data is not None:
-            sources["photographs"] = str(photographs(options.data, folder / "originals"))
-        given = {"count": options.count, "seed": options.seed, "modes": options.modes.split(",")}
-        text = report([measure(name, path, folder, **given) for name, path in sources.items()])
+            path = photographs(options.data, folder / "originals")
+            sources.append(("photographs", str(path), options.of_photographs))
+        modes = options.modes.split(",")
+        text = report([measure(name, path, folder, count=n, seed=options.seed, modes=modes) for name, path, n in sources])
     print(text)
     if options.write:
         put("baseline.md", "measured trial", text)
