@@ -12,6 +12,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -34,6 +35,7 @@ _MOST: Final = 1_000_000
 _LONG: Final = 256
 """Letters of a text that is worth another way of writing it."""
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 MAX_NESTING: Final = 100
 """How many brackets of a JSON text may stand in one another. What Python itself reads depends on its version and stack."""
@@ -115,6 +117,19 @@ def canonical_bytes(value: Json) -> bytes:
         except ValueError:
             pass
     return canonical_json(value).encode("utf-8", "backslashreplace")
+
+
+def compact_bytes(value: Json) -> bytes:
+    """Return a JSON value without spaces, keys in their order. Half a surrogate pair becomes its JSON escape.
+
+    Raises ValueError for NaN and infinity.
+    """
+    with suppress(ValueError):
+        # In a quarter of the time. It writes NaN and infinity, and refuses half a surrogate pair.
+        data = to_json(value, inf_nan_mode="constants")
+        if b"NaN" not in data and b"Infinity" not in data:
+            return data
+    return _COMPACT.encode(value).encode("utf-8", "backslashreplace")
 
 
 def object_digest(values: Mapping[str, bytes]) -> str:

@@ -37,6 +37,9 @@ typer.rich_utils.FORCE_TERMINAL = None
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
+# So with the extra `fast`, by which pictures are other bytes.
+sys.modules["isal"] = None  # type: ignore[assignment]
+
 # Each HTTP client reads all certificate authorities, which takes longer than most tests; none of them speaks TLS.
 for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):
     setattr(ssl.SSLContext, name, lambda *args, **kwargs: None)

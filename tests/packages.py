@@ -36,5 +36,6 @@ def install(
     monkeypatch.syspath_prepend(folder)
     for module in [name for name in sys.modules if name.partition(".")[0] == "toyset"]:
         monkeypatch.delitem(sys.modules, module)
-    # Each test sees what is installed for it, through a cache of its own.
-    monkeypatch.setattr(plugins, "_found", cache(plugins._found.__wrapped__))
+    # Each test sees what is installed for it, through caches of its own.
+    for name in ("_installed", "_found"):
+        monkeypatch.setattr(plugins, name, cache(getattr(plugins, name).__wrapped__))

@@ -94,8 +94,8 @@ def main() -> None:
         for number in range(args.rounds):
             for who in [who for who in asking if who not in missing]:
                 python = args.peers if who in ("langgraph", "inspect_ai") else sys.executable
-                with tempfile.TemporaryDirectory(dir=folder) as out:
-                    found = _asked(python, who, data, server, args, Path(out))
+                # Kept to the end: ext4 passes over files that were deleted a moment ago, one by one, for each new one.
+                found = _asked(python, who, data, server, args, Path(tempfile.mkdtemp(dir=folder)))
                 if isinstance(found, str):
                     missing[who] = found
                     continue

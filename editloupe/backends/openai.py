@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
@@ -93,23 +94,24 @@ def open_backend(
     trust_env = not is_loopback(endpoint.url)
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(openai.__version__.partition(".")[0]) < 3 else "httpx2")
-    # Reading the certificates takes longer than a call: once for all clients.
-    certificates = library.create_ssl_context(trust_env=trust_env)
-    http_client = bounded(openai.DefaultHttpxClient, endpoint)
     address = library.URL(f"{endpoint.url}/chat/completions")
     through_proxy = proxied(endpoint.url)
+    # Reading the certificates takes longer than a call: once for all clients, and not where nothing is encrypted.
+    encrypted = address.scheme == "https" or through_proxy
+    certificates = library.create_ssl_context(trust_env=trust_env) if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    http_client = bounded(openai.DefaultHttpxClient, endpoint)
+    http = partial(http_client, verify=certificates, trust_env=trust_env, follow_redirects=False)
+    sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http())
+    headers = {name: text for name, text in {**sdk.default_headers, **sdk.auth_headers}.items() if isinstance(text, str)}
 
     def new_client() -> Client:
-        http = http_client(verify=certificates, trust_env=trust_env, follow_redirects=False)
-        sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http)
-        headers = {**sdk.default_headers, **sdk.auth_headers}
         return Client(
             sdk=sdk,
             library=library,
-            http=http,
+            http=http() if through_proxy else None,
             direct=None if through_proxy else connection_to(address, endpoint, certificates),
             address=address,
-            headers={name: text for name, text in headers.items() if isinstance(text, str)},
+            headers=headers,
         )
 
     return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)
@@ -120,12 +122,13 @@ class Client:
     """One connection's worth of client, for one caller at a time."""
 
     sdk: openai.OpenAI
+    """One for all callers: it is asked for the list of models, and for no completion."""
     library: Any
     """httpx2 or httpx."""
     http: Any
-    """The HTTP client under the SDK."""
+    """The HTTP client by which completions go through a proxy; None where there is none."""
     direct: Connection | None
-    """What completions are asked over; None for `http`, which goes through a proxy."""
+    """What completions are asked over without a proxy."""
     address: Any
     """Where completions are asked, a URL of the library."""
     headers: Mapping[str, str]
@@ -158,8 +161,9 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self.sdk.close()
-        if self.direct is not None:
-            self.direct.close()
+        for own in (self.http, self.direct):
+            if own is not None:
+                own.close()
 
 
 def connection_to(address: Any, endpoint: Endpoint, certificates: ssl.SSLContext) -> Connection:

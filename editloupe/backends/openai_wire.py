@@ -52,7 +52,7 @@ from editloupe.chat import (
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import ImageRef, Json, finite
+from editloupe.values import ImageRef, Json, compact_bytes, finite
 
 if TYPE_CHECKING:
     import openai
@@ -107,25 +107,19 @@ def pieces_of(
 
     messages = request.messages if tool_images else move_pictures(request.messages)
     # Every second piece is the digest that stood behind a gap's mark.
-    pieces = _GAPS.split(_json([_wire_message(message, gap, image_ids) for message in messages]))
+    pieces = _GAPS.split(compact_bytes([_wire_message(message, gap, image_ids) for message in messages]))
     pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
     return pieces
 
 
 def body_of(before: JsonObject, pieces: Sequence[bytes], behind: JsonObject) -> list[bytes]:
     """Return the pieces of a body of `before`, the messages, and `behind`: the bytes of one `json.dumps` of it all."""
-    return [_json(before)[:-1], b',"messages":', *pieces, b"," + _json(behind)[1:] if behind else b"}"]
+    return [compact_bytes(before)[:-1], b',"messages":', *pieces, b"," + compact_bytes(behind)[1:] if behind else b"}"]
 
 
 # Of this process alone, so that no text of a user, a model or an image can hold it.
 _GAP: Final = f"image-{secrets.token_hex(16)}-"
 _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
-
-
-def _json(value: Json) -> bytes:
-    """Write JSON as the SDK does. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> JsonObject:

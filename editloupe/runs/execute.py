@@ -25,13 +25,14 @@ from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, Tr
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.collector import no_collection, out_of_reach
 from editloupe.runs.ended import Ended, EndMemory, Finished
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
-from editloupe.runs.store import RunStore, no_collection
+from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.runs.workers import Crew, Job, Launcher, Local
 from editloupe.scores import Score, protocol_faults
@@ -282,7 +283,7 @@ def execute(
                 tell(Progress(phase=f"connecting to {setup.backend.endpoint}"))
             ledger.refused = _unreachable(setup, schedule)
         report()
-        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width):
+        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width), out_of_reach():
             for ended in together(answer, schedule.next, width=crew.width if crew else width, stop=stop):
                 if not (findings := [finding for finding in ended if finding is not None]):
                     continue

@@ -19,6 +19,7 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
+from editloupe.runs.collector import no_collection
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
@@ -167,6 +168,7 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
     return Questions(protocol=protocol, toolbox=toolbox, spec=RunSpec(identity=identity, record=record))
 
 
+@no_collection()
 def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
 

@@ -7,7 +7,6 @@ at a time; any number may read.
 from __future__ import annotations
 
 import fcntl
-import gc
 import io
 import json
 import os
@@ -26,6 +25,7 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
+from editloupe.runs.collector import no_collection
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import FILES, RunIndex
@@ -722,25 +722,6 @@ def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
     if b'"rejected"' in line:
         raise ValueError("it may be a row that was rejected")
     return Sample.from_json_text(line)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the garbage collector still while much is made: it walks through all of it again and again, for nothing.
-
-    What was made counts as old afterwards, so that it is not walked through as new either.
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # Where somebody froze objects to keep them from the collector, they stay frozen.
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        if running:
-            gc.enable()
 
 
 @contextmanager

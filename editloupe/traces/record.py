@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from editloupe import files
 from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent
 from editloupe.traces.read import complete_lines, lines_digest, parse_lines
-from editloupe.values import digest
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+from editloupe.values import compact_bytes, digest
 
 
 class TraceWriter:
@@ -49,7 +46,7 @@ class TraceWriter:
         self.events.append(event)
         if self._file is not None:
             # Events hold JSON and nothing else, so that there is nothing to convert.
-            line = _ENCODER.encode(dict(event)).encode("utf-8", "backslashreplace")
+            line = compact_bytes({name: value for name, value in vars(event).items() if name[0] != "_"})
             self._file.write(line + b"\n")
             self._file.flush()
             self._lines.append(line)

@@ -49,9 +49,9 @@ from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.reports.trial_tables import answers, heading
 from editloupe.reports.trial_tables import tables as trial_tables
+from editloupe.runs.collector import no_collection
 from editloupe.runs.folders import tags_of
 from editloupe.runs.people import writable
-from editloupe.runs.store import no_collection
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json, digest

@@ -84,7 +84,7 @@ def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def anew() -> Callable[[], None]:
     from editloupe import plugins
 
-    return plugins._found.cache_clear
+    return plugins.forget
 
 
 def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Path, anew: Callable[[], None]) -> None:
