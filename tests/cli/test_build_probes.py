@@ -89,7 +89,7 @@ AREAS = ("--areas", "1,3")
 
 
 def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 44, "--twins", 0, *AREAS)
+    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 44, "--twins", 0, "--seed", 3, *AREAS)
     assert (code, funnel["read"], funnel["written"]) == (0, 3, 44)
     rows = lines("metadata.jsonl")
     # 11 failures × 2 area shares × 2.
@@ -145,7 +145,8 @@ def test_a_question_has_as_its_key_the_colour_that_is_shown(editloupe: Run, tmp_
     assert wrong["probe"]["parameters"]["asked"] in wrong["instruction"]
     for row in rows:
         assert row["expected_answer"] in row["multiple_choice_options"]
-        assert len(set(row["multiple_choice_options"])) == 5
+        # Of green and pink there is but one colour that is told apart from both.
+        assert len(set(row["multiple_choice_options"])) in (4, 5)
         if row["probe"]["failure"] in ("no_edit", "wrong_place"):
             # Of the source: the mug is red, book and vase are blue.
             assert row["expected_answer"] == {"mug": "red", "book": "blue", "vase": "blue"}[row["target_name"]]

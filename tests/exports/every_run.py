@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.conftest import LOOK, draw_edits, final
 from tests.data import benchmarks
-from tests.protocols import edival_files, giebench_data, unicbench_files
+from tests.protocols import edival_files, giebench_data, probe_files, unicbench_files
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -85,6 +85,8 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("dlebench", data / "broken.jsonl", "--judges-file", "judges.yaml", "--repeats", "2", "--temperature", "0.5")
     judge("plain", data, "--mode", "plain", "--backend", "scripted/label.jsonl")
     judge("measures", data, "--protocol", "measures")
+    probe_files.draw_probes(at / "known", ("flawless", "no_edit"))
+    judge("probes", at / "known", "--protocol", "probes", "--backend", "scripted/label.jsonl")
     judge("pairwise", data, "--protocol", "pairwise")
     judge("targets", data, "--protocol", "targets")
     judge("giebench", "gie", "--protocol", "giebench", "--edited", "omni=omni", "--backend", "scripted/option.jsonl")

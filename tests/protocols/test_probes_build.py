@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from editloupe.baseline.naming import to_lab
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.probes import AREAS, FAILURES
 from editloupe.protocols.builders import Lost
@@ -27,8 +28,9 @@ from editloupe.protocols.probes.colours import (
     to_oklab,
     told_apart,
 )
+from editloupe.protocols.probes.drawn import drawn_scene
 from editloupe.protocols.probes.makers import BANDS, TRUTHS, NotMade, make, on_look_alike
-from editloupe.protocols.probes.photographs import Cut, _cut_out, crop_of, scene_of
+from editloupe.protocols.probes.photographs import Cut, _cut_out, _sure, crop_of, scene_of
 from editloupe.protocols.probes.pictures import PLACES, STYLES
 from editloupe.protocols.probes.placing import filled, grown
 from editloupe.protocols.probes.scene import Scene, Thing
@@ -246,5 +248,80 @@ def test_of_what_may_lack_a_part_nothing_is_flawless() -> None:
     given = replace(scene(), certain=False)
     with pytest.raises(NotMade, match="give a mask"):
         make("flawless", given, Random(0))
-    assert "instruction_following" not in make("one_collateral", given, Random(1)).truth
-    assert make("wrong_colour", given, Random(1)).truth["instruction_following"] == "Wrong Action"
+    with pytest.raises(NotMade, match="could be another change"):
+        make("one_collateral", given, Random(1))
+    # Ground that is taken for a part of it would change as well.
+    assert dict(make("wrong_colour", given, Random(1)).truth) == {"instruction_following": "Wrong Action"}
+    assert dict(make("several_collateral", given, Random(1)).truth) == {"visual_consistency": "Multiple Anomalies"}
+    assert make("no_edit", given, Random(1)).truth["visual_consistency"] == "Perfect Consistency"
+
+
+def test_what_is_cut_out_with_ground_shadow_or_parts_of_other_colours_is_not_certain() -> None:
+    yy, xx = np.mgrid[0:240, 0:320]
+    far = np.hypot(xx - 160, yy - 120)
+    rgb = ground()
+    rgb[far <= 40] = (235, 235, 230)
+    assert _sure(rgb, far <= 40)
+    # A ring whose hole shows the ground: 16 % of its area.
+    ring = rgb.copy()
+    ring[far <= 16] = (90, 60, 35)
+    assert not _sure(ring, far <= 40)
+    dark = rgb.copy()
+    dark[far <= 40] = (30, 30, 30)
+    assert not _sure(dark, far <= 40)
+    # A notch.
+    assert not _sure(rgb, (far <= 40) & ~((xx > 150) & (abs(yy - 120) < 10)))
+
+
+def test_no_rim_of_the_old_colour_is_left() -> None:
+    yy, xx = np.mgrid[0:120, 0:120]
+    cover = np.clip(40.5 - np.hypot(xx - 60, yy - 60), 0, 1)[..., None]
+    sand, disc = np.array((196.0, 180, 150)), cover[..., 0] >= 0.5
+
+    def drawn(colour: tuple[int, ...]) -> RGB:
+        return np.rint(sand + cover * (np.array(colour) - sand)).astype(np.uint8)
+
+    made = recoloured(drawn((120, 50, 165)), disc, PAINTS["yellow"])
+    # As if it had been drawn in its new colour: pixels of the rim are between that and the sand.
+    again = drawn(tuple(int(v) for v in made[60, 60]))
+    assert np.linalg.norm(to_lab(made) - to_lab(again), axis=2).max() < 10
+
+
+def test_a_wrong_object_is_a_solid_in_place_of_a_colour_or_another_thing_in_place_of_a_thing() -> None:
+    plain = scene(rough=40)
+    made = make("wrong_object", plain, Random(0))
+    # Nothing can be removed from this ground, and no drawn thing looks like one of a photograph.
+    assert (made.maker, made.edit_type) == ("solid 2", "Change Color")
+    assert told_apart(str(made.parameters["asked"]), str(made.parameters["colour"]))
+    drawn = drawn_scene(3, area=0.01, size=(480, 360))
+    kinds = {one.maker: one for one in (make("wrong_object", drawn, Random(seed)) for seed in range(12))}
+    assert set(kinds) == {"solid 2", "thing 1", "remove exactly 1"}
+    thing = kinds["thing 1"]
+    assert thing.edit_type == "Replace Object" and str(thing.parameters["asked"]) in thing.instruction
+    assert drawn.clean is not None
+    # Nothing of the target is left beside it.
+    assert ((thing.edited != drawn.image).any(axis=2) & ~thing.allowed).sum() == 0
+    assert apart(thing.edited, drawn.image, drawn.target.mask) > 20
+
+
+def test_where_something_was_removed_from_a_photograph_a_trace_may_be_left() -> None:
+    removed = [made for n in range(12) if "remove" in (made := make("flawless", scene(), Random(n))).maker]
+    assert removed and all(dict(made.truth) == {"instruction_following": "Flawless Execution"} for made in removed)
+    drawn = drawn_scene(3, area=0.01, size=(480, 360))
+    exact = [made for n in range(12) if "remove" in (made := make("flawless", drawn, Random(n))).maker]
+    assert exact and all(made.truth["visual_consistency"] == "Perfect Consistency" for made in exact)
+
+
+def test_what_people_could_dispute_has_no_truth() -> None:
+    assert dict(make("wrong_count", scene(), Random(0)).truth) == {"instruction_following": "Wrong Action"}
+    # "One more" that is not added is a wrong number, too; so it is never asked for where nothing is done.
+    assert {make("no_edit", scene(), Random(seed)).edit_type for seed in range(30)} == {
+        "Change Color", "Removal Object", "Replace Object",
+    }  # fmt: skip
+    for seed in range(12):
+        made = make("over_modification", scene(), Random(seed))
+        # A photograph's thing that is stretched can hide what has no mask.
+        assert ("visual_consistency" in made.truth) == ("pattern" in made.maker)
+    stretched = [make("over_modification", drawn_scene(3, area=0.01, size=(480, 360)), Random(n)) for n in range(12)]
+    assert all(made.truth["visual_consistency"] == "Perfect Consistency" for made in stretched)
+    assert {made.maker for made in stretched} >= {"recolour and stretch 2"}

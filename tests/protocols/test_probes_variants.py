@@ -212,6 +212,9 @@ def test_a_recolouring_the_other_way_round_is_a_wrong_action(scene: Scene) -> No
     assert (trapped.edited == scene.image).all()
     assert trapped.truth == {IF: "Wrong Action", VC: "Perfect Consistency"}
     assert trapped.failure == "wrong_colour"
+    # What was open about the surroundings stays open.
+    disputed = replace(edit, truth={IF: "Flawless Execution"})
+    assert swapped(scene, disputed, Random(0)).truth == {IF: "Wrong Action"}
 
 
 @pytest.mark.parametrize(
@@ -244,12 +247,19 @@ def test_what_people_could_dispute_the_other_way_round_is_refused(scene: Scene) 
     with pytest.raises(NotVaried, match="in what would be the source") as caught:
         swapped(named, edit, Random(0))
     assert caught.value.why == "named_by_colour"
+    # Also where its pixels have another name, as those of a white tile in the shade.
+    shaded = replace(scene, target=replace(scene.target, name="White tile", colour="gray"))
+    with pytest.raises(NotVaried, match="no White tile"):
+        swapped(shaded, edit, Random(0))
 
 
 def test_an_equal_pair_is_a_localization_failure(scene: Scene) -> None:
     trapped = equal_pair(scene, _recoloured(scene), Random(0))
     assert trapped.source.tobytes() == trapped.edited.tobytes() == scene.image.tobytes()
     assert trapped.truth == {IF: "Localization Failure", VC: "Perfect Consistency"}
+    # A count that stays as it was is a wrong number, too.
+    counted = equal_pair(scene, replace(_recoloured(scene), edit_type="Change Count"), Random(0))
+    assert counted.truth == {VC: "Perfect Consistency"}
 
 
 def test_an_unrelated_pair_shows_another_place_in_the_source_s_size() -> None:
@@ -258,10 +268,8 @@ def test_an_unrelated_pair_shows_another_place_in_the_source_s_size() -> None:
     edit = _recoloured(scene)
     trapped = unrelated_pair(scene, edit, Random(0), other=other.image, other_id=other.id)
     assert trapped.edited.shape == scene.image.shape
-    assert trapped.truth == {IF: "Localization Failure", VC: "Scene Collapse"}
-    # What was to go is gone: that is no failure of the place for certain.
-    removal = replace(edit, edit_type="Removal Object")
-    assert unrelated_pair(scene, removal, Random(0), other=other.image, other_id=other.id).truth == {VC: "Scene Collapse"}
+    # The target is gone: a failure of the place, or of what was done to it.
+    assert trapped.truth == {VC: "Scene Collapse"}
     with pytest.raises(NotVaried, match="too much like"):
         unrelated_pair(scene, edit, Random(0), other=scene.image, other_id="itself")
 

@@ -48,7 +48,7 @@ LEFT_OUT: Final = "left_out.jsonl"
 DONE: Final = "done.jsonl"
 """What was made so far; a further call continues behind it."""
 MASKS: Final = "masks"
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the plan and of what is drawn; changes with them."""
 _DRAWN_SCENES: Final = 20
 """Drawn scenes of each area share, for want of photographs."""
@@ -442,6 +442,17 @@ class _Writer:
         return self.out.place_once(self.scene)
 
     @cached_property
+    def _encoded(self) -> dict[int, tuple[RGB, bytes]]:
+        """Images that were encoded, by what they are: twins have the same as often as not."""
+        return {}
+
+    def _png(self, rgb: RGB) -> bytes:
+        known = self._encoded.get(id(rgb))
+        if known is None:
+            known = self._encoded[id(rgb)] = rgb, encode_png(rgb)
+        return known[1]
+
+    @cached_property
     def mask(self) -> tuple[str, str]:
         """Name and SHA-256 of the mask: white where the instruction lets the image change."""
         return self.out.place(_mask_png(self.made.allowed), MASKS, "png")
@@ -451,11 +462,13 @@ class _Writer:
         rows, columns = part_of(self.scene.target.mask, 0)
         box: list[Json] = [columns.start, rows.start, columns.stop, rows.stop]
         name = f"{IMAGES}/{id_}/{pair.stem}" if pair.stem else ""
-        edited = (pair.jpeg, "jpg") if pair.jpeg is not None else (encode_png(pair.edited), "png")
-        own = pair.source is self.scene.image
+        edited = (pair.jpeg, "jpg") if pair.jpeg is not None else (b"", "png")
+        own, same = (rgb is self.scene.image for rgb in (pair.source, pair.edited))
         placed = (
-            self.source if own else self.out.place(encode_png(pair.source), IMAGES, "png"),
-            self.out.place(edited[0], IMAGES, edited[1], name=name),
+            self.source if own else self.out.place(self._png(pair.source), IMAGES, "png"),
+            self.source
+            if same and not name
+            else self.out.place(edited[0] or self._png(pair.edited), IMAGES, edited[1], name=name),
             self.mask,
         )
         parameters: dict[str, Json] = dict(pair.edit.parameters)

@@ -16,8 +16,8 @@ from editloupe.data.images import RGB
 Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float32]
 
-FEATHER_PX: Final = 1
-"""px outside a mask within which its soft edge ends."""
+FEATHER_PX: Final = 2
+"""px outside a mask within which a pixel can have some of the thing's colour."""
 VISIBLE: Final = 20.0
 """ΔE (CIE76) that a change has in the median, so that nobody can miss it when looking there."""
 
@@ -55,6 +55,12 @@ _TEXTURE: Final = 0.35
 """Share of a thing's own differences of hue and chroma that stays."""
 _CONTRAST: Final = 0.8
 """Least share of its differences of lightness that stays where they would be cut off."""
+_RIM: Final = 1.5
+"""px within a mask whose pixels can have some of the ground's colour."""
+_NEAR: Final = 9
+"""Side in px of the window in which thing and ground next to a pixel of the rim are measured."""
+_OF_LIGHT: Final = 0.2
+"""How much lightness counts beside hue and chroma where the two are told apart: shade is on both."""
 _NAMED: Final = 0.75
 """Share of a thing's pixels that have a name, those of a neighbouring shade half, for it to be the thing's colour."""
 
@@ -98,13 +104,17 @@ def _linear(lab: Floats) -> Floats:
     return np.asarray((lab @ _LAB_TO.T) ** 3 @ _LMS_TO.T, np.float32)
 
 
-def soft(mask: Mask, *, inside: float = 1.0, outside: float = FEATHER_PX) -> Floats:
+def soft(mask: Mask, *, inside: float = 1.0, outside: float = 1.0) -> Floats:
     """Return H×W weights 0 to 1 of a mask whose edge is soft: 0 from `outside` px beyond it, 1 from `inside` px within."""
+    return np.asarray(np.clip((_depth(mask) + outside) / (inside + outside), 0, 1), np.float32)
+
+
+def _depth(mask: Mask) -> Floats:
+    """H×W, how far each pixel's middle lies within a mask in px, below 0 beyond it."""
     wide = np.pad(mask, 1).astype(np.uint8)
     depth = cv2.distanceTransform(wide, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 5)
     # A pixel next to the edge has the distance 1; the edge itself lies between two pixels.
-    depth = depth[1:-1, 1:-1] - np.where(mask, 0.5, -0.5)
-    return np.asarray(np.clip((depth + outside) / (inside + outside), 0, 1), np.float32)
+    return np.asarray(depth[1:-1, 1:-1] - np.where(mask, 0.5, -0.5), np.float32)
 
 
 def part_of(mask: Mask, pad: int) -> tuple[slice, slice]:
@@ -120,9 +130,10 @@ def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
     """Return an image with the masked thing in another colour: hue and chroma are new, light and shade stay.
 
     A thing too dark or too light for the colour's name is brought to the nearest lightness that bears it; one without
-    colour gets chroma. Its edge is soft; no pixel farther than `FEATHER_PX` outside the mask changes.
+    colour gets chroma. Along its edge a pixel changes as far as it has the thing's colour, so that none of the old one is
+    left around it; no pixel farther than `FEATHER_PX` outside the mask changes.
     """
-    rows, columns = part_of(mask, FEATHER_PX + 1)
+    rows, columns = part_of(mask, FEATHER_PX + _NEAR // 2)
     part, inside = rgb[rows, columns], mask[rows, columns]
     lab = to_oklab(part)
     mean = lab[inside].mean(axis=0)
@@ -141,15 +152,34 @@ def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
     for channel, value in ((1, np.cos(angle)), (2, np.sin(angle))):
         own = np.clip((lab[..., channel] - mean[channel]) * _TEXTURE, -0.04, 0.04)
         painted[..., channel] = bears * (paint.chroma * value + own)
-    return blended(rgb, from_oklab(painted), soft(inside), (rows, columns))
-
-
-def blended(rgb: RGB, new: RGB, weight: Floats, where: tuple[slice, slice]) -> RGB:
-    """Return an image with a part replaced by a new one as far as the weights (h×w, 0 to 1) say."""
+    depth = _depth(inside)
+    changes = depth > -FEATHER_PX
+    rim = changes & (depth < _RIM)
+    painted[rim] = _unmixed(lab, painted, depth)[rim]
     made = rgb.copy()
-    own = rgb[where].astype(np.float32)
-    made[where] = np.rint(own + weight[..., None] * (new.astype(np.float32) - own)).astype(np.uint8)
+    made[rows, columns][changes] = from_oklab(painted[changes])
     return made
+
+
+def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
+    """Give each pixel as much of a thing's new colour as it has of its old one, between the thing and the ground near it.
+
+    lab, painted: h×w×3 OKLab, before and after.   depth: as of `_depth`.
+    """
+    # The rim itself counts where a thing is so thin that it has nothing else.
+    thing = np.where(depth >= _RIM, 1, np.where(depth > 0, 0.02, 0)).astype(np.float32)
+    ground = np.where(depth <= -FEATHER_PX, 1, np.where(depth < 0, 0.02, 0)).astype(np.float32)
+    own, new, behind = (_mean_near(of, weight) for of, weight in ((lab, thing), (painted, thing), (lab, ground)))
+    scale = np.array((_OF_LIGHT, 1, 1), np.float32)
+    across, at = (own - behind) * scale, (lab - behind) * scale
+    share = np.clip((across * at).sum(axis=2) / np.maximum((across**2).sum(axis=2), 1e-5), 0, 1)
+    return np.asarray(lab + share[..., None] * (new - own), np.float32)
+
+
+def _mean_near(lab: Floats, weight: Floats) -> Floats:
+    """Return the weighted mean of the pixels around each."""
+    sums = cv2.blur(lab * weight[..., None], (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT)
+    return np.asarray(sums / np.maximum(cv2.blur(weight, (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT), 1e-6)[..., None])
 
 
 def core(mask: Mask) -> Mask:

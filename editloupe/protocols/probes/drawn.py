@@ -16,7 +16,7 @@ import numpy as np
 from editloupe.baseline.naming import to_lab
 from editloupe.data.images import RGB
 from editloupe.errors import DataError
-from editloupe.protocols.probes.colours import told_apart
+from editloupe.protocols.probes.colours import Mask, told_apart
 from editloupe.protocols.probes.grounds import FLAT, GROUNDS, SHELVES, Field, noise, shelves, waves
 from editloupe.protocols.probes.scene import Scene, Thing
 from editloupe.protocols.probes.sprites import COLOURS, KINDS, VIVID, Pose, Sprite, covered, extent, filling, sprite
@@ -81,6 +81,22 @@ def drawn_scene(
         f"no room for a target of {area:.2%} and {LEAST_OTHERS} other things in {width}×{height} px; "
         "use an aspect between 1:2 and 2:1, or a smaller share"
     )
+
+
+def with_thing(rgb: RGB, noun: str, pose: Pose, *, colour: str, seed: int) -> tuple[RGB, Mask]:
+    """Return an image with a drawn thing and its shadow laid over it, and H×W, where the thing is.
+
+    colour: one of `COLOURS`.   seed: of its texture.
+    """
+    red, green, blue = COLOURS[colour]
+    thing = sprite(noun, pose, colour=(red, green, blue), seed=seed)
+    canvas = rgb.astype(np.float32)
+    for drawn in (_shadow(pose.side, thing), thing):
+        _paste(canvas, drawn)
+    mask = np.zeros(rgb.shape[:2], np.bool_)
+    rows, columns, part = _window(mask.shape, thing)
+    mask[rows, columns] = thing.alpha[part] >= 0.5
+    return np.clip(np.rint(canvas), 0, 255).astype(np.uint8), mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +261,7 @@ class _Set:
 
     def scene(self, name: str) -> Scene:
         sprites = [_drawn(item) for item in self.items]
-        shadows = [_shadow(item, drawn) for item, drawn in zip(self.items, sprites, strict=True)]
+        shadows = [_shadow(item.pose.side, drawn) for item, drawn in zip(self.items, sprites, strict=True)]
         speckle = noise(self.rng, self.height, self.width, 0.6) * np.float32(self.rng.uniform(1.2, 2.4))
         grain = cv2.merge([speckle, speckle, speckle])
         things = [self._thing(i, drawn) for i, drawn in enumerate(sprites)]
@@ -293,9 +309,8 @@ def _drawn(item: _Item) -> Sprite:
     return sprite(item.noun, item.pose, colour=(red, green, blue), seed=item.seed)
 
 
-def _shadow(item: _Item, drawn: Sprite) -> Sprite:
+def _shadow(side: float, drawn: Sprite) -> Sprite:
     """What a thing takes of the light around it, as something black that is pasted below all things."""
-    side = item.pose.side
     pad = int(0.12 * side) + 4
     wide = np.pad(drawn.alpha, pad)
     soft = cv2.GaussianBlur(wide, (0, 0), max(0.8, 0.035 * side))

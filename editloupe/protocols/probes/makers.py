@@ -5,13 +5,16 @@ could disagree about what comes out. A metric about which they could disagree ha
 
 What the labels of DLEBench leave open is left out:
 - a recomposed picture keeps no truth for its layout, which Scene Collapse disregards: its target stands in another place;
-- recoloured in place of removed is no Wrong Action for certain, since the target is still what it was; the reverse is.
+- recoloured in place of removed is no Wrong Action for certain, since the target is still what it was; the reverse is;
+- a plain solid in place of the thing that was asked for could pass for one that is hard to recognise, which is Over
+  Modification; it stands in place of a colour, and another thing that all recognise in place of the one asked for;
+- one copy too many could be counted as a change beside the target, and a count that stays as it was as a wrong one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -36,9 +39,11 @@ from editloupe.protocols.probes.colours import (
     to_oklab,
     told_apart,
 )
+from editloupe.protocols.probes.drawn import with_thing
 from editloupe.protocols.probes.pictures import PLACES, SOLIDS, STYLES, solid
 from editloupe.protocols.probes.placing import filled, grown, laid, size_of, stamped
 from editloupe.protocols.probes.scene import Scene, Thing
+from editloupe.protocols.probes.sprites import VIVID, Pose, extent, filling
 from editloupe.values import Json
 
 IF: Final = "instruction_following"
@@ -52,7 +57,7 @@ TRUTHS: Final[Mapping[Failure, Mapping[str, str]]] = {
     "flawless": {IF: "Flawless Execution", VC: _PERFECT},
     "wrong_colour": {IF: "Wrong Action", VC: _PERFECT},
     "wrong_object": {IF: "Wrong Action", VC: _PERFECT},
-    "wrong_count": {IF: "Wrong Action", VC: _PERFECT},
+    "wrong_count": {IF: "Wrong Action"},
     "wrong_place": {IF: "Localization Failure", VC: "Single Anomaly"},
     "over_modification": {IF: "Over Modification", VC: _PERFECT},
     "no_edit": {IF: "Localization Failure", VC: _PERFECT},
@@ -108,9 +113,11 @@ _SAID: Final[Mapping[EditType, Sequence[str]]] = {
 }
 """Edit type → instructions, as people write them."""
 _INSTEAD: Final = ("a potted plant", "a sunflower", "a teddy bear", "a bicycle", "an open umbrella", "a sleeping cat")
-"""What is asked for in place of a target that becomes a plain solid."""
-_ONE_COLOUR: Final = 0.6
-"""Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one colour."""
+"""What is asked for in place of a target that becomes something else."""
+_OTHERS: Final = ("sock", "T-shirt", "heart", "bell", "boot", "starfish")
+"""What it becomes: drawn things whose outlines all know, none of them like what is asked for."""
+_ONE_COLOUR: Final = 0.8
+"""Share of a photograph's thing that has its leading colour, shades of a neighbouring name half, for it to be of one."""
 _TINT: Final = 0.02
 """Chroma of OKLab from which a thing that is called gray, or black, has a hue."""
 _HUE: Final = 50
@@ -169,6 +176,9 @@ def make(failure: Failure, scene: Scene, by: Random) -> Made:
     made = _MAKERS[failure](scene, by)
     if failure in _WITHIN and (_changed(scene.image, made.edited) & ~made.allowed).any():
         raise NotMade("spills_over", f"{made.maker} changes more than the {scene.target.name}")
+    if not scene.certain and failure != "no_edit" and made.truth.get(VC) == _PERFECT:
+        # A mask that lacks a part of the thing can hold a part of the ground as well.
+        made = replace(made, open=(*made.open, VC))
     return made
 
 
@@ -285,8 +295,11 @@ def _flawless(scene: Scene, by: Random) -> Made:
 def _of_one_colour(scene: Scene) -> bool:
     """Return whether the target has one colour for the most part.
 
-    Of a laptop whose screen is tinted, too, people could say that more was changed than was asked for.
+    Of a laptop whose screen is tinted, too, people could say that more was changed than was asked for. A drawn thing has
+    one colour in all its shades.
     """
+    if scene.clean is not None:
+        return True
     own = shares_of(scene.image, scene.target.mask)
     return share_of(own, leading(own)) >= _ONE_COLOUR
 
@@ -295,7 +308,7 @@ def _flawless_colour(scene: Scene, by: Random) -> Made:
     if not _of_one_colour(scene):
         raise NotMade("several_colours", f"the {scene.target.name} has several colours; which are to change is open")
     edited, colour = _recoloured(scene, by)
-    return _colour_edit("flawless", scene, by, edited, asked=colour, shown=colour, maker="recolour 1")
+    return _colour_edit("flawless", scene, by, edited, asked=colour, shown=colour, maker="recolour 2")
 
 
 def _without(scene: Scene, thing: Thing, by: Random, *, rgb: RGB | None = None) -> RGB:
@@ -328,7 +341,13 @@ def _flawless_removal(scene: Scene, by: Random) -> Made:
         maker=_remover(scene),
         parameters={},
         allowed=_changed(scene.image, edited) | _plain(scene),
+        open=_left_behind(scene),
     )
+
+
+def _left_behind(scene: Scene) -> tuple[str, ...]:
+    """Return the metrics that a trace of what was removed leaves open, such as a rest of its shadow."""
+    return () if scene.clean is not None else (VC,)
 
 
 def _remover(scene: Scene) -> str:
@@ -385,9 +404,7 @@ def _flawless_count(scene: Scene, by: Random) -> Made:
     return _count_edit("flawless", scene, by, edited, first, more=1)
 
 
-def _count_edit(
-    failure: Failure, scene: Scene, by: Random, edited: RGB, first: Mask, *, more: int, open: Sequence[str] = ()
-) -> Made:
+def _count_edit(failure: Failure, scene: Scene, by: Random, edited: RGB, first: Mask, *, more: int) -> Made:
     return Made(
         failure=failure,
         edited=edited,
@@ -396,13 +413,12 @@ def _count_edit(
         maker="copy 1",
         parameters={"asked": 1, "more": more},
         allowed=first | _plain(scene),
-        open=open,
     )
 
 
 def _no_edit(scene: Scene, by: Random) -> Made:
     """Leave all as it is."""
-    edit_type = by.choice(EDIT_TYPES)
+    edit_type = by.choice([one for one in EDIT_TYPES if one != "Change Count"])
     words, parameters = dict[str, str](), dict[str, Json]()
     columns: Mapping[str, Json] = {}
     if edit_type == "Change Color":
@@ -416,7 +432,7 @@ def _no_edit(scene: Scene, by: Random) -> Made:
         words = {"thing": by.choice(_INSTEAD)}
     return Made(
         failure="no_edit",
-        edited=scene.image.copy(),
+        edited=scene.image,
         instruction=said(edit_type, scene, by, **words),
         edit_type=edit_type,
         maker="nothing 1",
@@ -435,12 +451,12 @@ def _wrong_colour(scene: Scene, by: Random) -> Made:
     others = _paints(scene.target, scene.image, by, not_near=(shown,))
     if not others:
         raise NotMade("no_clear_colour", f"there is no third colour for the {scene.target.name}")
-    return _colour_edit("wrong_colour", scene, by, edited, asked=others[0], shown=shown, maker="recolour 1", to=shown)
+    return _colour_edit("wrong_colour", scene, by, edited, asked=others[0], shown=shown, maker="recolour 2", to=shown)
 
 
 def _wrong_object(scene: Scene, by: Random) -> Made:
-    """Put another thing in the target's place than the one that is asked for, or remove it in place of recolouring it."""
-    return _first((_removed_instead, _other_instead), scene, by)
+    """Put something else in the target's place than is asked for, or remove or replace it in place of recolouring it."""
+    return _first((_removed_instead, _solid_instead, _thing_instead), scene, by)
 
 
 def _removed_instead(scene: Scene, by: Random) -> Made:
@@ -456,14 +472,18 @@ def _removed_instead(scene: Scene, by: Random) -> Made:
         maker=_remover(scene),
         parameters={"asked": names[0], "removed": True},
         allowed=_changed(scene.image, edited) | _plain(scene),
+        open=_left_behind(scene),
     )
 
 
-def _other_instead(scene: Scene, by: Random) -> Made:
+def _solid_instead(scene: Scene, by: Random) -> Made:
     rows, columns = part_of(scene.target.mask, 1)
     w, h = columns.stop - columns.start, rows.stop - rows.start
     height, width = scene.image.shape[:2]
     kind, colour = "box", by.choice([name for name in PAINTS if told_apart(name, scene.target.colour)])
+    names = _paints(scene.target, scene.image, by, not_near=(colour,))
+    if not names:
+        raise NotMade("no_clear_colour", f"there is no third colour for the {scene.target.name}")
     # It covers the target whole, and no more of the rest than that takes.
     part, weight = solid(kind, (w + 4, h + 4), colour)
     x, y = columns.start - 2, rows.start - 2
@@ -476,22 +496,56 @@ def _other_instead(scene: Scene, by: Random) -> Made:
     left = scene.target.mask & (_changed(scene.image, edited) == 0)
     if left.sum() > 0.02 * scene.target.mask.sum() or apart(scene.image, edited, scene.target.mask) < VISIBLE:
         raise NotMade("hardly_visible", f"the {scene.target.name} would still show")
+    return Made(
+        failure="wrong_object",
+        edited=edited,
+        instruction=said("Change Color", scene, by, colour=names[0]),
+        edit_type="Change Color",
+        maker="solid 2",
+        parameters={"asked": names[0], "solid": kind, "colour": colour},
+        allowed=covered | _plain(scene),
+    )
+
+
+def _thing_instead(scene: Scene, by: Random) -> Made:
+    if scene.clean is None:
+        raise NotMade("not_drawn", "a drawn thing would not look like one of a photograph")
+    bare = _without(scene, scene.target, by)
+    there = {thing.noun for thing in (scene.target, *scene.others)}
+    kinds = [noun for noun in _OTHERS if noun not in there]
+    if not kinds:
+        raise NotMade("no_other_thing", "the scene has all the things that could stand in the target's place")
+    noun, colour = by.choice(kinds), by.choice([name for name in VIVID if told_apart(name, scene.target.colour)])
+    rows, columns = part_of(scene.target.mask, 0)
+    side = size_of(scene.target.mask) / filling(noun) ** 0.5
+    low = extent(noun, Pose(x=0, y=0, side=side))[3]
+    # It stands where the target stood.
+    pose = Pose(x=(columns.start + columns.stop) / 2, y=rows.stop - low, side=side)
+    edited, mask = with_thing(bare, noun, pose, colour=colour, seed=by.randrange(2**31))
+    x0, y0, x1, y1 = extent(noun, pose)
+    height, width = mask.shape
+    if x0 < 2 or y0 < 2 or x1 > width - 2 or y1 > height - 2:
+        raise NotMade("at_the_border", f"the {scene.target.name} is too near to the border for a {noun}")
+    if any((_changed(bare, edited) & one.mask).any() for one in scene.others):
+        raise NotMade("covers_others", f"a {noun} in the {scene.target.name}'s place would cover another thing")
+    if apart(bare, edited, mask) < VISIBLE:
+        raise NotMade("hardly_visible", f"a {colour} {noun} would hardly show")
     thing = by.choice(_INSTEAD)
     return Made(
         failure="wrong_object",
         edited=edited,
         instruction=said("Replace Object", scene, by, thing=thing),
         edit_type="Replace Object",
-        maker="solid 1",
-        parameters={"asked": thing, "solid": kind, "colour": colour},
-        allowed=covered | _plain(scene),
+        maker="thing 1",
+        parameters={"asked": thing, "thing": noun, "colour": colour},
+        allowed=_changed(scene.image, edited) | _plain(scene),
     )
 
 
 def _wrong_count(scene: Scene, by: Random) -> Made:
     """Add two where one is asked for."""
-    edited, first, whole = _copies(scene, 2)
-    return _count_edit("wrong_count", scene, by, edited, first, more=2, open=() if whole else (VC,))
+    edited, first, _ = _copies(scene, 2)
+    return _count_edit("wrong_count", scene, by, edited, first, more=2)
 
 
 def _wrong_place(scene: Scene, by: Random) -> Made:
@@ -523,7 +577,7 @@ def _misplaced(scene: Scene, by: Random, things: Sequence[Thing]) -> Made:
         if (_changed(scene.image, edited) & scene.target.mask).any():
             continue
         return _colour_edit(
-            "wrong_place", scene, by, edited, asked=colour, shown=scene.target.colour, maker="recolour 1", on=thing.name
+            "wrong_place", scene, by, edited, asked=colour, shown=scene.target.colour, maker="recolour 2", on=thing.name
         )
     raise NotMade("no_other_thing", "nothing else stands out that could take the colour in the target's place")
 
@@ -569,8 +623,9 @@ def _stretched(scene: Scene, by: Random) -> Made:
         if grown_by < 0.35 or not beyond.any() or apart(scene.image, made, beyond) < VISIBLE / 2:
             continue
         return _colour_edit(
-            "over_modification", scene, by, made, asked=colour, shown=colour, maker="recolour and stretch 1",
-            factor=factor, along=("width", "height")[along],
+            "over_modification", scene, by, made, asked=colour, shown=colour, maker="recolour and stretch 2",
+            # In a photograph it can hide what no mask names, such as a post beside it.
+            open=() if scene.clean is not None else (VC,), factor=factor, along=("width", "height")[along],
         )  # fmt: skip
     raise NotMade("no_room_to_stretch", f"the {scene.target.name} cannot be stretched without covering something else")
 
@@ -606,7 +661,7 @@ def _patterned(scene: Scene, by: Random) -> Made:
     if apart(edited, made, mask) < VISIBLE:
         raise NotMade("hardly_visible", "the pattern hardly shows")
     return _colour_edit(
-        "over_modification", scene, by, made, asked=colour, shown=colour, maker="recolour and pattern 1", pattern=kind
+        "over_modification", scene, by, made, asked=colour, shown=colour, maker="recolour and pattern 2", pattern=kind
     )
 
 
@@ -624,6 +679,8 @@ def _several_collateral(scene: Scene, by: Random) -> Made:
 
 
 def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made:
+    if number == 1 and not scene.certain:
+        raise NotMade("mask_not_certain", f"what is recoloured beside the {scene.target.name} could be another change")
     edited, colour = _recoloured(scene, by)
     least = max(_SHOWN, 0.8 * size_of(scene.target.mask))
     done: list[Json] = []
@@ -657,7 +714,7 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
             "no_room_beside", f"there is room for {len(done)} changes of {least:.0f} px beside the target, not {number}"
         )
     return _colour_edit(
-        failure, scene, by, edited, asked=colour, shown=colour, maker="recolour with collateral 1", changes=done,
+        failure, scene, by, edited, asked=colour, shown=colour, maker="recolour with collateral 2", changes=done,
         open=() if scene.certain and _of_one_colour(scene) else (IF,),
     )  # fmt: skip
 

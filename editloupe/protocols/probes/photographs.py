@@ -13,14 +13,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.baseline.naming import to_lab
+from editloupe.baseline.naming import leading, share_of, to_lab
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import ImageError
 from editloupe.protocols.builders import Lost
-from editloupe.protocols.probes.colours import Mask, colour_of, part_of
+from editloupe.protocols.probes.colours import Mask, colour_of, part_of, shares_of
 from editloupe.protocols.probes.scene import Scene, Thing
 from editloupe.tags import one_line
 from editloupe.values import Box, ImageRef, Json, Sample, digest
@@ -50,6 +50,10 @@ _SOLID: Final = 0.74
 """Share of its convex hull that what was cut out covers, at least."""
 _WHOLE: Final = 0.9
 """The same, from which nothing of the thing can be missing at its side."""
+_ALIKE: Final = 0.85
+"""Share of what was cut out that has its leading colour, from which nothing of the ground is in it for certain."""
+_LIT: Final = 30.0
+"""Lightness (CIELAB) of what was cut out, in the median, below which its shadow could be a part of it."""
 _GAP: Final = 0.15
 """Space between what was cut out and a side of its box at most, as a share of that side's length: boxes fit things."""
 _HOLE: Final = 0.02
@@ -76,7 +80,7 @@ class Cut:
     box: tuple[int, int, int, int]
     """x0, y0, x1 and y1 of its mask, in px of its photograph."""
     certain: bool = True
-    """Whether it has no part beside its mask: of what was cut out of a box only what has no notch."""
+    """Whether its mask is that of the whole thing, and of nothing else."""
     part: Mask
     """Its mask inside that box: those of many large photographs fit into memory."""
 
@@ -294,7 +298,7 @@ def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
     found = _cut_out(rgb, boxes[0]) if given is None else _given(rgb, given, boxes)
     if isinstance(found, Lost):
         return found
-    certain = given is not None or _solid(found.astype(np.uint8)) >= _WHOLE
+    certain = given is not None or _sure(rgb, found)
     return Cut.of(sample.id, sample.source, found, name=name, noun=noun, certain=certain)
 
 
@@ -420,6 +424,18 @@ def _piece(small: RGB, quad: Sequence[int]) -> NDArray[np.uint8] | str:
     if max(gap) > _GAP:
         return f"ends {100 * max(gap):.0f} % before a side of the box (expected at most {100 * _GAP:.0f} %)"
     return piece
+
+
+def _sure(rgb: RGB, mask: Mask) -> bool:
+    """Return whether what was cut out of a box is a whole thing for certain, without ground or shadow.
+
+    It has no notch, one colour, and is not so dark that its shadow could belong to it. A shoe loses its sole otherwise, and
+    the ground in a ring is taken for the ring.
+    """
+    where = part_of(mask, 0)
+    own, inside = shares_of(rgb, mask), mask[where]
+    light = float(np.median(to_lab(rgb[where])[inside][:, 0]))
+    return _solid(mask.astype(np.uint8)) >= _WHOLE and share_of(own, leading(own)) >= _ALIKE and light >= _LIT
 
 
 def _solid(piece: NDArray[np.uint8]) -> float:

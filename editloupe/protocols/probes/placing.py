@@ -22,9 +22,9 @@ _SMALL_PX: Final = 320
 """px of the longer side at which patches are looked for."""
 _RING: Final = 0.35
 """Width of the ring around a thing in which its surroundings are measured, as a share of its size."""
-_ROUGH: Final = 4.5
+_ROUGH: Final = 3.5
 """ΔE (root mean square) from a smooth ground up to which what was behind a thing is known."""
-_SHADE: Final = 3.5
+_SHADE: Final = 2.0
 """ΔE next to a thing up to which nothing of its shadow is left when it is gone."""
 _DIRECTIONS: Final = 8
 _FULL: Final = 0.6

@@ -39,7 +39,7 @@ class Scene:
     clean: Callable[[Thing], RGB] | None = None
     """Returns the image without a thing, exactly, as for a drawn scene. None: inpainting has to do."""
     certain: bool = True
-    """Whether the target's mask is that of the whole thing for certain. One that was cut out of a box may lack a part."""
+    """Whether the target's mask is that of the whole thing and of nothing else. One cut out of a box may not be."""
     area: float
     """Share of the image that the target was to have, one of `data.probes.AREAS`."""
 

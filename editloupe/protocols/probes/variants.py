@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from editloupe.baseline.naming import to_lab
+from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
 from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance
 from editloupe.protocols.probes.colours import Mask
@@ -340,9 +340,12 @@ def swapped(scene: Scene, edit: Edit, by: Random) -> Trapped:
     if edit.failure not in ("restyled", "recomposed"):
         if edit.edit_type != "Change Color" and edit.failure != "no_edit":
             raise NotVaried("not_certain", f"{edit.edit_type} the other way round leaves room for dispute")
-        target = scene.target
-        if edit.failure not in ("wrong_place", "no_edit") and target.colour and target.colour in target.name.split():
-            raise NotVaried("named_by_colour", f"the {target.name} is not {target.colour} in what would be the source")
+        # Any colour in the name: people call white what is gray by its pixels.
+        said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
+        if edit.failure not in ("wrong_place", "no_edit") and said:
+            raise NotVaried("named_by_colour", f"there is no {scene.target.name} in what would be the source")
+    # What people could dispute about the surroundings they could dispute the other way round.
+    truth = {metric: label for metric, label in truth.items() if metric != VC or VC in edit.truth}
     return Trapped(
         source=edit.edited, edited=scene.image, truth=truth, failure=_AS.get(edit.failure, edit.failure),
         parameters={"was": edit.failure},
@@ -365,18 +368,18 @@ _AS: Final[Mapping[Failure, Failure]] = {"flawless": "wrong_colour", "over_modif
 
 
 def equal_pair(scene: Scene, edit: Edit, by: Random) -> Trapped:
-    """Show the source twice: nothing that was asked has been done."""
-    return Trapped(
-        source=scene.image, edited=scene.image.copy(), failure="no_edit",
-        truth={IF: "Localization Failure", VC: "Perfect Consistency"}, parameters={"was": edit.failure},
-    )  # fmt: skip
+    """Show the source twice: nothing that was asked has been done. Of a count that is a wrong number, too: Wrong Action."""
+    truth = {VC: "Perfect Consistency"}
+    if edit.edit_type != "Change Count":
+        truth[IF] = "Localization Failure"
+    return Trapped(source=scene.image, edited=scene.image, failure="no_edit", truth=truth, parameters={"was": edit.failure})
 
 
 def unrelated_pair(scene: Scene, edit: Edit, by: Random, *, other: RGB, other_id: str) -> Trapped:
     """Show another picture in place of the edited one, cut to the source's size.
 
-    other: H×W×3 uint8, of another kind of place. Raises NotVaried where it could pass for the same place. Of a removal or a
-    count only Scene Collapse is true: the target is gone, or there are others.
+    other: H×W×3 uint8, of another kind of place. Raises NotVaried where it could pass for the same place. Scene Collapse
+    alone is true: the target is gone, which can be called Wrong Action, or not to be found, which is Localization Failure.
     """
     height, width = scene.image.shape[:2]
     scale = max(height / other.shape[0], width / other.shape[1])
@@ -387,11 +390,8 @@ def unrelated_pair(scene: Scene, edit: Edit, by: Random, *, other: RGB, other_id
     apart = _mean_apart(np.asarray(thumbs[0], np.uint8), np.asarray(thumbs[1], np.uint8))
     if apart < _ELSEWHERE:
         raise NotVaried("too_alike", f"{other_id!r} is too much like {scene.id!r} to be another place (ΔE {apart:.1f})")
-    truth = {VC: "Scene Collapse"}
-    if edit.edit_type not in ("Removal Object", "Change Count"):
-        truth[IF] = "Localization Failure"
     return Trapped(
-        source=scene.image, edited=cut, truth=truth, failure="recomposed",
+        source=scene.image, edited=cut, truth={VC: "Scene Collapse"}, failure="recomposed",
         parameters={"other": other_id, "apart": round(apart, 1), "was": edit.failure},
     )  # fmt: skip
 
