@@ -23,7 +23,7 @@ from editloupe.parsing import CANNOT_JUDGE
 from editloupe.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
 from editloupe.values import Box, ImageRef, Json
 
-VERSION: Final = "6"
+VERSION: Final = "7"
 DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
 
 _OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."

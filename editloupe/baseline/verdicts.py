@@ -366,8 +366,12 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> PixelVerd
         return PixelVerdict(label=None, reason=f"{left}; a verdict needs {LEAST_COMPARED_PX:.0f}.")
     if _collapsed(whole):
         return PixelVerdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
-    unknown = instruction.action == "unknown" or measured.covered
-    target = None if unknown else find_target(instruction, measured)
+    unknown = instruction.action == "unknown" and not measured.covered
+    if unknown and measured.regions:
+        # What was asked for would be called an anomaly.
+        reason = "The instruction was not understood, so that no changed place can be told from the one it asks for."
+        return PixelVerdict(label=None, reason=reason)
+    target = None if unknown or measured.covered else find_target(instruction, measured)
     mine = () if target is None else target.regions
     strays = tuple(region for region in measured.regions if region not in mine)
     lead = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."

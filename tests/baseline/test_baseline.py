@@ -283,6 +283,15 @@ def test_what_pixels_cannot_confirm_is_not_judged_but_an_untouched_picture_is() 
     assert verdict(picture(*ALL), picture(*ALL), instruction) == "Localization Failure"
 
 
+def test_an_instruction_that_is_not_understood_makes_no_anomaly_of_what_it_asks_for() -> None:
+    instruction, blue = "I'd like the red mug to be blue; keep the rest.", changed(MUG, replace(MUG, colour="blue"))
+    assert parse_instruction(instruction).action == "unknown"
+    assert verdict(picture(*ALL), blue, instruction, VC) == "Cannot Judge"
+    assert verdict(picture(*ALL), picture(*ALL), instruction, VC) == "Perfect Consistency"
+    # A collapse needs no instruction to be seen.
+    assert verdict(picture(*ALL), 255 - picture(*ALL), instruction, VC) == "Scene Collapse"
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
