@@ -42,8 +42,6 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
 }  # fmt: skip
 """Every command that opens a run."""
 
-QUICK = ("show", "report")
-
 
 def surroundings(folder: Path) -> dict[str, str]:
     """Every file below a folder and its digest."""
@@ -76,8 +74,16 @@ def test_a_command_works_on_a_run_that_is_not_spoiled(
     assert (code, asked) == (0, []), out + err
 
 
-@pytest.mark.parametrize("command", [pytest.param(c, marks=[] if c in QUICK else pytest.mark.slow) for c in COMMANDS])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        # By default `show` meets each kind, and `report` a third of them.
+        pytest.param(kind, command, marks=[] if daily else pytest.mark.slow)
+        for number, kind in enumerate(KINDS)
+        for command in COMMANDS
+        for daily in [command == "show" or (command == "report" and number % 3 == 0)]
+    ],
+)
 def test_a_spoiled_run_ends_in_a_message(kind: str, command: str, run: Path, program: Program, asked: list[object]) -> None:
     outside = run.parent / "outside"
     KINDS[kind](run, outside)

@@ -230,8 +230,15 @@ class TestASetOfTargets:
         assert (score.label, len(score.parts)) == ("Flawless Execution", 3)
 
 
-@pytest.mark.parametrize("size", [0.33, 1.0, 1.37])
-@by_name
+@pytest.mark.parametrize(
+    ("edit", "size"),
+    [
+        # Each edit in one size by default.
+        pytest.param(edit, size, marks=[] if i % 3 == j else pytest.mark.slow, id=f"{edit.name}-{size}")
+        for i, edit in enumerate(EDITS)
+        for j, size in enumerate((0.33, 1.0, 1.37))
+    ],
+)
 def test_the_crops_of_a_sample_show_one_place_at_one_scale(edit: OracleEdit, size: float, tmp_path: Path):
     sample = sample_of(edit, resized(reference_of(edit), size), tmp_path, edited_boxes=True)
     for task in planned(sample, "if"):
@@ -393,9 +400,22 @@ def test_where_masks_leave_nothing_to_compare_there_is_no_verdict(tmp_path: Path
     assert consistency(source, edited, (0, 0, 80, 90), tmp_path).label == "Perfect Consistency"
 
 
-@pytest.mark.parametrize("mode", ["oracle", "tool", "plain"])
-@pytest.mark.parametrize("box", [(20, 20, 60, 60), (20, 20, 220, 200)], ids=["small-mask", "large-mask"])
-@pytest.mark.parametrize("edit", ["negative", "other-channels"])
+@pytest.mark.parametrize(
+    ("edit", "box", "mode"),
+    [
+        # Each edit in each mode by default, with a small or a large mask.
+        pytest.param(
+            edit,
+            (20, 20, 220, 200) if large else (20, 20, 60, 60),
+            mode,
+            marks=[] if large == (i + j) % 2 else pytest.mark.slow,
+            id=f"{edit}-{'large' if large else 'small'}-mask-{mode}",
+        )
+        for i, edit in enumerate(("negative", "other-channels"))
+        for large in (0, 1)
+        for j, mode in enumerate(("oracle", "tool", "plain"))
+    ],
+)
 def test_texture_that_changed_throughout_is_a_collapse(
     edit: str, box: tuple[int, int, int, int], mode: str, tmp_path: Path
 ):
