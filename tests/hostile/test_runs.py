@@ -41,6 +41,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "runs": lambda run, new: ["runs", run.parent],
 }  # fmt: skip
 """Every command that opens a run."""
+WITH_ANOTHER = ("show a difference", "compare", "merge into it", "runs")
 
 
 def surroundings(folder: Path) -> dict[str, str]:
@@ -52,10 +53,11 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run to spoil, its data, a sound copy, and a folder outside that must stay."""
+def run(command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run to spoil, its data, a sound copy for a command that takes one, and a folder outside that must stay."""
     shutil.copytree(good / "run", tmp_path / "run")
-    shutil.copytree(good / "run", tmp_path / "other")
+    if command in WITH_ANOTHER:
+        shutil.copytree(good / "run", tmp_path / "other")
     shutil.copytree(good / "data", tmp_path / "data")
     (tmp_path / "outside" / "pictures").mkdir(parents=True)
     for name in ("victim.jsonl", "victim.json", "victim.sqlite", "pictures/39.png"):

@@ -154,7 +154,11 @@ def test_a_stray_is_no_target_where_the_target_is_covered(tmp_path: Path):
     assert found.label == "Single Anomaly"
 
 
-@by_name
+@pytest.mark.parametrize(
+    "edit",
+    [pytest.param(e, marks=pytest.mark.slow if i % 2 else []) for i, e in enumerate(EDITS)],
+    ids=lambda edit: edit.name,
+)
 def test_the_reference_itself_gets_the_full_score(edit: OracleEdit, tmp_path: Path):
     sample = sample_of(edit, reference_of(edit), tmp_path)
     found = Judge("baseline", mode="oracle").judge(sample)

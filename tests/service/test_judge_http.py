@@ -244,7 +244,7 @@ def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
 
 
 def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path):
-    with serving(tmp_path / "run", slow(0.6), concurrency=2, max_queue=2, criteria=("if",)) as service:
+    with serving(tmp_path / "run", slow(0.3), concurrency=2, max_queue=2, criteria=("if",)) as service:
         with ThreadPoolExecutor(12) as clients:
             answers = list(clients.map(lambda n: service.ask("/v1/judge", edit(n)), range(12)))
         busy = [headers for status, headers, _ in answers if status == 503]
