@@ -251,7 +251,8 @@ def _colour_question(scene: Scene, by: Random, *, shown: str, asked: str) -> Map
     }
 
 
-def _plain(scene: Scene) -> Mask:
+def with_edge(scene: Scene) -> Mask:
+    """Return where the target is, with the soft edge that an edit of it has."""
     return grown(scene.target.mask, FEATHER_PX + 1)
 
 
@@ -274,7 +275,7 @@ def _colour_edit(
         edit_type="Change Color",
         maker=maker,
         parameters={"asked": asked, **parameters},
-        allowed=_plain(scene),
+        allowed=with_edge(scene),
         question=_colour_question(scene, by, shown=shown, asked=asked),
         open=open,
     )
@@ -340,7 +341,7 @@ def _flawless_removal(scene: Scene, by: Random) -> Made:
         edit_type="Removal Object",
         maker=_remover(scene),
         parameters={},
-        allowed=_changed(scene.image, edited) | _plain(scene),
+        allowed=_changed(scene.image, edited) | with_edge(scene),
         open=_left_behind(scene),
     )
 
@@ -412,7 +413,7 @@ def _count_edit(failure: Failure, scene: Scene, by: Random, edited: RGB, first: 
         edit_type="Change Count",
         maker="copy 1",
         parameters={"asked": 1, "more": more},
-        allowed=first | _plain(scene),
+        allowed=first | with_edge(scene),
     )
 
 
@@ -437,7 +438,7 @@ def _no_edit(scene: Scene, by: Random) -> Made:
         edit_type=edit_type,
         maker="nothing 1",
         parameters=parameters,
-        allowed=_plain(scene),
+        allowed=with_edge(scene),
         question=columns,
     )
 
@@ -471,7 +472,7 @@ def _removed_instead(scene: Scene, by: Random) -> Made:
         edit_type="Change Color",
         maker=_remover(scene),
         parameters={"asked": names[0], "removed": True},
-        allowed=_changed(scene.image, edited) | _plain(scene),
+        allowed=_changed(scene.image, edited) | with_edge(scene),
         open=_left_behind(scene),
     )
 
@@ -503,7 +504,7 @@ def _solid_instead(scene: Scene, by: Random) -> Made:
         edit_type="Change Color",
         maker="solid 2",
         parameters={"asked": names[0], "solid": kind, "colour": colour},
-        allowed=covered | _plain(scene),
+        allowed=covered | with_edge(scene),
     )
 
 
@@ -538,7 +539,7 @@ def _thing_instead(scene: Scene, by: Random) -> Made:
         edit_type="Replace Object",
         maker="thing 1",
         parameters={"asked": thing, "thing": noun, "colour": colour},
-        allowed=_changed(scene.image, edited) | _plain(scene),
+        allowed=_changed(scene.image, edited) | with_edge(scene),
     )
 
 
