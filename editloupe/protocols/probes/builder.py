@@ -48,7 +48,7 @@ from editloupe.protocols.probes import variants
 from editloupe.protocols.probes.colours import Mask, part_of
 from editloupe.protocols.probes.drawn import drawn_scene
 from editloupe.protocols.probes.lettering import font_for
-from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_look_alike, with_edge
+from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_look_alike, reach
 from editloupe.protocols.probes.photographs import Cut, Photographs, Window, crop_of, read_photographs, scene_of
 from editloupe.protocols.probes.pictures import PLACES
 from editloupe.protocols.probes.scene import Scene
@@ -486,9 +486,8 @@ class _Writer:
 
     def row(self, id_: str, pair: _Pair, twin: str | None) -> dict[str, Json]:
         """Return a line of metadata.jsonl, with its digest."""
-        # With a copy or a shadow that may change: what lies outside a target's box is judged as one more change.
-        target = self.scene.target.mask
-        rows, columns = part_of(target | (self.made.allowed & ~with_edge(self.scene)), 0)
+        # What lies outside a target's box is judged as one more change.
+        rows, columns = part_of(reach(self.scene, self.made), 0)
         box: list[Json] = [columns.start, rows.start, columns.stop, rows.stop]
         name = f"{IMAGES}/{id_}/{pair.stem}" if pair.stem else ""
         edited = (pair.jpeg, "jpg") if pair.jpeg is not None else (b"", "png")

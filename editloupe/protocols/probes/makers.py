@@ -251,8 +251,14 @@ def _colour_question(scene: Scene, by: Random, *, shown: str, asked: str) -> Map
     }
 
 
-def with_edge(scene: Scene) -> Mask:
-    """Return where the target is, with the soft edge that an edit of it has."""
+def reach(scene: Scene, made: Made) -> Mask:
+    """Return where the target is before or after an edit, with a copy or a shadow that the instruction lets change."""
+    # More than was asked for was done to the target, and nothing to the rest.
+    stretched = _changed(scene.image, made.edited) if made.failure == "over_modification" else False
+    return scene.target.mask | ((made.allowed | stretched) & ~_plain(scene))
+
+
+def _plain(scene: Scene) -> Mask:
     return grown(scene.target.mask, FEATHER_PX + 1)
 
 
@@ -275,7 +281,7 @@ def _colour_edit(
         edit_type="Change Color",
         maker=maker,
         parameters={"asked": asked, **parameters},
-        allowed=with_edge(scene),
+        allowed=_plain(scene),
         question=_colour_question(scene, by, shown=shown, asked=asked),
         open=open,
     )
@@ -341,7 +347,7 @@ def _flawless_removal(scene: Scene, by: Random) -> Made:
         edit_type="Removal Object",
         maker=_remover(scene),
         parameters={},
-        allowed=_changed(scene.image, edited) | with_edge(scene),
+        allowed=_changed(scene.image, edited) | _plain(scene),
         open=_left_behind(scene),
     )
 
@@ -413,7 +419,7 @@ def _count_edit(failure: Failure, scene: Scene, by: Random, edited: RGB, first: 
         edit_type="Change Count",
         maker="copy 1",
         parameters={"asked": 1, "more": more},
-        allowed=first | with_edge(scene),
+        allowed=first | _plain(scene),
     )
 
 
@@ -438,7 +444,7 @@ def _no_edit(scene: Scene, by: Random) -> Made:
         edit_type=edit_type,
         maker="nothing 1",
         parameters=parameters,
-        allowed=with_edge(scene),
+        allowed=_plain(scene),
         question=columns,
     )
 
@@ -472,7 +478,7 @@ def _removed_instead(scene: Scene, by: Random) -> Made:
         edit_type="Change Color",
         maker=_remover(scene),
         parameters={"asked": names[0], "removed": True},
-        allowed=_changed(scene.image, edited) | with_edge(scene),
+        allowed=_changed(scene.image, edited) | _plain(scene),
         open=_left_behind(scene),
     )
 
@@ -504,7 +510,7 @@ def _solid_instead(scene: Scene, by: Random) -> Made:
         edit_type="Change Color",
         maker="solid 2",
         parameters={"asked": names[0], "solid": kind, "colour": colour},
-        allowed=covered | with_edge(scene),
+        allowed=covered | _plain(scene),
     )
 
 
@@ -539,7 +545,7 @@ def _thing_instead(scene: Scene, by: Random) -> Made:
         edit_type="Replace Object",
         maker="thing 1",
         parameters={"asked": thing, "thing": noun, "colour": colour},
-        allowed=_changed(scene.image, edited) | with_edge(scene),
+        allowed=_changed(scene.image, edited) | _plain(scene),
     )
 
 
