@@ -102,7 +102,7 @@ def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path:
         assert abs(probe["area_found"] / probe["area"] - 1) <= 0.15
         x0, y0, x1, y1 = row["bboxes"][0]
         height, width = pixels(row, "source_file_name").shape[:2]
-        # The targets are rectangles, so that a box around one is as large as its mask. With a copy it is larger, and stretched.
+        # The targets are rectangles, so that box and mask are as large. With a copy, or stretched, the box is larger.
         share = (x1 - x0) * (y1 - y0) / (width * height) / probe["area_found"]
         larger = probe["maker"].startswith(("copy", "recolour and stretch"))
         assert share > 1.5 if larger else 0.97 < share < 1.25, row["id"]
