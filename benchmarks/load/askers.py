@@ -86,11 +86,23 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
 
     import openai  # noqa: F401 - before the clock starts
 
+    from editloupe.data.samples import endings
     from editloupe.findings import Observation
+    from editloupe.runs.setup import Setup
     from editloupe.tools.settings import ToolSettings
     from editloupe.tools.zoom_in import ZoomIn
     from editloupe.values import View
     from tests.setups import open_with, run_over
+
+    weights = ToolSettings(reader="off")
+
+    def opened(url: str) -> Setup:
+        return open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, **spread)
+
+    # The protocol, the backend, the tools and the loaders are imported when they are first asked for: before the clock
+    # starts, as all of the others' packages are.
+    opened("http://127.0.0.1:9/v1")
+    endings("auto")
 
     def work(data: Path, url: str, connections: int, out: Path) -> None:
         class AtHand(ZoomIn):
@@ -99,8 +111,7 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
                 crop = context.images.add_file(crop_file(data, edited, context.crops + 1))
                 return Observation(text=GO_ON, views=(View.whole(crop),))
 
-        weights = ToolSettings(reader="off")
-        setup = open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, **spread)
+        setup = opened(url)
         if crops_at_hand:
             tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(weights)}
             setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))

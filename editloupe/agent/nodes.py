@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
-from editloupe.agent import cores
+from editloupe import cores
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
 from editloupe.answers import LabelledBoxes, confidences_in, read_answer, reason_in

@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -199,6 +199,7 @@ def _with_variables(command: Any) -> None:
         if not named and parameter.envvar is None:
             # Not shown beside each: the end of the help says it once.
             parameter.envvar, parameter.show_envvar = variable(str(flag)), False
+        parameter.process_value = functools.partial(_processed, parameter.process_value)
         if getattr(parameter, "is_flag", False):
             parameter.metavar = " "
         elif parameter.param_type_name == "argument":
@@ -213,6 +214,16 @@ def _with_variables(command: Any) -> None:
         command.epilog = "Every option can be set by a variable too, such as --task-tokens by EDITLOUPE_TASK_TOKENS."
     for inner in getattr(command, "commands", {}).values():
         _with_variables(inner)
+
+
+def _processed(process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    """Return what typer makes of a value. Raises BadParameter, which says what was found, too."""
+    try:
+        return process(ctx, value)
+    except typer.BadParameter as error:
+        if isinstance(value, str) and value not in error.message:
+            error.message += f"; found {value!r}"
+        raise
 
 
 def _no_type(ctx: object) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 from typer import Argument, Option
 
 from editloupe import files, models
-from editloupe.agent.cores import usable_cores
 from editloupe.cli.options import AsJson, editors, with_options
 from editloupe.cli.output import many, note, print_json, say, say_first, status, stoppable
 from editloupe.config import RunConfig
+from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import RejectedRow

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import cv2
 
-from editloupe.agent.cores import usable_cores
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
+from editloupe.cores import usable_cores
 from editloupe.data.identified import Identified
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load

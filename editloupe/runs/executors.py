@@ -9,7 +9,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from editloupe.agent.cores import waiting
+from editloupe.cores import waiting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import editloupe
-from editloupe.agent.cores import computing
 from editloupe.agent.judge import finding_of, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
+from editloupe.cores import computing
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Finding

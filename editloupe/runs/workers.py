@@ -36,12 +36,12 @@ import cv2
 
 import editloupe
 from editloupe import files
-from editloupe.agent.cores import usable_cores, use_cores
 from editloupe.backends import langsmith
 from editloupe.backends.base import LMM
 from editloupe.backends.limits import ConnectionLimit, limit_of, stand_in
 from editloupe.chat import Usage
 from editloupe.config import RunConfig, RunSpec
+from editloupe.cores import usable_cores, use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import (
     BackendError,

@@ -160,7 +160,7 @@ class Numbers:
             first = [one.sample.extra.get(COLUMN) for one in reader.first(_LOOKED_AT) if one.sample is not None]
             return tuple(str(probe.get("digest")) for probe in first if isinstance(probe, Mapping))
 
-        return self.once("begins", made, reader)
+        return self.kept("begins", made, reader)
 
     def trial(self, readers: Sequence[RunReader]) -> Trial | str:
         """Return all judges of runs over probes against what is right, or why they cannot be held against it."""
@@ -207,12 +207,16 @@ class Numbers:
         """Return what `make` returns, made anew only after a change of the runs."""
         # One at a time: whoever asks for the same waits for it instead of making it again.
         with self._lock:
-            versions = [reader.version for reader in readers]
-            kept = self._kept.get((what, *readers))
-            if kept is None or kept[0] != versions:
-                kept = self._kept[what, *readers] = versions, make()
-            made: Made = kept[1]
-            return made
+            return self.kept(what, make, *readers)
+
+    def kept(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
+        """Return the same as `once`, of what is made in no time. Waits for nobody who is making something."""
+        versions = [reader.version for reader in readers]
+        found = self._kept.get((what, *readers))
+        if found is None or found[0] != versions:
+            found = self._kept[what, *readers] = versions, make()
+        made: Made = found[1]
+        return made
 
 
 def _means(judged: Judged) -> list[dict[str, Any]]:

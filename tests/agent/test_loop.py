@@ -14,7 +14,7 @@ from typing import Any
 import cv2
 import pytest
 
-from editloupe.agent import cores as of_process
+from editloupe import cores as of_process
 from editloupe.backends.base import LMM
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM

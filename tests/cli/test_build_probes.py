@@ -102,8 +102,10 @@ def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path:
         assert abs(probe["area_found"] / probe["area"] - 1) <= 0.15
         x0, y0, x1, y1 = row["bboxes"][0]
         height, width = pixels(row, "source_file_name").shape[:2]
-        # The targets are rectangles: box and mask are the same.
-        assert (x1 - x0) * (y1 - y0) / (width * height) == pytest.approx(probe["area_found"], rel=0.03)
+        # The targets are rectangles, so that box and mask are as large. With a copy, or stretched, the box is larger.
+        share = (x1 - x0) * (y1 - y0) / (width * height) / probe["area_found"]
+        larger = probe["maker"].startswith(("copy", "recolour and stretch"))
+        assert share > 1.5 if larger else 0.97 < share < 1.25, row["id"]
         assert row["target_name"] in row["instruction"] and probe["scene"] == "desk"
     loaded = load(Path("set"), store=ImageStore())
     assert not loaded.rejected and all(probe_of(sample) for sample in loaded.samples)
@@ -121,7 +123,11 @@ def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path
         x0, y0, x1, y1 = row["bboxes"][0]
         inside = np.zeros_like(allowed)
         inside[y0:y1, x0:x1] = True
-        assert (allowed & inside).sum() == inside.sum()
+        # The box holds all that may change but for a soft edge, and of a new colour no more than the target.
+        near = np.zeros_like(allowed)
+        near[max(0, y0 - 4) : y1 + 4, max(0, x0 - 4) : x1 + 4] = True
+        assert not (allowed & ~near).any()
+        assert not row["probe"]["maker"].startswith("recolour 2") or (allowed & inside).sum() == inside.sum()
         if failure == "no_edit":
             assert changed.max() == 0
         elif failure in ("flawless", "wrong_colour", "wrong_object"):

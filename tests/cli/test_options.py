@@ -190,3 +190,18 @@ def test_on_and_off_in_yaml_are_words(name: str, written: str, meant: str, tmp_p
     path.write_text(f"path: edits\n{name}: {written}\n")
     (config,) = RunConfig.each_judge(read_config(path))
     assert getattr(config, name) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "found"), [(("--limit", "abc"), "'abc'"), (("--limit", "-3"), "'-3'"), (("--max-cost", "5$"), "'5$'")]
+)
+def test_a_value_of_the_wrong_kind_is_quoted(words: tuple[str, str], found: str, editloupe: Run, edits: Edits):
+    code, _, err = editloupe("judge", edits(1), *words)
+    said = " ".join(err.replace("│", " ").split())
+    assert code == 2 and f"Invalid value for '{words[0]}'" in said and f"found {found}" in said
+
+
+def test_a_value_of_a_variable_is_quoted(editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EDITLOUPE_LIMIT", "many")
+    code, _, err = editloupe("judge", edits(1))
+    assert code == 2 and "found 'many'" in " ".join(err.replace("│", " ").split())

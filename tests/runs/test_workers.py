@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import editloupe as package
-from editloupe.agent import cores
+from editloupe import cores
 from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, WorkerError

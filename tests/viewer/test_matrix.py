@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,30 @@ def test_the_first_rows_of_a_large_run_are_there_without_reading_the_run(
     assert {c["text"] for one in first["overview"] for c in one["rows"][0]["cells"]} == {"…"}
     # What has been made is given at once.
     assert json.loads(site.first_rows(run)) == whole
+
+
+def test_the_first_page_of_a_large_run_waits_for_nobody_who_reads_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)
+    reads, may_end = threading.Event(), threading.Event()
+
+    def slowly(folder: Path) -> RunStore:
+        reads.set()
+        may_end.wait(60)
+        return read(folder)
+
+    read = RunStore.read
+    monkeypatch.setattr(RunStore, "read", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        whole = pool.submit(site.rows, site.runs[0])
+        assert reads.wait(60)
+        page = pool.submit(site.at, "index.html")
+        try:
+            found = page.result(timeout=30)
+        finally:
+            may_end.set()
+    assert found is not None and b'"first.js"' in found.body and whole.result()
 
 
 def test_a_run_that_is_not_large_comes_whole(two: Path) -> None:

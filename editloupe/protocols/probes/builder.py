@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -25,6 +24,7 @@ from pydantic import Field, field_validator
 
 from editloupe import files
 from editloupe.config import Number, Whole
+from editloupe.cores import usable_cores
 from editloupe.data.images import RGB, ImageStore, encode_png
 from editloupe.data.probes import (
     AREAS,
@@ -48,7 +48,7 @@ from editloupe.protocols.probes import variants
 from editloupe.protocols.probes.colours import Mask, part_of
 from editloupe.protocols.probes.drawn import drawn_scene
 from editloupe.protocols.probes.lettering import font_for
-from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_look_alike
+from editloupe.protocols.probes.makers import BANDS, Made, NotMade, make, on_look_alike, reach
 from editloupe.protocols.probes.photographs import Cut, Photographs, Window, crop_of, read_photographs, scene_of
 from editloupe.protocols.probes.pictures import PLACES
 from editloupe.protocols.probes.scene import Scene
@@ -486,7 +486,8 @@ class _Writer:
 
     def row(self, id_: str, pair: _Pair, twin: str | None) -> dict[str, Json]:
         """Return a line of metadata.jsonl, with its digest."""
-        rows, columns = part_of(self.scene.target.mask, 0)
+        # What lies outside a target's box is judged as one more change.
+        rows, columns = part_of(reach(self.scene, self.made), 0)
         box: list[Json] = [columns.start, rows.start, columns.stop, rows.stop]
         name = f"{IMAGES}/{id_}/{pair.stem}" if pair.stem else ""
         edited = (pair.jpeg, "jpg") if pair.jpeg is not None else (b"", "png")
@@ -649,7 +650,7 @@ def _made(
             found[slot.number] = known
     # Those of one share together, so that its scenes are at hand.
     left = sorted((slot for slot in plan if slot.number not in found), key=lambda slot: (slot.area, slot.number))
-    workers = max(1, min(8, os.cpu_count() or 1))
+    workers = min(8, usable_cores())
     running: dict[Future[dict[str, Json]], int] = {}
     waiting = iter(left)
     with ThreadPoolExecutor(workers) as pool:

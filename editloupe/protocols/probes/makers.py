@@ -251,6 +251,13 @@ def _colour_question(scene: Scene, by: Random, *, shown: str, asked: str) -> Map
     }
 
 
+def reach(scene: Scene, made: Made) -> Mask:
+    """Return where the target is before or after an edit, with a copy or a shadow that the instruction lets change."""
+    # More than was asked for was done to the target, and nothing to the rest.
+    stretched = _changed(scene.image, made.edited) if made.failure == "over_modification" else False
+    return scene.target.mask | ((made.allowed | stretched) & ~_plain(scene))
+
+
 def _plain(scene: Scene) -> Mask:
     return grown(scene.target.mask, FEATHER_PX + 1)
 
