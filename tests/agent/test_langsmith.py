@@ -135,7 +135,13 @@ def test_a_command_sends_traces_only_if_it_is_asked_to(editloupe: Run, server: L
     assert not any("langsmith" in path.read_text() for path in home.glob("new/config.yaml"))
 
 
-@pytest.mark.parametrize("variable", ["LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "LANGSMITH_TRACING_V2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING")),
+    ],
+)
 def test_no_variable_of_the_environment_is_an_order(
     editloupe: Run, server: LangSmith, home: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ):

@@ -56,8 +56,15 @@ def by_editor(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @needs_data
-@pytest.mark.parametrize("judge", JUDGES)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    ("task", "judge"),
+    [
+        # One judge of each task by default.
+        pytest.param(task, judge, marks=[] if judge == daily else pytest.mark.slow)
+        for task, daily in zip(TASKS, ("gpt4o_0shot", "gpt4v_0shot"), strict=True)
+        for judge in JUDGES
+    ],
+)
 def test_the_judges_of_viescore(editloupe: Run, tmp_path: Path, task: str, judge: str):
     """Per model Spearman, tau-b and Pearson, and the three averages, to four decimals."""
     wanted = expected(task)["judges"][judge]
@@ -142,7 +149,9 @@ GENAI_BENCH = {
 
 
 @needs_data
-@pytest.mark.parametrize("judge", GENAI_BENCH)
+@pytest.mark.parametrize(
+    "judge", [pytest.param(j, marks=[] if j in ("gpt4o", "random", "qwenVL") else pytest.mark.slow) for j in GENAI_BENCH]
+)
 def test_the_accuracies_of_genai_bench(editloupe: Run, judge: str):
     names = f"vote=human_vote,verdict={judge}_vote"
     votes = DATA / "genaibench_image_edit_pairwise.csv"

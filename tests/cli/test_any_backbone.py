@@ -52,6 +52,12 @@ LANGCHAIN = pytest.param(
 PROVIDERS = ("openai", "vllm", GOOGLE, LANGCHAIN)
 
 
+def slow(provider: Any) -> Any:
+    """A provider whose case is `slow`."""
+    marks = [*getattr(provider, "marks", ()), pytest.mark.slow]
+    return pytest.param(*getattr(provider, "values", (provider,)), marks=marks)
+
+
 class House:
     """One server for a provider, and the URI under which it is asked. key: what the server asks for."""
 
@@ -139,7 +145,7 @@ def asked_the_same(serve: Serve, editloupe: Run, folder: Path, out: Path, provid
     return house, traces(out)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS[1:])
+@pytest.mark.parametrize("provider", ["vllm", GOOGLE, slow(LANGCHAIN)])
 def test_traces_of_another_backbone_differ_in_replies_and_wire_parameters_only(
     provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path
 ):
@@ -228,7 +234,8 @@ def opened(uri: str) -> LMM:
     return backend
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+# The others speak one of these two protocols.
+@pytest.mark.parametrize("provider", ["openai", GOOGLE, slow("vllm"), slow(LANGCHAIN)])
 def test_a_key_shows_in_no_error_reply_log_or_traceback_whatever_fails(
     provider: str, serve: Serve, caplog: pytest.LogCaptureFixture
 ):
@@ -252,7 +259,7 @@ def test_a_key_shows_in_no_error_reply_log_or_traceback_whatever_fails(
     assert CANARY not in repr(backend) + backend.uri + backend.endpoint
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", ["openai", *map(slow, PROVIDERS[1:])])
 def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
     provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path
 ):

@@ -248,7 +248,7 @@ def test_the_pages_of_the_run_show_the_reference(editloupe: Run, tmp_path: Path)
     assert list(Path("pages").glob(f"blobs/*/{made}.png"))
 
 
-@pytest.mark.parametrize("mode", ["plain", "tool", "oracle"])
+@pytest.mark.parametrize("mode", ["oracle", *(pytest.param(m, marks=pytest.mark.slow) for m in ("plain", "tool"))])
 def test_the_set_is_judged_in_every_mode(editloupe: Run, tmp_path: Path, mode: str) -> None:
     build(editloupe, pictures(tmp_path / "images"))
     # Editors' outputs: the references themselves, and images in which nothing was done.

@@ -242,7 +242,7 @@ def test_the_digest_tells_a_row_or_an_image_that_was_changed(editloupe: Run, tmp
 
 
 def test_drawn_scenes_alone_need_no_photograph(editloupe: Run) -> None:
-    code, funnel = build(editloupe, "drawn", "--count", 12, "--areas", "0.05,10", "--twins", 0)
+    code, funnel = build(editloupe, "drawn", "--count", 12, "--areas", "0.05,10", "--twins", 0, "--longest", 640)
     # Two scenes of each share.
     assert (code, funnel["read"], funnel["stages"][0]["left_out"]) == (0, 4, {})
     assert funnel["written"] >= 9
@@ -273,7 +273,8 @@ def test_a_count_of_fewer_than_the_shares_says_so(editloupe: Run) -> None:
 
 
 def test_drawn_scenes_stand_beside_photographs(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 22, "--drawn", 1, "--areas", "0.3,3")
+    words = ("--count", 22, "--drawn", 1, "--areas", "0.3,3", "--longest", 640)
+    code, funnel = build(editloupe, photographs(tmp_path / "photos"), *words)
     assert (code, funnel["read"]) == (0, 5)
     scenes = {(row["probe"]["area"], row["probe"]["scene"].split("-")[0]) for row in lines("metadata.jsonl")}
     # No target of the photograph has as little as 0.3 %.

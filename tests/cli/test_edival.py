@@ -28,7 +28,10 @@ IMAGES = [
     pytest.param(
         REAL,
         id="photographs",
-        marks=pytest.mark.skipif(not REAL.is_dir(), reason="the photographs are not here (../shared/data/real-edits)"),
+        marks=[
+            pytest.mark.skipif(not REAL.is_dir(), reason="the photographs are not here (../shared/data/real-edits)"),
+            pytest.mark.slow,
+        ],
     ),
 ]
 

@@ -46,10 +46,9 @@ if act == "stubborn":
 if act == "hangs":
     time.sleep(120)
 from tests.backends.openai_server import OpenAIServer, says
-from tests.conftest import final
-time.sleep(0.5)
+time.sleep(0.3)
 port = int(arguments[arguments.index("--port") + 1])
-server = OpenAIServer(says(final("Wrong Action")), model=arguments[1], vllm=True)
+server = OpenAIServer(says({final("Wrong Action")!r}), model=arguments[1], vllm=True)
 server._http.server_close()
 server._http = ThreadingHTTPServer(("127.0.0.1", port), server._http.RequestHandlerClass)
 server._http.daemon_threads = True

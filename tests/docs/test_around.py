@@ -132,6 +132,7 @@ def test_the_action_judges_and_lets_pass_what_holds_its_requirements(tmp_path: P
     assert "asked" in (tmp_path / "summary").read_text() and (tmp_path / "its run-gate.xml").exists()
 
 
+@pytest.mark.slow
 def test_the_action_fails_where_a_requirement_does_and_keeps_its_report(tmp_path: Path):
     draw_edits(tmp_path / "edits", 2)
     inputs = {"path": "edits", "arguments": "--protocol=measures", "require": "asked>=100"}
@@ -140,15 +141,26 @@ def test_the_action_fails_where_a_requirement_does_and_keeps_its_report(tmp_path
     assert "code=100" in (tmp_path / "output").read_text() and (tmp_path / "editloupe-run-gate.xml").exists()
 
 
-def test_the_action_runs_no_word_of_an_input_and_stops_at_wrong_ones(tmp_path: Path):
+EVIL = '"; touch stolen; echo "$(touch stolen)'
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"path": "edits", "arguments": EVIL},
+        pytest.param({"path": EVIL}, marks=pytest.mark.slow),
+        pytest.param({"path": "edits", "backend": EVIL}, marks=pytest.mark.slow),
+    ],
+    ids=lambda inputs: list(inputs)[-1],
+)
+def test_the_action_runs_no_word_of_an_input_and_stops_at_wrong_ones(inputs: dict[str, str], tmp_path: Path):
     draw_edits(tmp_path / "edits", 1)
-    evil = '"; touch stolen; echo "$(touch stolen)'
-    for inputs in ({"path": evil}, {"path": "edits", "arguments": evil}, {"path": "edits", "backend": evil}):
-        code, told = step("Judge", inputs, tmp_path)
-        assert code == 2, told
+    code, told = step("Judge", inputs, tmp_path)
+    assert code == 2, told
     assert not (tmp_path / "stolen").exists()
 
 
+@pytest.mark.slow
 def test_some_failures_are_left_to_the_gate(tmp_path: Path):
     draw_edits(tmp_path / "edits", 2)
     (tmp_path / "edits" / "edited" / "s01.png").unlink()

@@ -27,6 +27,7 @@ def labels(folder: Path) -> list[tuple[str, str, str | None]]:
     return sorted((f.sample_id, f.metric, f.label) for f in Run(folder).findings)
 
 
+@pytest.mark.slow
 def test_the_gallery_is_made_again_with_the_same_labels(tmp_path: Path):
     assert "7 traces" in run("examples/make_gallery.py", str(tmp_path / "gallery"))
     assert labels(tmp_path / "gallery") == labels(GALLERY)

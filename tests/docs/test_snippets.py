@@ -57,9 +57,12 @@ def reader_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
-# Ablated runs of all examples take long; tests of the command line and of runs ablate fewer.
+LONG = ("--ablate", "--workers", "--to sft", "ThreadingHTTPServer")
+"""What takes long in a block that is run by `slow` tests alone: other tests do it with fewer samples, or beside others."""
+
+
 @pytest.mark.parametrize(
-    "block", [pytest.param(b, marks=pytest.mark.slow) if "--ablate" in b.text else b for b in RUN], ids=str
+    "block", [pytest.param(b, marks=pytest.mark.slow) if any(w in b.text for w in LONG) else b for b in RUN], ids=str
 )
 def test_a_block_runs_as_it_stands(block: Block, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch):
     """Each line that begins with `editloupe` runs in this process, and the lines between them in bash."""

@@ -43,6 +43,10 @@ MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
 }
 
 
+DAILY = ("report", "gc", "merge into it", "judge")
+"""What writes reports, deletes, adds files and goes on: the other commands are `slow`."""
+
+
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The links come after the look, and every run is worth an index, as its data are worth remembering."""
@@ -54,7 +58,9 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_SETTLED", -(10**18))
 
 
-@pytest.mark.parametrize("command", [*NAMES, *MORE])
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, marks=[] if c in DAILY else pytest.mark.slow) for c in (*NAMES, *MORE)]
+)
 def test_a_link_that_comes_after_the_look_leads_nowhere(
     command: str, good: Path, tmp_path: Path, editloupe: Program, unseen: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,7 +152,7 @@ def ends_in_a_message(file: str, home: Path, program: Program, kinds: Iterable[s
         assert len(err) < 3000, (kind, len(err), err[:500])
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [pytest.param(f, marks=pytest.mark.slow if f == "an edited image" else []) for f in FILES])
 def test_what_is_no_plain_file_ends_in_a_message(file: str, home: Path, program: Program, asked: list[object]) -> None:
     ends_in_a_message(file, home, program, SPECIAL, (1, 2, 3))
     assert asked == []

@@ -62,7 +62,14 @@ def test_a_thing_of_another_colour_is_an_edit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "op"), [("added, bounce", "ADD"), ("removed, bounce", "REMOVE"), ("recoloured, bounce", "EDIT")]
+    ("kind", "op"),
+    [
+        ("added, bounce", "ADD"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("removed, bounce", "REMOVE"), ("recoloured, bounce", "EDIT"))
+        ),
+    ],
 )
 def test_the_op_of_shaded_things_among_others(kind: str, op: str) -> None:
     scene = draw(3, kind)

@@ -475,7 +475,10 @@ def table_of(judge: str, models: Mapping[str, Mapping[str, tuple[str, int, int]]
     return next(iter(tables_of(judged)))
 
 
-@pytest.mark.parametrize(("number", "judge", "rows"), [("2", "GPT-4o", 10), ("2", "Gemini", 1), ("7", "Gemini", 10)])
+@pytest.mark.parametrize(
+    ("number", "judge", "rows"),
+    [("2", "GPT-4o", 10), ("2", "Gemini", 1), pytest.param("7", "Gemini", 10, marks=pytest.mark.slow)],
+)
 def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge: str, rows: int, tmp_path: Path) -> None:
     models = {
         model: cells for (table, who, model), cells in published().items() if table == number and who.startswith(judge)

@@ -209,7 +209,7 @@ def test_two_judges_of_another_packages_protocol_are_compared(
     assert "overall" in said
 
 
-@pytest.mark.parametrize("protocol", ["stars", "turns", "objects"])
+@pytest.mark.parametrize("protocol", ["turns", *(pytest.param(p, marks=pytest.mark.slow) for p in ("stars", "objects"))])
 def test_a_killed_run_goes_on_without_a_second_call(
     protocol: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
 ) -> None:

@@ -17,11 +17,17 @@ from editloupe.protocols.probes.sprites import COLOURS, KINDS, VIVID
 SMALL = (640, 480)
 
 
+# By default the smallest, the largest and one between.
+each_area = pytest.mark.parametrize(
+    "area", [pytest.param(a, marks=[] if a in (AREAS[0], 0.01, AREAS[-1]) else pytest.mark.slow) for a in AREAS]
+)
+
+
 def _things(scene: Scene):
     return (scene.target, *scene.others)
 
 
-@pytest.mark.parametrize("area", AREAS)
+@each_area
 def test_the_target_covers_the_share_that_was_asked_for(area: float) -> None:
     for seed in range(4):
         scene = drawn_scene(seed, area=area)
@@ -32,7 +38,7 @@ def test_the_target_covers_the_share_that_was_asked_for(area: float) -> None:
         assert len(scene.others) >= LEAST_OTHERS
 
 
-@pytest.mark.parametrize("area", AREAS)
+@each_area
 def test_things_do_not_overlap_and_their_names_are_unique(area: float) -> None:
     for seed in range(3):
         scene = drawn_scene(seed, area=area, size=SMALL)

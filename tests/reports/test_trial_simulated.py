@@ -90,6 +90,7 @@ def judged(data: Path, rows: list[Row], out: Path, seed: int) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_judge_with_planted_rates_gets_them_back_from_its_run(
     folder: tuple[Path, list[Row]], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
 ) -> None:

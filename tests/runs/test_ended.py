@@ -95,16 +95,26 @@ def same_twice(editloupe: Program, planned: list[str], run: Path, *words: str | 
     return short
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 @pytest.mark.parametrize(
-    ("more", "code"),
+    ("more", "code", "form"),
     [
-        ((), 0),
-        (("--limit", "2"), 0),
-        (("--sample", "s01"), 0),
-        (("--repeats", "3", "--temperature", "0.5"), 0),
-        (("--backend", "strict=baseline", "--fail-on-error", "0"), 0),
-        (("--criteria", "vc"), 0),
+        ((), 0, ()),
+        ((), 0, ("--json",)),
+        (("--limit", "2"), 0, ()),
+        (("--repeats", "3", "--temperature", "0.5"), 0, ("--json",)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (("--limit", "2"), 0, ("--json",)),
+                (("--sample", "s01"), 0, ()),
+                (("--sample", "s01"), 0, ("--json",)),
+                (("--repeats", "3", "--temperature", "0.5"), 0, ()),
+                (("--backend", "strict=baseline", "--fail-on-error", "0"), 0, ()),
+                (("--backend", "strict=baseline", "--fail-on-error", "0"), 0, ("--json",)),
+                (("--criteria", "vc"), 0, ()),
+                (("--criteria", "vc"), 0, ("--json",)),
+            )
+        ),
     ],
 )
 def test_a_finished_run_says_the_same_without_planning(
@@ -134,7 +144,7 @@ def test_failures_of_a_model_and_rejected_rows_are_told_again(
     assert code == 3 and ("Exit code 3: 2 of 6 findings" in out or '"failed": 2' in out)
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("form", [(), pytest.param(("--json",), marks=pytest.mark.slow)], ids=["text", "json"])
 def test_several_judges_are_remembered_each(
     form: tuple[str, ...], editloupe: Program, planned: list[str], script: Script, tmp_path: Path
 ):
@@ -207,9 +217,19 @@ CHANGES: dict[str, tuple[Change, tuple[str, ...]]] = {
     "other repeats": (lambda run, data, site: None, ("--repeats", "2")),
     "the run copied": (lambda run, data, site: shutil.copytree(run.rename(run.with_name("old")), run), ()),
 }  # fmt: skip
+DAILY = (
+    "a finding edited",
+    "a trace cut off",
+    "an image changed",
+    "a sample gone",
+    "the protocol touched",
+    "another package",
+    "another limit",
+)
+"""One or two of each part: the run, the data, the program, the command. The others are `slow`."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in DAILY else pytest.mark.slow) for n in CHANGES])
 def test_whatever_changed_is_seen(
     name: str, editloupe: Program, planned: list[str], script: Script, site: Path, tmp_path: Path
 ):

@@ -65,7 +65,7 @@ def test_what_is_remembered_is_all_of_both_files_and_grows_with_the_run(tmp_path
     out = tmp_path / "out"
     assert editloupe("judge", EXAMPLES, "--out", out, "--limit", "1")[0] == 0
     small = remembered(out)
-    assert editloupe("judge", EXAMPLES, "--out", out)[0] == 0
+    assert editloupe("judge", EXAMPLES, "--out", out, "--limit", "4")[0] == 0
     for name in ("samples.jsonl", "findings.jsonl"):
         content = (out / name).read_bytes()
         assert (remembered(out)[name]["bytes"], remembered(out)[name]["sha256"]) == (

@@ -165,6 +165,7 @@ def labels(out: Path) -> dict[object, object]:
     return {row["sample_id"]: row["label"] for row in findings(out).values()}
 
 
+@pytest.mark.slow
 def test_a_limit_of_money_holds_within_one_call_a_worker(serve: Any, edits: Edits, tmp_path: Path):
     def act(handler: Handler, body: Body) -> None:
         time.sleep(0.05)
@@ -186,6 +187,7 @@ def test_a_backend_that_refuses_all_is_asked_no_more_by_any_worker(serve: Any, e
     assert len(server.seen) <= 2 and len(outcome.findings) <= 2
 
 
+@pytest.mark.slow
 def test_the_endpoints_rate_is_learnt_once_for_all_workers(serve: Any, edits: Edits, tmp_path: Path):
     def act(handler: Handler, body: Body) -> None:
         most.append(under_way := len(busy) + 1)
@@ -202,6 +204,7 @@ def test_the_endpoints_rate_is_learnt_once_for_all_workers(serve: Any, edits: Ed
     assert max(most) == 3
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_every_worker_is_a_finding_and_stops_no_other(
     serve: Any, edits: Edits, tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
 ):

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
 from tests.conftest import final
-from tests.service.loopback_judge import by_number, edit, inline, needs_extra, number_of, png, serving, slow
+from tests.service.loopback_judge import Service, by_number, edit, inline, needs_extra, number_of, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,6 +176,13 @@ def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path
         assert status == 422 and "without --root" in said["detail"]
 
 
+@pytest.fixture(scope="module")
+def unasked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of several tests, none of which may get as far as its backbone."""
+    with serving(tmp_path_factory.mktemp("unasked") / "run") as service:
+        yield service
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -194,13 +202,12 @@ def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path
         ({"more": 1}, "more: Extra inputs are not permitted"),
     ],
 )
-def test_what_cannot_be_used_is_a_problem_that_names_it(tmp_path: Path, wrong: dict[str, Any], told: str):
-    with serving(tmp_path / "run") as service:
-        status, headers, said = service.ask("/v1/judge", edit(1, **wrong))
-        assert status == 422 and told in said["detail"]
-        assert headers["content-type"] == "application/problem+json"
-        assert said["status"] == 422 and set(said) == {"type", "title", "status", "detail"}
-        assert not service.lmm.requests
+def test_what_cannot_be_used_is_a_problem_that_names_it(unasked: Service, wrong: dict[str, Any], told: str):
+    status, headers, said = unasked.ask("/v1/judge", edit(1, **wrong))
+    assert status == 422 and told in said["detail"]
+    assert headers["content-type"] == "application/problem+json"
+    assert said["status"] == 422 and set(said) == {"type", "title", "status", "detail"}
+    assert not unasked.lmm.requests
 
 
 def test_strange_bytes_do_not_break_it(tmp_path: Path):
@@ -237,7 +244,7 @@ def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
 
 
 def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path):
-    with serving(tmp_path / "run", slow(0.6), concurrency=2, max_queue=2, criteria=("if",)) as service:
+    with serving(tmp_path / "run", slow(0.3), concurrency=2, max_queue=2, criteria=("if",)) as service:
         with ThreadPoolExecutor(12) as clients:
             answers = list(clients.map(lambda n: service.ask("/v1/judge", edit(n)), range(12)))
         busy = [headers for status, headers, _ in answers if status == 503]
@@ -362,8 +369,6 @@ def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.S
     replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
     process, port = start(tmp_path / "run", replies, "--criteria", "if", "--body-timeout", "0.3")
     try:
-        from tests.service.loopback_judge import Service
-
         service = Service(port, None, None, None)  # type: ignore[arg-type]
         assert service.ask("/v1/judge", edit(1))[2]["reward"]["value"] == 100.0
         trickle(port).close()

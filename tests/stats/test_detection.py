@@ -103,7 +103,7 @@ def equal(images: list[Boxes], agnostic: bool) -> int:
     return sum(v is not None for v in figures)
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
 def test_every_figure_is_that_of_pycocotools(count: int) -> None:
     pytest.importorskip("pycocotools", reason="it is in the extra `dev`")
     rng = np.random.default_rng(13)

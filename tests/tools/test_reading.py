@@ -407,7 +407,11 @@ def test_rapidocr_reads_a_word_upright_turned_and_small_and_finds_its_place():
 
 
 @needs_rapidocr
-@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 3), (7, 900), (64, 64)], ids=str)
+@pytest.mark.parametrize(
+    "size",
+    [(1, 1), (500, 1), (64, 64), *(pytest.param(s, marks=pytest.mark.slow) for s in ((1, 500), (3, 3), (7, 900)))],
+    ids=str,
+)
 def test_rapidocr_finds_nothing_in_blank_pictures_of_any_shape(size: tuple[int, int]):
     for shade in (0, 127, 255):
         assert rapid()(plain((shade, shade, shade), width=size[0], height=size[1])) == ()
@@ -429,7 +433,7 @@ def test_a_changed_letter_is_told_and_an_unchanged_word_is_the_same_in_both():
 
 
 @needs_rapidocr
-@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.slow) for turn in (1, 2, 3))])
 def test_rapidocr_skims_words_of_any_size_and_shade_and_skips_what_holds_none(turn: int):
     def skimmed(rgb: RGB) -> bool:
         return rapid().skim(np.ascontiguousarray(np.rot90(rgb, turn)))

@@ -239,13 +239,14 @@ def test_exports_keep_turns_parts_roles_and_measures_apart(
 
 def test_every_kind_of_finding_fits_the_schema(turns: Path, objects: Path, pixels: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
+    findings, head, trace = (jsonschema.Draft202012Validator(schema(name)) for name in ("findings", "run", "trace"))
     for run in (turns, objects, pixels):
         for line in (run / "findings.jsonl").read_text(encoding="utf-8").splitlines():
-            jsonschema.validate(json.loads(line), schema("findings"))
-        jsonschema.validate(json.loads((run / "run.json").read_text(encoding="utf-8")), schema("run"))
+            findings.validate(json.loads(line))
+        head.validate(json.loads((run / "run.json").read_text(encoding="utf-8")))
         for path in run.glob("traces/*/*/*.jsonl"):
             for line in path.read_text(encoding="utf-8").splitlines():
-                jsonschema.validate(json.loads(line), schema("trace"))
+                trace.validate(json.loads(line))
 
 
 @pytest.mark.parametrize("run", [GALLERY, *sorted(V1.iterdir())], ids=lambda run: run.name)
