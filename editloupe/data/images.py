@@ -431,11 +431,14 @@ def _is_whole_png(data: bytes) -> bool:
 
 
 def _beside_pixels(png: bytes) -> bytes:
-    """Return a PNG without its chunks of pixels, which are nearly all of it; damage stays in."""
-    parts, at = [], 8
-    while at + 8 <= len(png):
-        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
-        if png[at + 4 : at + 8] != b"IDAT":
+    """Return a PNG without its chunks of pixels, which are nearly all of it, and without what follows its end.
+
+    Damage stays in.
+    """
+    parts, at, kind = [], 8, b""
+    while at + 8 <= len(png) and kind != b"IEND":
+        end, kind = at + 12 + int.from_bytes(png[at : at + 4], "big"), png[at + 4 : at + 8]
+        if kind != b"IDAT":
             parts.append(png[at:end])
         at = end
     return b"".join(parts)
