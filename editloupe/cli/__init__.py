@@ -221,7 +221,7 @@ def _processed(process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
     try:
         return process(ctx, value)
     except typer.BadParameter as error:
-        if isinstance(value, str) and value not in error.message:
+        if isinstance(value, str) and repr(value) not in error.message:
             error.message += f"; found {value!r}"
         raise
 

@@ -193,7 +193,14 @@ def test_on_and_off_in_yaml_are_words(name: str, written: str, meant: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("words", "found"), [(("--limit", "abc"), "'abc'"), (("--limit", "-3"), "'-3'"), (("--max-cost", "5$"), "'5$'")]
+    ("words", "found"),
+    [
+        (("--limit", "abc"), "'abc'"),
+        (("--limit", "integer"), "'integer'"),
+        (("--limit", ""), "''"),
+        (("--limit", "-3"), "'-3'"),
+        (("--max-cost", "5$"), "'5$'"),
+    ],
 )
 def test_a_value_of_the_wrong_kind_is_quoted(words: tuple[str, str], found: str, editloupe: Run, edits: Edits):
     code, _, err = editloupe("judge", edits(1), *words)

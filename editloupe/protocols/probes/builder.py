@@ -62,6 +62,8 @@ DONE: Final = "done.jsonl"
 MASKS: Final = "masks"
 VERSION: Final = 2
 """Of the plan and of what is drawn; changes with them."""
+_ROWS: Final = 2
+"""Version of what a row says of it. With another one, what was made before is made again, and looks the same."""
 _DRAWN_SCENES: Final = 20
 """Drawn scenes of each area share, for want of photographs."""
 _PROBES_OF_ONE: Final = 3
@@ -644,7 +646,7 @@ def _made(
     keys: dict[int, str] = {}
     font = None if options.font is None else hashlib.sha256(files.read_bytes(options.font)).hexdigest()
     for slot in plan:
-        named: list[Json] = [VERSION, slot.number, slot.failure, slot.area, slot.twins, font]
+        named: list[Json] = [VERSION, _ROWS, slot.number, slot.failure, slot.area, slot.twins, font]
         keys[slot.number] = digest([*named, source.identity(slot.area)])
         if (known := out.done(keys[slot.number])) is not None:
             found[slot.number] = known
