@@ -30,7 +30,7 @@ _SCHEMA: Final = 2
 _HEAD: Final = 4096
 _LONGEST: Final = 2**24
 """Bytes of one value in an index file."""
-_STEPS: Final = 1000
+_STEPS: Final = 100_000
 """Steps of SQLite's machine after which it asks whether to go on."""
 
 _TABLES: Final = """
