@@ -221,7 +221,8 @@ def _processed(process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
     try:
         return process(ctx, value)
     except typer.BadParameter as error:
-        if isinstance(value, str) and repr(value) not in error.message:
+        # What pydantic refused; who else refuses a value says what it was.
+        if error.__cause__ is not None and isinstance(value, str) and repr(value) not in error.message:
             error.message += f"; found {value!r}"
         raise
 

@@ -143,9 +143,8 @@ def _answers(repeats: list[Finding]) -> Text:
     """The answer to one question, or why there is none; of repeats each answer with its number."""
     words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     failed = all(f.status != "ok" for f in repeats)
-    first = repeats[0]
-    scope = f"{first.about.scope}: " if first.turn or first.part else ""
-    return plain(scope + (words[0] if len(words) == 1 else counted(words)), "red" if failed else "")
+    scope = repeats[0].about.scope
+    return plain((f"{scope}: " if scope else "") + counted(words), "red" if failed else "")
 
 
 def _words(metric: str) -> str:

@@ -31,7 +31,7 @@ _HEAD: Final = 4096
 _LONGEST: Final = 2**24
 """Bytes of one value in an index file."""
 _STEPS: Final = 100_000
-"""Steps of SQLite's machine after which it asks whether to go on."""
+"""Steps of SQLite's machine after which it asks whether to go on. It waits for the interpreter each time."""
 
 _TABLES: Final = """
 CREATE TABLE files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, head TEXT NOT NULL);

@@ -208,6 +208,12 @@ def test_a_value_of_the_wrong_kind_is_quoted(words: tuple[str, str], found: str,
     assert code == 2 and f"Invalid value for '{words[0]}'" in said and f"found {found}" in said
 
 
+def test_a_value_is_quoted_once(editloupe: Run):
+    code, _, err = editloupe("tools", "call", "localize_differences", "a.png", "b.png", "--picture-budget", "nan")
+    said = " ".join(err.replace("│", " ").split())
+    assert code == 2 and "expected a finite number, found nan" in said and "'nan'" not in said
+
+
 def test_a_value_of_a_variable_is_quoted(editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EDITLOUPE_LIMIT", "many")
     code, _, err = editloupe("judge", edits(1))
