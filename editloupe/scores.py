@@ -98,6 +98,11 @@ class Metric(Serialisable):
         """The labels, worst first; () for a metric without labels."""
         return self.domain.levels if isinstance(self.domain, Levels) else ()
 
+    @cached_property
+    def values(self) -> Mapping[str, float]:
+        """Value by label, worst first; empty for a metric without labels."""
+        return {level.name: level.value for level in self.levels}
+
     def normalise(self, value: float) -> float | None:
         """Return the value on 0 to 100, 100 at the upper bound. None for a metric without bounds."""
         bounds = self.domain.bounds

@@ -227,7 +227,7 @@ class Serialisable:
     @classmethod
     def from_json_text(cls, text: bytes) -> Self:
         """Return the value of a JSON text that `to_json` made, faster than by `from_json`. Raises ValueError as it does."""
-        value: Self = _adapter(cls).validate_json(text)
+        value: Self = _adapter(cls).validator.validate_json(text)
         return value
 
 
@@ -527,7 +527,7 @@ class Sample(Serialisable):
         """Return the instruction of a turn, from 1; 0 for that of the sample as a whole."""
         return self.turns[turn - 1].instruction if turn else self.instruction
 
-    @property
+    @cached_property
     def key(self) -> str:
         """`sample_key(editor, id)`: unique in a run."""
         return sample_key(self.editor, self.id)

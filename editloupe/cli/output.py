@@ -302,16 +302,18 @@ def _as_text(
     width: in columns of text.
     """
     cells = [[cell.split("\n") for cell in row] for row in (head, *rows)]
-    if any(line != line.strip() for row in cells for cell in row for line in cell):
+    # A large table has few different words in very many cells.
+    width_of = {line: cell_len(line) for row in cells for cell in row for line in cell}
+    if any(line != line.strip() for line in width_of):
         return None
-    widths = [max(cell_len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
+    widths = [max(width_of[line] for cell in column for line in cell) for column in zip(*cells, strict=True)]
     whole = sum(widths) + 2 * len(widths)
     if whole > width or cell_len(title) > whole or "\n" in title or 0 in widths:
         return None
     ends = [name in right for name in head]
 
     def padded(text: str, column: int) -> str:
-        space = " " * (widths[column] - cell_len(text))
+        space = " " * (widths[column] - width_of[text])
         return space + text if ends[column] else text + space
 
     def row_lines(row: list[list[str]]) -> Iterator[str]:

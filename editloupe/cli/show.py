@@ -21,7 +21,7 @@ from editloupe.cli.steps import forks_of, show_image, show_opening, show_step, s
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.reports.judged import judged_in, to_go, why_empty
+from editloupe.reports.judged import Judged, judged_in, to_go, why_empty
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.runs.trace_diff import first_divergence
@@ -71,8 +71,10 @@ def show(
 def _overview(store: RunStore) -> None:
     if not store.findings and not store.probes():
         raise ConfigError(why_empty(store))
-    names, unasked = store.judge_names(), _unasked(store) if store.findings else {}
-    found = {judge_id: store.current(judge_id) for judge_id in names}
+    names, all_judged = store.judge_names(), _judged(store) if store.findings else []
+    unasked = {judged.judge_id: _unasked(judged) for judged in all_judged}
+    known = {judged.judge_id: judged.findings for judged in all_judged}
+    found = {judge_id: known[judge_id] if judge_id in known else store.current(judge_id) for judge_id in names}
     if for_programs() and found:
         # What measures and other roles found stands with every judge.
         listed = {finding.key: finding for findings in found.values() for finding in findings}
@@ -109,8 +111,11 @@ def _answered(
     questions: dict[tuple[str, tuple[str, str, str, int, str]], list[Finding]] = {}
     for f in findings:
         questions.setdefault((names.get(f.judge_id, ""), f.question), []).append(f)
+    # A large run has few different answers in very many cells.
+    texts: dict[tuple[str, str], Text] = {}
     for (judge, (metric, editor, sample, _, _)), repeats in questions.items():
-        text = _answers(repeats)
+        words = _answers(repeats)
+        text = texts[words] if words in texts else texts.setdefault(words, plain(*words))
         row_of = cells.setdefault((judge, editor, sample), {})
         # Turns and parts share a cell, a line each.
         row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
@@ -121,30 +126,32 @@ def _answered(
     return [*leading, *(head[:1].upper() + head[1:] for head in heads)], rows
 
 
-def _unasked(store: RunStore) -> dict[str, str]:
-    """Return, for each judge that is not done, how many samples it was not asked about yet."""
+def _judged(store: RunStore) -> list[Judged]:
+    """Return the run's judges with their scores; none where no scores can be made of the findings."""
     try:
-        found = judged_in(store)
+        return judged_in(store)
     except ConfigError as error:
         note(f"warning: what was not asked yet cannot be counted: {error}")
-        return {}
-    words = {}
-    for judged in found:
-        begun = {f.sample_key for f in judged.findings}
-        waiting = to_go(judged)
-        new, part = len(waiting - begun), len(waiting & begun)
-        if waiting:
-            of = many(len(judged.samples), "sample")
-            words[judged.judge_id] = f"; of {of}, {new} not asked yet" + f", {part} asked in part" * (part > 0)
-    return words
+        return []
 
 
-def _answers(repeats: list[Finding]) -> Text:
-    """The answer to one question, or why there is none; of repeats each answer with its number."""
+def _unasked(judged: Judged) -> str:
+    """Return how many samples a judge was not asked about yet; "" for one that is done."""
+    waiting = to_go(judged)
+    if not waiting:
+        return ""
+    begun = {f.sample_key for f in judged.findings}
+    new, part = len(waiting - begun), len(waiting & begun)
+    return f"; of {many(len(judged.samples), 'sample')}, {new} not asked yet" + f", {part} asked in part" * (part > 0)
+
+
+def _answers(repeats: list[Finding]) -> tuple[str, str]:
+    """The answer to one question, or why there is none, and its style; of repeats each answer with its number."""
     words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     failed = all(f.status != "ok" for f in repeats)
-    scope = repeats[0].about.scope
-    return plain((f"{scope}: " if scope else "") + counted(words), "red" if failed else "")
+    first = repeats[0]
+    scope = f"{first.about.scope}: " if first.turn or first.part else ""
+    return scope + (counted(words) if len(words) > 1 else words[0]), "red" if failed else ""
 
 
 def _words(metric: str) -> str:

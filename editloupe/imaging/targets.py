@@ -127,16 +127,15 @@ def relative_size(sample: Sample) -> tuple[float, float] | None:
 
 def _in_source(sample: Sample) -> list[Box]:
     """Return one box a target in px of the source image; targets without a box are left out."""
-    if not sample.targets:
-        return []
-    images = images_of(sample)
-    width, height = sample.source.width, sample.source.height
-    found = [
-        # A box in the source's own px stays as it is written: equal areas stay equal.
-        target.boxes.get("source") or next((b.scaled(width, height) for b in unit_boxes(target, images).values()), None)
-        for target in sample.targets
-    ]
+    # A box in the source's own px stays as it is written: equal areas stay equal.
+    found = [target.boxes.get("source") or _scaled_to_source(target, sample) for target in sample.targets]
     return [box for box in found if box is not None]
+
+
+def _scaled_to_source(target: Target, sample: Sample) -> Box | None:
+    """Return the most trusted box of a target in px of the source image; None where it has none."""
+    box = next(iter(unit_boxes(target, images_of(sample)).values()), None)
+    return None if box is None else box.scaled(sample.source.width, sample.source.height)
 
 
 def area_name(area: float) -> str:

@@ -393,6 +393,8 @@ def scored(
             due = set(metrics)
         elif asked and not own and asked.isdisjoint(metrics):
             due = given  # it was asked in other words than metrics: what others have is expected of it
+        if due.isdisjoint(metrics):
+            continue
         reason = faults.get(sample.key, f"{described(protocol)} gave no score of it, not even a missing one")
         missing = partial(Score, value=None, missing="input_error", reason=reason, protocol_fault=True)
         own += [missing(sample_id=sample.id, editor=sample.editor, metric=metric) for metric in metrics if metric in due]
@@ -443,12 +445,14 @@ def _about(score: Score) -> About:
 
 def _on_scale(value: object, metric: Metric) -> float:
     """Return the value as a float. Raises ValueError unless it is a finite number on the metric's scale."""
-    if not isinstance(value, Real):
+    if type(value) is not float and not isinstance(value, Real):
         raise ValueError(f"is {value!r}, which is no number")
     number, bounds = float(value), metric.domain.bounds
     if not math.isfinite(number):
         raise ValueError(f"is {number}; a score without a finite value says why it is missing")
     if bounds is None:
+        return number
+    if bounds[0] <= number <= bounds[1]:
         return number
     # A mean of tens may come out as 10.000000000000002.
     inside = min(max(number, bounds[0]), bounds[1])

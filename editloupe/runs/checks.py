@@ -50,6 +50,7 @@ class Seal:
 
 _SEALED: Final = re.compile(rb', "digest": "([0-9a-f]{64})"\}\n?\Z')
 """The end of a line as `to_line` makes it."""
+_SEAL: Final = len(', "digest": ""}\n') + 64
 _BEGINNING: Final = re.compile(rb'\{"task_id": "([\w-]+)", "judge_id": "([\w-]+)", "repeat": ([0-9]{1,9}), ')
 """The beginning of such a line; names that are escaped in JSON are none of these."""
 _NO_TRACE: Final = Seal(found="", recorded="", version_1=False)
@@ -93,7 +94,7 @@ def quick_finding(line: bytes) -> tuple[Finding, Seal]:
 
     Raises ValueError for a line of version 1, and for others that only `parse_finding` reads.
     """
-    seal = _SEALED.search(line)
+    seal = _SEALED.search(line, max(0, len(line) - _SEAL))
     if seal is None or b'"criterion"' in line:
         raise ValueError("not a line that is written today")
     finding = Finding.from_json_text(line)
@@ -111,7 +112,7 @@ def sealed_lines(content: bytes) -> dict[Key, bytes]:
     found: dict[Key, bytes] = {}
     for line in io.BytesIO(content):
         begins = _BEGINNING.match(line)
-        if begins is not None and _SEALED.search(line) is not None:
+        if begins is not None and _SEALED.search(line, max(0, len(line) - _SEAL)) is not None:
             key = begins[1].decode(), begins[2].decode(), int(begins[3])
             found.pop(key, None)
             found[key] = line
@@ -187,7 +188,7 @@ def off_metric(finding: Finding, metric: Metric | None) -> str:
         return ""
     value, bounds = answer.value, metric.domain.bounds
     if isinstance(answer, Label) and metric.levels:
-        values = {level.name: level.value for level in metric.levels}
+        values = metric.values
         if answer.name not in values:
             return f"label {answer.name!r} is none of the rubric's ({', '.join(values)})"
         if value != values[answer.name]:

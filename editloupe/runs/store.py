@@ -257,10 +257,12 @@ class RunStore:
         """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
 
-    def _keep(self, finding: Finding) -> None:
-        """Keep a finding in the order of writing, so that the latest of a question is the last."""
-        self.findings.pop(finding.key, None)
-        self.findings[finding.key] = finding
+    def _keep(self, finding: Finding) -> checks.Key:
+        """Keep a finding in the order of writing, so that the latest of a question is the last. Return its key."""
+        key = finding.key
+        self.findings.pop(key, None)
+        self.findings[key] = finding
+        return key
 
     @property
     def spec(self) -> RunSpec:
@@ -371,7 +373,8 @@ class RunStore:
         def place(f: Finding) -> tuple[int, str, int, int, tuple[tuple[int, str], ...], int]:
             key = f.sample_key
             # Questions that are no metric come first: later ones rest on them.
-            return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
+            part = _natural(f.part) if f.part else ()
+            return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, part, f.repeat
 
         return sorted(latest.values(), key=place)
 
@@ -567,8 +570,7 @@ class RunStore:
             self.findings = {f.key: f for f in self.findings_from_traces()}
         seals: dict[checks.Key, checks.Seal] = {}
         for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, checks.quick_finding, part):
-            self._keep(finding)
-            seals[finding.key] = seal
+            seals[self._keep(finding)] = seal
             if seal.found is None or seal.found != seal.recorded:
                 self._sound.pop("findings.jsonl", None)
         try:
