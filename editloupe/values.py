@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
-from pydantic_core import CoreSchema, core_schema, to_json
+from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -50,6 +50,10 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
     Raises ValueError for text that is no JSON, and for one nested deeper than `MAX_NESTING`.
     """
+    if not hooks and isinstance(text, bytes) and text.count(b"[") + text.count(b"{") <= MAX_NESTING:
+        with suppress(ValueError):
+            # In a third of the time, and equal texts are held once. It refuses half a surrogate pair, and what is no UTF-8.
+            return from_json(text)
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
     check_nesting(text)
@@ -221,7 +225,7 @@ class Serialisable:
 
         Raises ValueError (pydantic's ValidationError, which names the field) for data of another shape.
         """
-        value: Self = _adapter(cls).validate_python(data)
+        value: Self = _adapter(cls).validator.validate_python(data)
         return value
 
     @classmethod
@@ -299,10 +303,10 @@ class Box:
     y1: float
 
     def __post_init__(self) -> None:
-        for name in ("x0", "y0", "x1", "y1"):
-            # Floats throughout, so that a box has one JSON and one digest, however it was given.
-            if type(value := getattr(self, name)) is not float:
-                object.__setattr__(self, name, float(value))
+        # Floats throughout, so that a box has one JSON and one digest, however it was given.
+        if not type(self.x0) is type(self.y0) is type(self.x1) is type(self.y1) is float:
+            for name in ("x0", "y0", "x1", "y1"):
+                object.__setattr__(self, name, float(getattr(self, name)))
         # A finite sum has finite parts.
         if not math.isfinite(self.x0 + self.y0 + self.x1 + self.y1) and not all(map(math.isfinite, self)):
             raise ValueError(f"box {list(self)} has a value that is not a finite number")

@@ -121,8 +121,11 @@ def relative_size(sample: Sample) -> tuple[float, float] | None:
 
     Of several targets it is the one whose box has the largest area.
     """
-    box = max(_in_source(sample), key=lambda box: box.width * box.height, default=None)
-    return None if box is None else (box.width / sample.source.width, box.height / sample.source.height)
+    boxes = _in_source(sample)
+    if not boxes:
+        return None
+    box = boxes[0] if len(boxes) == 1 else max(boxes, key=lambda box: box.width * box.height)
+    return box.width / sample.source.width, box.height / sample.source.height
 
 
 def _in_source(sample: Sample) -> list[Box]:

@@ -74,8 +74,8 @@ def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     It is `invalid` if it holds a number that is not finite, or columns that differ from its answer. Raises ValueError for
     data of another shape.
     """
-    data = {name: value for name, value in line.items() if name != "digest"}
-    recorded, version_1 = line.get("digest"), "criterion" in line
+    data = dict(line)
+    recorded, version_1 = data.pop("digest", None), "criterion" in line
     seal = Seal(found=finding_digest(data), recorded=None if recorded is None else str(recorded), version_1=version_1)
     if seal.found is not None:
         finding = Finding.from_json(data)

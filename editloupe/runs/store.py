@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -41,6 +41,9 @@ from editloupe.values import Json, Sample, digest, parse_json, sample_key
 Parsed = TypeVar("Parsed")
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+_AT_ONCE = 1000
+"""Lines that are written together."""
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
@@ -447,10 +450,11 @@ class RunStore:
         return files.append(self.folder / name, below=self.folder)
 
     def _append(self, name: str, file: BinaryIO, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            file.write(line)
+        rest = iter(lines)
+        while written := b"".join(islice(rest, _AT_ONCE)):
+            file.write(written)
             if name in self._sound:
-                self._sound[name].add(line)
+                self._sound[name].add(written)
 
     def _remember(self) -> None:
         """Let those who read a large run after this know what is sound."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -174,9 +175,9 @@ class DLEBench(RubricProtocol):
             for criterion in self.criteria:
                 numbers = self._answered(sample, criterion, known)
                 found = [known.finding(criterion.id, _about(sample, number) if number else sample) for number in numbers]
-                missing = next((status for f in found if (status := _status(f)) != "ok"), None)
+                missing = next((status for status in map(_status, found) if status != "ok"), None)
                 answers = [f.answer for f in found if f is not None and isinstance(f.answer, Label)]
-                worst = None if missing else min(answers, key=lambda label: label.value)
+                worst = None if missing else min(answers, key=attrgetter("value"))
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
@@ -184,7 +185,7 @@ class DLEBench(RubricProtocol):
                     value=None if worst is None else worst.value,
                     label=None if worst is None else worst.name,
                     missing=missing,
-                    findings=tuple(f.task_id for f in found if f is not None),
+                    findings=tuple([f.task_id for f in found if f is not None]),
                     parts=() if numbers == (0,) else tuple((f and f.label) or f"({_status(f)})" for f in found),
                     dims=dims,
                 )
