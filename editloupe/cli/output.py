@@ -303,7 +303,7 @@ def _as_text(
     """
     cells = [[cell.split("\n") for cell in row] for row in (head, *rows)]
     # A large table has few different words in very many cells.
-    width_of = {line: cell_len(line) for row in cells for cell in row for line in cell}
+    width_of = {"": 0} | {line: cell_len(line) for row in cells for cell in row for line in cell}
     if any(line != line.strip() for line in width_of):
         return None
     widths = [max(width_of[line] for cell in column for line in cell) for column in zip(*cells, strict=True)]

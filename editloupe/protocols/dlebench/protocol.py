@@ -161,9 +161,14 @@ class DLEBench(RubricProtocol):
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return one task a criterion and sample, or, where targets are judged one by one, a target."""
         for sample in group:
+            images = images_of(sample)
+            if self.options.reference == "never" or (self.options.reference == "oracle" and self.mode != "oracle"):
+                images.pop("reference", None)
+            # One for all questions: pictures are much of what a large plan holds.
+            whole = tuple(Recipe(alias=_NAMES[role], origin=image) for role, image in images.items())
             for criterion in self.criteria:
                 for number in self._targets(sample, criterion):
-                    yield self._task(sample, criterion, number)
+                    yield self._task(sample, criterion, number, images, whole)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return the value of each criterion and sample; of several targets the worst.
@@ -212,11 +217,18 @@ class DLEBench(RubricProtocol):
             return True
         return len(sample.targets) > 1 and _OF_A_SET.search(_QUOTED.sub(" ", sample.instruction)) is not None
 
-    def _task(self, sample: Sample, criterion: Criterion, number: int) -> Ask:
-        """Return one question. number: of the target, from 1; 0 for one question about all."""
-        images = images_of(sample)
-        if self.options.reference == "never" or (self.options.reference == "oracle" and self.mode != "oracle"):
-            images.pop("reference", None)
+    def _task(
+        self,
+        sample: Sample,
+        criterion: Criterion,
+        number: int,
+        images: Mapping[Role, ImageRef],
+        whole: tuple[Recipe, ...],
+    ) -> Ask:
+        """Return one question.
+
+        number: of the target, from 1; 0 for one question about all.   images: what is shown, by role.   whole: as they are.
+        """
         blocked = missing_output(sample)
         if blocked is None and self.mode == "oracle" and without_boxes([sample]):
             blocked = ("input_error", "the oracle mode needs a box around each target; this sample has none")
@@ -226,11 +238,11 @@ class DLEBench(RubricProtocol):
         targets = [sample.targets[number - 1]] if number else list(sample.targets)
         match shown:
             case "crop":
-                views = self._crops(sample, images, targets)
+                views = tuple(self._crops(sample, images, targets))
             case "mask":
-                views = self._masked(sample, images)
+                views = tuple(self._masked(sample, images))
             case _:
-                views = [Recipe(alias=_NAMES[role], origin=image) for role, image in images.items()]
+                views = whole
         names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
         focus = None if shown == "whole" else _focus(views[0], sample, targets, together=not number)
         prompt = self._prompt(criterion, one_line(sample.instruction), list(names), focus)
@@ -239,7 +251,7 @@ class DLEBench(RubricProtocol):
             metric=criterion.id,
             about=_about(sample, number),
             prompt=prompt,
-            views=tuple(views),
+            views=views,
             # A crop is as close as one can look: tools would show the rest again, which is left out on purpose.
             tools=() if shown == "crop" else self.tools,
             answer=criterion.answer(),
