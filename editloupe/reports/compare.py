@@ -282,11 +282,12 @@ def furthest_first(found: Sequence[Disagreement]) -> list[Disagreement]:
     Of equal ones, the sample comes first on which judges are apart on more metrics, then the one with the larger sum of
     distances over its metrics, then the first by name. The viewer's pages sort in the same way.
     """
-    of_sample: dict[str, list[float]] = {}
+    of_sample: dict[str, list[Disagreement]] = {}
     for one in found:
-        of_sample.setdefault(one.sample, []).append(one.spread)
-    metrics = {sample: len({d.criterion for d in found if d.sample == sample}) for sample in of_sample}
-    return sorted(found, key=lambda d: (-d.spread, -metrics[d.sample], -sum(of_sample[d.sample]), d.sample, d.turn, d.part))
+        of_sample.setdefault(one.sample, []).append(one)
+    metrics = {sample: len({d.criterion for d in own}) for sample, own in of_sample.items()}
+    sums = {sample: sum(d.spread for d in own) for sample, own in of_sample.items()}
+    return sorted(found, key=lambda d: (-d.spread, -metrics[d.sample], -sums[d.sample], d.sample, d.turn, d.part))
 
 
 class _Joined:

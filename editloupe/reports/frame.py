@@ -129,7 +129,7 @@ def _row(judged: Judged, score: Score) -> dict[str, Any]:
 
 def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], prices: Prices) -> dict[str, Any]:
     found = [finding for id_ in score.findings for finding in by_task.get(id_, ())]
-    usage = sum((f.usage for f in found), Usage())
+    usage = found[0].usage if len(found) == 1 else sum((f.usage for f in found), Usage())
     counted = usage.input_tokens is not None or usage.output_tokens is not None
     return {
         "findings": len(found),

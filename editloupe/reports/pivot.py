@@ -74,7 +74,8 @@ def spec_table(
     metrics = asked_in(spec, metrics, scores)
     if not metrics or (spec.columns != "metric" and len(metrics) == 1 < len(spec.metrics)):
         return None
-    scores = [score for score in scores if score.metric in {metric.id for metric in metrics}]
+    shown = {metric.id for metric in metrics}
+    scores = [score for score in scores if score.metric in shown]
     check_columns(spec, scores)
     if spec.columns != "metric" and len(metrics) > 1 and not share_a_scale(spec, metrics):
         shorts = ", ".join(metric.short for metric in metrics)

@@ -242,14 +242,16 @@ def dot(kind: str, x: float, y: float, *, size: float = 3, faint: bool = False) 
     """A mark: of worst to best a square, a diamond, a triangle and a disc, of anything else a disc."""
     shade = ' fill-opacity="0.55"' if faint else ""
     s = size
-    paths = {
-        "t0": f"M{x - s:.1f} {y - s:.1f}h{2 * s:g}v{2 * s:g}h{-2 * s:g}Z",
-        "t1": f"M{x:.1f} {y - 1.3 * s:.1f}l{1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {-1.3 * s:g}Z",
-        "t2": f"M{x:.1f} {y - 1.2 * s:.1f}l{1.3 * s:g} {2.2 * s:g}h{-2.6 * s:g}Z",
-    }
-    if kind in paths:
-        return f'<path class="dot {kind}" d="{paths[kind]}"{shade}/>'
-    return f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"{shade}/>'
+    match kind:
+        case "t0":
+            path = f"M{x - s:.1f} {y - s:.1f}h{2 * s:g}v{2 * s:g}h{-2 * s:g}Z"
+        case "t1":
+            path = f"M{x:.1f} {y - 1.3 * s:.1f}l{1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {1.3 * s:g}l{-1.3 * s:g} {-1.3 * s:g}Z"
+        case "t2":
+            path = f"M{x:.1f} {y - 1.2 * s:.1f}l{1.3 * s:g} {2.2 * s:g}h{-2.6 * s:g}Z"
+        case _:
+            return f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"{shade}/>'
+    return f'<path class="dot {kind}" d="{path}"{shade}/>'
 
 
 @dataclass(frozen=True, kw_only=True)
