@@ -164,7 +164,7 @@ class Source:
 
     def cost(self, backend: str | None, usage: Usage) -> float | None:
         """Return USD by a judge's URI; None if no price is known or nothing was counted."""
-        return None if backend is None or not usage.to_json() else self.prices.of_uri(backend, usage)
+        return None if backend is None or usage == Usage() else self.prices.of_uri(backend, usage)
 
     def episodes(self, *, forks: bool = True) -> Iterator[Episode]:
         """Yield the traces of the findings, then unfinished ones, then the forks. Unreadable ones are problems."""

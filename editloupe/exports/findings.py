@@ -51,6 +51,9 @@ COLUMNS: Final[Mapping[str, str]] = {
 """Column → type. `answer`, `evidence` and `counts` are JSON text. Unknown values are null."""
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+
+
 def write_findings(source: Source, path: Path) -> int:
     """Write the table in the form that the file's name asks for, and return its rows.
 
@@ -64,7 +67,7 @@ def write_findings(source: Source, path: Path) -> int:
     if kind == ".jsonl":
         data = b"".join(json_bytes({**f.to_json(), **_beside(source, f)}) + b"\n" for f in rows)
     elif kind == ".csv":
-        data = records_csv([_row(source, f) for f in rows], list(COLUMNS)).encode("utf-8", "replace")
+        data = records_csv((_row(source, f) for f in rows), list(COLUMNS)).encode("utf-8", "replace")
     else:
         data = _parquet([_row(source, f) for f in rows])
     with whole(path) as file:
@@ -84,14 +87,10 @@ def _beside(source: Source, finding: Finding) -> dict[str, Json]:
 
 
 def _row(source: Source, finding: Finding) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "role": finding.role,
-        **finding.to_json(),
-        **finding.usage.to_json(),
-        **_beside(source, finding),
-    }
+    said: dict[str, Any] = finding.to_json()
+    data: dict[str, Any] = {"role": finding.role, **said, **said["usage"], **_beside(source, finding)}
     for name in ("answer", "evidence", "counts"):
-        data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
+        data[name] = None if data[name] is None else _ENCODER.encode(data[name])
     return {name: data.get(name) for name in COLUMNS}
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import SimpleNamespace
 from typing import Final
 
@@ -44,16 +45,18 @@ def markdown(table: Table, *, level: int = 2) -> str:
     return "\n".join([*lines, *(["", safe(table.caption)] if table.caption else [])]) + "\n"
 
 
-def records_csv(records: Sequence[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
+def records_csv(records: Iterable[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
     """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear.
 
     No cell is a formula to a spreadsheet: texts come from models and strangers (`csv_cell`).
     """
     lines: list[str] = []
+    if not names:
+        records = list(records)
     columns = names or list(dict.fromkeys(name for record in records for name in record))
     # Python quotes a carriage return in a cell only if lines end with one.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
-    for row in (columns, *([record.get(name) for name in columns] for record in records)):
+    for row in chain([columns], ([record.get(name) for name in columns] for record in records)):
         writer.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
     return "".join(lines)
 
