@@ -189,7 +189,7 @@ class Schedule:
         return any(standing)
 
     def _count(self, task: Task) -> int:
-        return self.repeats.count if repeatable(task) else 1
+        return self.repeats.count if self.repeats.count > 1 and repeatable(task) else 1
 
     def _answers(self, group: _Group, task: Task) -> list[Finding]:
         """Return the findings of a task so far, by repeat."""

@@ -625,8 +625,8 @@ class RunStore:
         end = content.rfind(b"\n") + 1
         sound = Sound.of(self.folder, name, content) if part is None else Sound()
         known, rest = sound.size, content[sound.size : end]
-        lines = rest.splitlines()
-        # What is read fast need not be there twice.
+        # Others take a carriage return for the end of a line, too. Without any, no line need be there twice.
+        lines = rest.splitlines() if b"\r" in rest else io.BytesIO(rest)
         quickly = io.BytesIO(content[:known])
         first = content.count(b"\n", 0, known) + 1
         if end < len(content):
@@ -634,9 +634,8 @@ class RunStore:
             # One that writes just now may be in the middle of a line.
             if not is_written(self.folder):
                 cut = f"the last line is cut off ({len(content) - end} bytes), left out"
-                self.problems.append(f"{name}, line {first + len(lines)}: {cut}")
+                self.problems.append(f"{name}, line {first + len(rest.splitlines())}: {cut}")
         sound.add(rest)
-        # Others take a carriage return for the end of a line, too.
         if part is None and b"\r" not in rest:
             self._sound[name] = sound
         else:
@@ -688,9 +687,9 @@ def _line(data: Mapping[str, Json]) -> bytes:
     return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
+def _place(f: Finding) -> tuple[str, int, str, str, str, int, str]:
     """Return what a finding is about: the latest one of a place counts."""
-    return finding.judge_id, finding.repeat, finding.question
+    return f.judge_id, f.repeat, f.metric, f.editor, f.sample_id, f.turn, f.part
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
