@@ -16,7 +16,6 @@ from editloupe.answers import Record
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
 from editloupe.cli.output import for_programs, many, note, out, plain, say, table, warn
-from editloupe.cli.recorded import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_opening, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
@@ -53,6 +52,9 @@ def show(
         store = RunStore.read(run)
         _overview(store)
     else:
+        # A run as a whole is shown without the tools and agents that this knows.
+        from editloupe.cli.recorded import findings_of
+
         store = RunStore.read_sample(run, sample)
         if not store.findings:
             raise ConfigError(why_empty(store))

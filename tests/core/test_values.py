@@ -40,6 +40,28 @@ def test_json_is_read_as_deep_on_every_machine(brackets: str, inside: str, depth
             parse_json(deep)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}', "-0", "-0.0", "1e400", "1E5", "1e-400", "0.1", "9223372036854775808", "1" * 400, "NaN", "-Infinity",
+        '"\\ud800"', '"\\ud83d\\ude00"', '"ü\\u00fc\x7f"', " [1, 2.0]\n",
+    ],
+)  # fmt: skip
+def test_bytes_say_what_pythons_own_reader_says(text: str):
+    # repr tells 2 from 2.0, and -0.0 from 0.
+    assert repr(parse_json(text.encode())) == repr(parse_json(text)) == repr(json.loads(text))
+    assert repr(parse_json(text.encode("utf-8-sig"))) == repr(parse_json(text.encode("utf-16"))) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("content", [b'"\xff"', b"[1,]", b'{"a": 1} 2', b"", b"\n", b"tru", b'"a\tb"', b"01", b"1" * 5000])
+def test_bytes_that_are_no_json_are_refused_as_by_pythons_own_reader(content: bytes):
+    with pytest.raises(ValueError) as theirs:
+        json.loads(content)
+    with pytest.raises(ValueError) as ours:
+        parse_json(content)
+    assert (type(ours.value), str(ours.value)) == (type(theirs.value), str(theirs.value))
+
+
 def test_brackets_inside_strings_do_not_count():
     assert parse_json('["' + "[{" * 1000 + '\\"' + "[" * 1000 + '"]') == ["[{" * 1000 + '"' + "[" * 1000]
     with pytest.raises(json.JSONDecodeError):

@@ -95,6 +95,19 @@ def test_a_line_behind_what_is_remembered_has_its_own_number(run: Path, editloup
     assert f"findings.jsonl, line {count + 2}: not JSON, left out" in out + err
 
 
+def test_lines_of_an_editor_that_ends_them_with_a_carriage_return_too_say_the_same(run: Path, editloupe: Program):
+    shown = editloupe("show", run)
+    path = run / "findings.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"\n", b"\r\n"))
+    assert editloupe("show", run) == shown
+    # An end that was cut off has the number of its line.
+    path.write_bytes(content.replace(b"\n", b"\r\n") + b'{"task_id": ')
+    code, out, err = editloupe("show", run)
+    count = len(content.splitlines())
+    assert code == 0 and f"findings.jsonl, line {count + 1}: the last line is cut off (12 bytes), left out" in out + err
+
+
 def test_a_finding_that_was_changed_since_does_not_count(run: Path, editloupe: Program):
     change(run)
     code, out, err = editloupe("show", run)
