@@ -3,14 +3,17 @@
     python -m benchmarks.networks                 # on the first GPU, else the CPU
     python -m benchmarks.networks --write         # and put the table into docs/tools.md
     python -m benchmarks.networks --quick         # smaller pictures, fewer calls: does it run at all?
+    python -m benchmarks.networks --upscaler realesrgan-x4plus.safetensors --detector FOLDER   # with weights of your own
 
-The weights are random: speed does not depend on them. They are written to a folder and loaded by the code that loads real
-ones. `N callers` are N threads that call at once, one picture each, as the samples of a run do.
+Without weights of your own they are random, at full size: speed does not depend on them. They are written to a folder and
+loaded by the code that loads real ones. `N callers` are N threads that call at once, one picture each, as the samples of a
+run do. A second table says how far outputs differ: in a batch from one by one, and on a GPU in fp16 from fp32.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import platform
@@ -18,15 +21,17 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from benchmarks.pages import put
 from editloupe.data.images import RGB
+from editloupe.models.detect.base import Detection
 from editloupe.models.detect.open import DETECTORS
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
@@ -51,6 +56,22 @@ class Row:
     seconds: float
     rate: float
     peak_gib: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How far the outputs of one network differ between two ways of running it.
+
+    ways: "this beside that".   same: share of outputs that are the same, as `what` says it.
+    worst, mean: the largest difference and the mean of all.
+    """
+
+    network: str
+    ways: str
+    what: str
+    same: float
+    worst: float
+    mean: float
 
 
 @dataclass(frozen=True)
@@ -90,10 +111,11 @@ def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -
     ]
 
 
-def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: tuple[int, int], rounds: int) -> list[Row]:
-    """GroundingDINO: pictures of `side` px, as many callers as `sizes` has it."""
+def detector_rows(
+    folder: Path, device: Device, *, sizes: Sequence[int], side: tuple[int, int], rounds: int
+) -> tuple[list[Row], list[Difference]]:
+    """A GroundingDINO from a folder: pictures of `side` px, as many callers as `sizes` has it."""
     torch = import_torch()
-    make_grounding_dino(folder, side_px=min(800, side[1]))
     pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
     first = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, max_batch=1)
@@ -124,13 +146,51 @@ def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: t
                     lambda o=ours, p=pool, n=count: list(p.map(lambda rgb: o([rgb], PHRASE), pictures[:n])),
                 )
             )
-    return measure(f"GroundingDINO Swin-T, {side[0]}×{side[1]} px", ways, device=device, rounds=rounds)
+    name = f"GroundingDINO Swin-T, {side[0]}×{side[1]} px"
+    rows = measure(name, ways, device=device, rounds=rounds)
+    shown = pictures[:8]
+
+    def boxes(max_batch: int, precision: Device) -> list[list[Detection]]:
+        ours = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, box_threshold=0.0, max_batch=max_batch)
+        ours._loaded = replace(loaded, device=precision)
+        return [list(found.detections) for found in ours(shown, PHRASE)]
+
+    alone = boxes(1, device)
+    differences = [boxes_apart(name, f"a batch of {len(shown)} beside one by one", boxes(len(shown), device), alone)]
+    if device.half:
+        full = boxes(1, replace(device, half=False))
+        differences.append(boxes_apart(name, "fp16 beside fp32", alone, full))
+    return rows, differences
 
 
-def upscaler_rows(path: Path, device: Device, *, sizes: Sequence[int], side: int, rounds: int) -> list[Row]:
-    """Real-ESRGAN ×4: crops of `side`×`side` px."""
+def boxes_apart(
+    network: str, ways: str, found: Sequence[Sequence[Detection]], beside: Sequence[Sequence[Detection]]
+) -> Difference:
+    """Compare all boxes of pictures, each with the box of the other way that lies nearest.
+
+    The same is a box whose sides are within 1 px and whose score is within 0.01. `worst` and `mean` are of scores.
+    """
+    same: list[bool] = []
+    apart: list[float] = []
+    for ours, theirs in zip(found, beside, strict=True):
+        boxes = np.array([list(d.box) for d in theirs], dtype=float)
+        scores = np.array([d.score for d in theirs])
+        for one in ours:
+            sides = np.abs(boxes - np.array(list(one.box), dtype=float)).max(1)
+            nearest = int((sides + 100 * np.abs(scores - one.score)).argmin())
+            apart.append(abs(float(scores[nearest]) - one.score))
+            same.append(bool(sides[nearest] <= 1 and apart[-1] <= 0.01))
+    what = "boxes within 1 px and 0.01 of a score; scores, 0 to 1"
+    return Difference(
+        network=network, ways=ways, what=what, same=float(np.mean(same)), worst=max(apart), mean=float(np.mean(apart))
+    )
+
+
+def upscaler_rows(
+    path: Path, device: Device, *, sizes: Sequence[int], side: int, rounds: int
+) -> tuple[list[Row], list[Difference]]:
+    """A Real-ESRGAN ×4 from a file: crops of `side`×`side` px."""
     torch = import_torch()
-    make_real_esrgan(path)
     crops = [drawn(side, side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
     network = NetworkUpscaler(path, digest="", device=device.name)._ready()
@@ -156,10 +216,49 @@ def upscaler_rows(path: Path, device: Device, *, sizes: Sequence[int], side: int
                     lambda o=ours, p=pool, n=count: list(p.map(lambda rgb: o(rgb, 4), crops[:n])),
                 )
             )
-    return measure(f"Real-ESRGAN ×4, {side}×{side} px", ways, device=device, rounds=rounds)
+    name = f"Real-ESRGAN ×4, {side}×{side} px"
+    rows = measure(name, ways, device=device, rounds=rounds)
+    shown = example_crops(side, 8)
+
+    def drawings(max_batch: int, loaded: Any) -> list[RGB]:
+        ours = NetworkUpscaler(path, digest="", device=device.name, max_batch=max_batch)
+        ours._loaded = loaded
+        with ThreadPoolExecutor(len(shown)) as pool:
+            return list(pool.map(lambda rgb: ours(rgb, 4), shown))
+
+    alone = drawings(1, network)
+    differences = [pixels_apart(name, "a batch of 4 beside one by one", drawings(4, network), alone)]
+    if device.half:
+        plainly = replace(network, model=copy.deepcopy(network.model).float(), device=replace(device, half=False))
+        differences.append(pixels_apart(name, "fp16 beside fp32", alone, drawings(1, plainly)))
+    return rows, differences
 
 
-def make_grounding_dino(folder: Path, *, side_px: int = 800) -> None:
+def pixels_apart(network: str, ways: str, found: Sequence[RGB], beside: Sequence[RGB]) -> Difference:
+    """Compare pictures, value by value. The same is a value that is within 1 of 255; `worst` and `mean` are of 255."""
+    apart = np.concatenate([np.abs(one.astype(int) - other).ravel() for one, other in zip(found, beside, strict=True)])
+    return Difference(
+        network=network,
+        ways=ways,
+        what="values within 1 of 255; values, of 255",
+        same=float(np.mean(apart <= 1)),
+        worst=float(apart.max()),
+        mean=float(apart.mean()),
+    )
+
+
+def example_crops(side: int, count: int) -> list[RGB]:
+    """Crops of `side`×`side` px from the middle of the images of examples/edits."""
+    paths = sorted((Path(__file__).parents[1] / "examples" / "edits" / "images").glob("*.png"))[:count]
+    crops = []
+    for path in paths:
+        with Image.open(path) as image:
+            x, y = (image.width - side) // 2, (image.height - side) // 2
+            crops.append(np.asarray(image.convert("RGB").crop((x, y, x + side, y + side))))
+    return crops
+
+
+def make_grounding_dino(folder: Path, *, side_px: int = 800) -> Path:
     """grounding-dino-tiny's architecture (Swin-T, BERT base, 6 + 6 layers, 900 queries; 172 M parameters), random.
 
     side_px: of a picture's shorter side as the network sees it.
@@ -185,15 +284,17 @@ def make_grounding_dino(folder: Path, *, side_px: int = 800) -> None:
         tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
         images = GroundingDinoImageProcessorPil(size={"shortest_edge": side_px, "longest_edge": side_px * 5 // 3})
         GroundingDinoProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
 
 
-def make_real_esrgan(path: Path) -> None:
+def make_real_esrgan(path: Path) -> Path:
     """RealESRGAN_x4plus's architecture (64 features, 23 blocks; 16.7 M parameters), random, as a published checkpoint."""
     from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
 
     torch = import_torch()
     torch.manual_seed(0)
     torch.save({"params_ema": RRDBNet(Shape()).state_dict()}, path)
+    return path
 
 
 def drawn(width: int, height: int, *, seed: int) -> RGB:
@@ -216,9 +317,9 @@ def machine(device: Device) -> str:
     return f"{where} ({kind}), {facts['precision']}, torch {facts['torch']}, transformers {transformers.__version__}"
 
 
-def table(rows: Sequence[Row], words: str) -> str:
+def table(rows: Sequence[Row], words: str, weights: str = "Random weights at full size") -> str:
     """Markdown: items a second, and each way against the first of as many items of the same network."""
-    lines = [f"Measured on: {words}. Random weights at full size, medians.", ""]
+    lines = [f"Measured on: {words}. {weights}, medians.", ""]
     lines += ["| network and picture | run by | callers | batch | items a second | × peer | GPU GiB |"]
     lines += ["|---|---|---:|---:|---:|---:|---:|"]
     for row in rows:
@@ -228,6 +329,15 @@ def table(rows: Sequence[Row], words: str) -> str:
             f"| {row.network} | {row.way} | {row.callers} | {row.batch} | {row.rate:.3g} | {row.rate / peer.rate:.2f} "
             f"| {memory} |"
         )
+    return "\n".join(lines)
+
+
+def difference_table(differences: Sequence[Difference]) -> str:
+    """Markdown: how far outputs differ."""
+    lines = ["| network and picture | outputs | the same | worst | mean | of what |", "|---|---|---:|---:|---:|---|"]
+    lines += [
+        f"| {d.network} | {d.ways} | {100 * d.same:.3g} % | {d.worst:.3g} | {d.mean:.2g} | {d.what} |" for d in differences
+    ]
     return "\n".join(lines)
 
 
@@ -258,6 +368,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="measured rounds after one to warm up (5; on a CPU 3)")
     parser.add_argument("--threads", type=int, help="CPU threads of a network (torch's choice)")
     parser.add_argument("--only", choices=("detector", "upscaler"), help="one of the two networks")
+    parser.add_argument("--detector", type=Path, help="a folder of GroundingDINO that transformers saved (random weights)")
+    parser.add_argument("--upscaler", type=Path, help="a file of Real-ESRGAN ×4 (random weights)")
     parser.add_argument("--quick", action="store_true", help="small pictures, 1 and 2 callers, one round")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     parser.add_argument("--write", action="store_true", help="put the table into docs/tools.md")
@@ -270,18 +382,26 @@ def main() -> None:
     sizes = options.callers or ([1, 2] if options.quick else [1, 8] if slow else [1, 8, 32])
     rounds = options.rounds or (1 if options.quick else 3 if slow else 5)
     rows: list[Row] = []
+    differences: list[Difference] = []
     with TemporaryDirectory() as place:
         if options.only != "upscaler":
             side = (320, 240) if options.quick else (1067, 800)
-            rows += detector_rows(Path(place) / "dino", device, sizes=sizes, side=side, rounds=rounds)
+            folder = options.detector or make_grounding_dino(Path(place) / "dino", side_px=min(800, side[1]))
+            measured, apart = detector_rows(folder, device, sizes=sizes, side=side, rounds=rounds)
+            rows, differences = rows + measured, differences + apart
         if options.only != "detector":
             side_px = 32 if options.quick else 64
-            rows += upscaler_rows(Path(place) / "x4.pth", device, sizes=sizes, side=side_px, rounds=rounds)
+            path = options.upscaler or make_real_esrgan(Path(place) / "x4.pth")
+            measured, apart = upscaler_rows(path, device, sizes=sizes, side=side_px, rounds=rounds)
+            rows, differences = rows + measured, differences + apart
     words = machine(device)
-    text = table(rows, words)
+    own = [str(path.name) for path in (options.detector, options.upscaler) if path is not None]
+    weights = f"Weights: {', '.join(own)}; random where none are named" if own else "Random weights at full size"
+    text = f"{table(rows, words, weights)}\n\n{difference_table(differences)}"
     print(text)
     if options.json:
         figures: dict[str, Any] = {"machine": words, "rounds": rounds, "rows": [asdict(row) for row in rows]}
+        figures["differences"] = [asdict(one) for one in differences]
         options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.write:
         put("tools.md", "measured networks", text)

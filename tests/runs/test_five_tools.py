@@ -37,13 +37,15 @@ CALLS: list[tuple[str, dict[str, Json]]] = [
 ]
 
 
-def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int | None) -> int:
+def judge_with_all_tools(
+    folder: Path, out: Path, detector: Path, *, limit: int | None, device: str = "cpu", upscaler: Path | None = None
+) -> int:
     """Judge a folder with a script that makes CALLS one after another, and check every trace; how many there were."""
     lines = [f"<tool_call>{json.dumps({'name': name, 'arguments': given})}</tool_call>" for name, given in CALLS]
     setup = open_with(
         backend=ScriptedLMM(["".join(lines[:4]), "".join(lines[4:]), final("Wrong Action", "Crop 1 shows it.")]),
         criteria=("if",),
-        weights=ToolSettings(detector=str(detector), device="cpu"),
+        weights=ToolSettings(detector=str(detector), upscaler=upscaler and str(upscaler), device=device),
     )
     outcome = run_over(setup, folder, out, config={}, limit=limit)
     assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
@@ -60,11 +62,11 @@ def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int 
         refused = results[-1].observation["text"]
         assert "there is no image 'Edited Picture'; the images are: 'Original Image', 'Edited Image', 'Crop 1'" in refused
         for result in results[:-1]:
-            check_observation(Observation.from_json(result.observation), result, store)
+            check_observation(Observation.from_json(result.observation), result, store, device)
     return len(outcome.findings)
 
 
-def check_observation(seen: Observation, result: ToolResult, store: ImageStore) -> None:
+def check_observation(seen: Observation, result: ToolResult, store: ImageStore, device: str) -> None:
     assert result.crashed is None and not seen.error, seen.text
     assert len(result.aliases) == len(seen.images)
     assert all(alias in seen.text for alias in result.aliases)
@@ -75,7 +77,8 @@ def check_observation(seen: Observation, result: ToolResult, store: ImageStore) 
         assert whole.intersection(view.region) == view.region
         assert list(view.to_origin(view.window)) == pytest.approx(list(view.region))
     if result.call["name"] in ("grounding", "detect_object"):
-        assert (seen.data["device"], seen.data["precision"]) == ("cpu", "fp32")
+        assert str(seen.data["device"]).startswith(device)
+        assert seen.data["precision"] == ("fp32" if device == "cpu" else "fp16")
         assert "sha256:" in str(seen.data["detector"])
 
 
