@@ -43,8 +43,8 @@ def test_json_is_read_as_deep_on_every_machine(brackets: str, inside: str, depth
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a": 1, "a": 2}', "-0", "-0.0", "1e400", "1E5", "1e-400", "0.1", "9223372036854775808", "1" * 400, "NaN", "-Infinity",
-        '"\\ud800"', '"\\ud83d\\ude00"', '"ü\\u00fc\x7f"', " [1, 2.0]\n",
+        '{"a": 1, "a": 2}', "-0", "-0.0", "1e400", "1E5", "1e-400", "0.1", "9223372036854775808", "1" * 400, "NaN",
+        "-Infinity", '"\\ud800"', '"\\ud83d\\ude00"', '"ü\\u00fc\x7f"', " [1, 2.0]\n",
     ],
 )  # fmt: skip
 def test_bytes_say_what_pythons_own_reader_says(text: str):
