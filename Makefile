@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-browser test-clients test-vllm bench gallery docs site
+.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm bench gallery docs site
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -26,6 +26,9 @@ test-browser:  ## The viewer's tests in the Chromium that CHROMIUM names, or the
 
 test-clients:  ## The tests with programs of others, which the first time are installed into ~/.cache/editloupe/clients
 	$(PYTHON) -m pytest -n 0 -m clients -rs
+
+test-gpu:  ## The tests on a CUDA GPU; needs the extra local
+	$(PYTHON) -m pytest -n 0 -m gpu -rs
 
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
 	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -n 0 -m vllm -s

@@ -109,7 +109,7 @@ def test_an_adapter_keeps_the_contract_of_backends(adapter: Path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_qwen_vl_answers_without_torchvision(tmp_path: Path):
+def test_a_qwen_vl_answers_with_torchvision_and_without(tmp_path: Path):
     from tests.backends.tiny_qwen_vl import build as build_qwen
 
     build_qwen("qwen2.5-vl", tmp_path / "qwen")
@@ -117,6 +117,8 @@ def test_a_qwen_vl_answers_without_torchvision(tmp_path: Path):
     # A short context, since a random model answers until it is full.
     rewrite(tmp_path / "qwen" / "config.json", text_config={**text, "max_position_embeddings": 512})
     reply = check_backend(lambda: opened(tmp_path / "qwen"), threads=2)
+    # Its processor of videos, which only torchvision brings, is left aside where that is installed, too.
+    assert not hasattr(opened(tmp_path / "qwen").network._ready().processor, "video_processor")
     # Each picture of 320×240 px is scaled to at most 64 squares.
     assert reply.usage.image_tokens is not None and 3 * 40 <= reply.usage.image_tokens <= 3 * 64
 

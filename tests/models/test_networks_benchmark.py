@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.networks import Row, Way, measure, table
+from benchmarks.networks import Row, Way, boxes_apart, difference_table, measure, pixels_apart, table
+from editloupe.models.detect.base import Detection
 from editloupe.models.devices import Device
+from editloupe.values import Box
 
 
 def row(way: str, rate: float, *, callers: int = 8, batch: int = 1, peak_gib: float | None = None) -> Row:
@@ -35,6 +38,23 @@ def test_ways_take_turns_and_the_first_turn_is_not_counted() -> None:
     assert all(r.peak_gib is None for r in rows)
 
 
+def test_outputs_are_the_same_up_to_a_pixel_and_a_hundredth_of_a_score() -> None:
+    def one(x: float, score: float) -> Detection:
+        return Detection(box=Box(x, 0, x + 10, 10), score=score)
+
+    beside = [[one(0, 0.5), one(50, 0.9)]]
+    # The first is 0.5 px away with the same score; of the second the score differs by 0.1.
+    apart = boxes_apart("Net", "this beside that", [[one(0.5, 0.5), one(50, 0.8)]], beside)
+    assert (apart.same, apart.worst, apart.mean) == (0.5, pytest.approx(0.1), pytest.approx(0.05))
+    grey = np.full((2, 2, 3), 100, np.uint8)
+    other = grey.copy()
+    other[0, 0] = (101, 104, 100)
+    # Of 12 values one differs by 1, which is the same, and one by 4.
+    drawn = pixels_apart("Net", "this beside that", [other], [grey])
+    assert (drawn.same, drawn.worst, drawn.mean) == (pytest.approx(11 / 12), 4, pytest.approx(5 / 12))
+    assert difference_table([drawn]).splitlines()[-1].startswith("| Net | this beside that | 91.7 % | 4 | 0.42 | ")
+
+
 @pytest.mark.slow
 def test_the_command_measures_real_esrgan_and_writes_its_figures(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -53,4 +73,5 @@ def test_the_command_measures_real_esrgan_and_writes_its_figures(tmp_path: Path)
     assert "1 CPU thread" in figures["machine"]
     assert [(r["callers"], r["batch"]) for r in figures["rows"]] == [(2, 1), (2, 1), (2, 2)]
     assert all(r["rate"] > 0 for r in figures["rows"])
+    assert [(d["ways"], d["worst"]) for d in figures["differences"]] == [("a batch of 4 beside one by one", 0)]
     assert "| editloupe | 2 | 2 |" in done.stdout

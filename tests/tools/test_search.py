@@ -213,6 +213,23 @@ def test_boxes_of_one_thing_become_one(given: list[tuple[float, float, float, fl
     assert [d.score for d in suppress(_scored(*given))] == scores
 
 
+def test_what_is_left_of_many_boxes_is_what_the_rule_says_pair_by_pair() -> None:
+    random = np.random.default_rng(3)
+    corners = np.hstack([random.uniform(0, 60, (300, 2)), random.uniform(2, 30, (300, 2)), random.random((300, 1))])
+    boxes = _scored(*((x, y, x + w, y + h, score) for x, y, w, h, score in corners.tolist()))
+
+    def is_same(one: Box, other: Box) -> bool:
+        common, (small, large) = one.intersection(other), sorted((one.area, other.area))
+        return common is not None and (one.iou(other) > 0.5 or (common.area > 0.85 * small and large <= 4 * small))
+
+    kept: list[Detection] = []
+    for found in sorted(boxes, key=lambda d: -d.score):
+        if not any(is_same(found.box, other.box) for other in kept):
+            kept.append(found)
+    assert 100 < len(kept) < 300
+    assert suppress(boxes) == tuple(kept)
+
+
 def test_the_order_of_equal_scores_does_not_depend_on_the_order_given() -> None:
     boxes = _scored((0, 0, 10, 10, 0.5), (20, 0, 30, 10, 0.5), (40, 0, 50, 10, 0.5))
     assert suppress(boxes) == suppress(boxes[::-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,8 @@ from editloupe.values import parse_json
 _FILES: Final = ("processor_config.json", "preprocessor_config.json")
 _MODEL_FILES: Final = ("config.json", "generation_config.json")
 _QWEN: Final = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}
-"""Families whose processors want torchvision, for videos alone → how their class's name begins."""
+"""Families whose processors want torchvision, for videos alone, and with it not always take Pillow → how their class's name
+begins."""
 
 
 def has_processor(folder: Path) -> bool:
@@ -32,7 +32,7 @@ def load_processor(folder: Path, family: str, where: str) -> Any:
     from transformers import AutoProcessor
 
     with reading(where, folder):
-        if family in _QWEN and not find_spec("torchvision"):
+        if family in _QWEN:
             found = _images_only(folder, _QWEN[family])
         else:
             # Pillow also where torchvision is there, so that pixels agree between machines.

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.values import Box
 
 FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO", "owlv2": "OWLv2"}
 """`model_type` in a model's config.json → the name that the LMM reads."""
+
+Corners: TypeAlias = NDArray[np.float64]
+"""x0, y0, x1, y1 in px on the last axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +84,13 @@ def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float
     inside: so do two boxes where one holds this share of the other and is at most four times as large. Such boxes come
     from objects that a tile's border cuts.
     """
-    kept: list[Detection] = []
-    for found in sorted(detections, key=lambda d: (-d.score, *d.box)):
-        if not any(_same(found.box, other.box, iou, inside) for other in kept):
-            kept.append(found)
-    return tuple(kept)
+    ordered = sorted(detections, key=lambda d: (-d.score, *d.box))
+    corners = np.array([tuple(d.box) for d in ordered], dtype=float).reshape(-1, 4)
+    left = np.ones(len(ordered), dtype=bool)
+    for number in range(len(ordered)):
+        if left[number]:
+            left[number + 1 :] &= ~_same(corners[number], corners[number + 1 :], iou, inside)
+    return tuple(found for found, is_left in zip(ordered, left, strict=True) if is_left)
 
 
 def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | None:
@@ -96,9 +104,11 @@ def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | Non
     return Box(x0, y0, x1, y1) if x1 - x0 >= 1 and y1 - y0 >= 1 else None
 
 
-def _same(one: Box, other: Box, iou: float, inside: float) -> bool:
-    common = one.intersection(other)
-    if common is None:
-        return False
-    small, large = sorted((one.area, other.area))
-    return one.iou(other) > iou or (common.area > inside * small and large <= 4 * small)
+def _same(box: Corners, others: Corners, iou: float, inside: float) -> NDArray[np.bool_]:
+    """Return for each of N×4 other boxes whether it counts as the same as this one, of 4 corners."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    common = (high - low).clip(0).prod(1)
+    area, areas = (box[2:] - box[:2]).prod(), (others[:, 2:] - others[:, :2]).prod(1)
+    small, large = np.minimum(area, areas), np.maximum(area, areas)
+    same = (common / (area + areas - common) > iou) | ((common > inside * small) & (large <= 4 * small))
+    return np.asarray(same, dtype=bool)
