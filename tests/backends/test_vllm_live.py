@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import shlex
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -314,34 +315,21 @@ def test_what_fails_is_always_one_of_ours(peer: Peer) -> None:
 def test_judge_launch_starts_a_real_server_and_a_folder_is_labelled(
     environment: Path,
     edits: Callable[..., Path],
+    editloupe: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import shlex
-
-    from editloupe.cli.judge import judge
-
     set_up(monkeypatch, environment)
     path = vllm_peer.tiny_model(environment, "qwen3-vl", tmp_path_factory.mktemp("launched"))
     # Without a limit of its own, a random model writes until the context is full.
     arguments = [*vllm_peer.arguments(), "--override-generation-config", '{"max_new_tokens": 24}']
-    code = judge(
-        path=edits(2),
-        backend=[f"vllm/{path}"],
-        criteria="if",
-        reply_tokens=24,
-        launch=True,
-        launch_args=shlex.join(arguments),
-        constrain_labels=True,
-        tools="zoom_in",
-        out_dir=tmp_path / "run",
-    )
-    told = capsys.readouterr()
-    assert code == 0, told
+    words = ["judge", edits(2), "--backend", f"vllm/{path}", "--criteria", "if", "--max-reply-tokens", "24"]
+    launched = ["--launch", "--launch-args", shlex.join(arguments), "--constrain-labels", "--tools", "zoom_in"]
+    code, out, err = editloupe(*words, *launched, "--out", tmp_path / "run")
+    assert code == 0, (out, err)
     findings = RunStore.read(tmp_path / "run").current()
     assert [f.status for f in findings] == ["ok", "ok"]
     assert {str(f.label) for f in findings} <= set(LABELS)
-    assert "2 of 2 labels come from a last word that was held to the list of labels" in " ".join(told.out.split())
-    print(told.err, told.out)
+    assert "2 of 2 labels come from a last word that was held to the list of labels" in " ".join(out.split())
+    print(err, out)
