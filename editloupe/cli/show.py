@@ -52,7 +52,7 @@ def show(
         store = RunStore.read(run)
         _overview(store)
     else:
-        # A run as a whole is shown without the tools and agents that this knows.
+        # This imports tools and agents, and a whole run is shown without them.
         from editloupe.cli.recorded import findings_of
 
         store = RunStore.read_sample(run, sample)

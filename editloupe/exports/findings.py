@@ -81,7 +81,7 @@ def _beside(source: Source, finding: Finding) -> dict[str, Json]:
         "backend": source.backends.get(finding.judge_id),
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
-        "instruction": None if sample is None else sample.asked(finding.turn),
+        "instruction": None if sample is None or finding.turn > len(sample.turns) else sample.asked(finding.turn),
         "cost_usd": source.cost(source.backends.get(finding.judge_id), finding.usage),
     }
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from editloupe import files
 from editloupe.config import RunSpec
@@ -42,7 +42,7 @@ Parsed = TypeVar("Parsed")
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
-_AT_ONCE = 1000
+_LINES_AT_ONCE: Final = 1000
 """Lines that are written together."""
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
@@ -451,10 +451,18 @@ class RunStore:
 
     def _append(self, name: str, file: BinaryIO, lines: Iterable[bytes]) -> None:
         rest = iter(lines)
-        while written := b"".join(islice(rest, _AT_ONCE)):
-            file.write(written)
-            if name in self._sound:
-                self._sound[name].add(written)
+        while True:
+            made: list[bytes] = []
+            try:
+                made.extend(islice(rest, _LINES_AT_ONCE))
+            finally:
+                # Where a line cannot be made, those before it are written all the same.
+                written = b"".join(made)
+                file.write(written)
+                if name in self._sound:
+                    self._sound[name].add(written)
+            if not made:
+                return
 
     def _remember(self) -> None:
         """Let those who read a large run after this know what is sound."""

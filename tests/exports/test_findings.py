@@ -31,6 +31,16 @@ def test_jsonl_keeps_each_finding_and_adds_its_sample_and_judge(native: Path, tm
     )
 
 
+def test_a_turn_that_the_sample_lacks_has_no_instruction(native: Path, tmp_path: Path):
+    run = Path(shutil.copytree(native, tmp_path / "run"))
+    path = run / "findings.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("".join(json.dumps({**row, "turn": 7}) + "\n" for row in rows[:1]), encoding="utf-8")
+    write_findings(Source(folder=run), tmp_path / "f.jsonl")
+    (row,) = map(json.loads, (tmp_path / "f.jsonl").read_text(encoding="utf-8").splitlines())
+    assert (row["turn"], row["instruction"], row["status"]) == (7, None, "invalid")
+
+
 def test_csv_and_parquet_hold_the_same_rows(native: Path, oracle: Path, tmp_path: Path):
     for run in (native, oracle):
         write_findings(Source(folder=run), tmp_path / "f.csv")

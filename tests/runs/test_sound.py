@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe import Run
+from editloupe import Run, load_samples
+from editloupe.findings import Finding
 from editloupe.runs import index
+from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
+from tests.setups import open_with
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -106,6 +111,19 @@ def test_lines_of_an_editor_that_ends_them_with_a_carriage_return_too_say_the_sa
     code, out, err = editloupe("show", run)
     count = len(content.splitlines())
     assert code == 0 and f"findings.jsonl, line {count + 1}: the last line is cut off (12 bytes), left out" in out + err
+
+
+def test_of_findings_that_cannot_all_be_written_those_before_are(run: Path):
+    edits = load_samples(EXAMPLES)
+    setup = open_with(backend="baseline")
+    out = run.parent / "out"
+    with closing(RunStore.begin(out, setup.spec, setup.entries(), edits)) as store:
+        tasks = list(setup.protocol.plan([edits.samples[0]], {}))
+        given: dict[str, Any] = {"judge_id": setup.judge.id, "repeat": 0, "status": "unparsed", "ending": "answer"}
+        whole, broken = (Finding.of(task, **given, seconds=s) for task, s in zip(tasks, (1.0, math.nan), strict=True))
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            store.add_findings([whole, broken])
+    assert Run(out).findings == [whole]
 
 
 def test_a_finding_that_was_changed_since_does_not_count(run: Path, editloupe: Program):

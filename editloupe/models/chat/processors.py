@@ -15,8 +15,8 @@ from editloupe.values import parse_json
 _FILES: Final = ("processor_config.json", "preprocessor_config.json")
 _MODEL_FILES: Final = ("config.json", "generation_config.json")
 _QWEN: Final = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}
-"""Families whose processors want torchvision, for videos alone, and with it not always take Pillow → how their class's name
-begins."""
+"""Family → how the name of its processor's class begins. These want torchvision, for videos alone. Where it is installed,
+their processor of videos refuses Pillow. So they are read without videos everywhere."""
 
 
 def has_processor(folder: Path) -> bool:
