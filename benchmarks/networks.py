@@ -7,8 +7,8 @@
 
 Without weights of your own they are random, at full size, written to a folder and loaded by the code that loads real ones.
 The speed of a network does not depend on them; what is done with a detector's boxes does, so few of them count here.
-`N callers` are N threads that call at once, one picture each, as the samples of a run do. A second table says how far outputs
-differ: in a batch from one by one, and on a GPU in fp16 from fp32.
+`N callers` are N threads that call at once, one picture each, as the samples of a run do. A second table says how far
+outputs differ: in a batch from one by one, and on a GPU in fp16 from fp32.
 """
 
 from __future__ import annotations
