@@ -121,9 +121,18 @@ def detector_rows(
     torch = import_torch()
     pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
-    first = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, max_batch=1)
-    loaded = first._ready()
-    least = tenth_score(folder, device, loaded, pictures[0])
+    weights = DETECTORS.find(str(folder))
+    loaded = TransformersDetector(weights, device=device.name)._ready()
+
+    def detector(network: Any, *, max_batch: int, box_threshold: float) -> TransformersDetector:
+        """A network behind a batcher of its own: one copy in memory serves all."""
+        made = TransformersDetector(weights, device=device.name, box_threshold=box_threshold, max_batch=max_batch)
+        made._loaded = network
+        return made
+
+    # A random network is sure of hundreds of boxes, and their words take long to read.
+    most_sure = detector(loaded, max_batch=1, box_threshold=0.0)([pictures[0]], PHRASE)[0].detections[:10]
+    least = min(found.score for found in most_sure)
 
     def plain(count: int) -> None:
         for rgb in pictures[:count]:
@@ -138,11 +147,7 @@ def detector_rows(
     for count in sizes:
         ways.append(Way("transformers, `model(**processor(…))` in a loop", count, 1, lambda n=count: plain(n)))
         for batch in sorted({1, count}):
-            # The same network behind a batcher of its own: one copy in memory.
-            ours = TransformersDetector(
-                DETECTORS.find(str(folder)), device=device.name, box_threshold=least, max_batch=batch
-            )
-            ours._loaded = loaded
+            ours = detector(loaded, max_batch=batch, box_threshold=least)
             pool = ThreadPoolExecutor(count)
             ways.append(
                 Way(
@@ -157,8 +162,7 @@ def detector_rows(
     shown = pictures[:8]
 
     def boxes(max_batch: int, precision: Device) -> list[list[Detection]]:
-        ours = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, box_threshold=0.0, max_batch=max_batch)
-        ours._loaded = replace(loaded, device=precision)
+        ours = detector(replace(loaded, device=precision), max_batch=max_batch, box_threshold=0.0)
         return [list(found.detections) for found in ours(shown, PHRASE)]
 
     alone = boxes(1, device)
@@ -167,13 +171,6 @@ def detector_rows(
         full = boxes(1, replace(device, half=False))
         differences.append(boxes_apart(name, "fp16 beside fp32", alone, full))
     return rows, differences
-
-
-def tenth_score(folder: Path, device: Device, loaded: Any, rgb: RGB) -> float:
-    """The score of a picture's tenth box: a random network is sure of all 900, and their words take long to read."""
-    ours = TransformersDetector(DETECTORS.find(str(folder)), device=device.name, box_threshold=0.0)
-    ours._loaded = loaded
-    return min(found.score for found in ours([rgb], PHRASE)[0].detections[:10])
 
 
 def boxes_apart(
@@ -208,6 +205,12 @@ def upscaler_rows(
     ways: list[Way] = []
     network = NetworkUpscaler(path, digest="", device=device.name)._ready()
 
+    def upscaler(loaded: Any, *, max_batch: int) -> NetworkUpscaler:
+        """A network behind a batcher of its own: one copy in memory serves all."""
+        made = NetworkUpscaler(path, digest="", device=device.name, max_batch=max_batch)
+        made._loaded = loaded
+        return made
+
     def plain(count: int) -> None:
         for rgb in crops[:count]:
             x = torch.from_numpy(rgb).to(device.name).permute(2, 0, 1)[None]
@@ -218,8 +221,7 @@ def upscaler_rows(
     for count in sizes:
         ways.append(Way("the network called in a loop", count, 1, lambda n=count: plain(n)))
         for batch in sorted({1, count}):
-            ours = NetworkUpscaler(path, digest="", device=device.name, max_batch=batch)
-            ours._loaded = network
+            ours = upscaler(network, max_batch=batch)
             pool = ThreadPoolExecutor(count)
             ways.append(
                 Way(
@@ -234,8 +236,7 @@ def upscaler_rows(
     shown = example_crops(side, 8)
 
     def drawings(max_batch: int, loaded: Any) -> list[RGB]:
-        ours = NetworkUpscaler(path, digest="", device=device.name, max_batch=max_batch)
-        ours._loaded = loaded
+        ours = upscaler(loaded, max_batch=max_batch)
         with ThreadPoolExecutor(len(shown)) as pool:
             return list(pool.map(lambda rgb: ours(rgb, 4), shown))
 

@@ -324,3 +324,8 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
                     exchange.results.append(event)
     if exchange is not None:
         yield exchange
+
+
+def instruction_of(sample: Sample | None, turn: int) -> str | None:
+    """Return the instruction that a finding is about; None where the run has no such sample, or the sample no such turn."""
+    return None if sample is None or turn > len(sample.turns) else sample.asked(turn)

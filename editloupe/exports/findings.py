@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.errors import ConfigError
-from editloupe.exports.episodes import Source
+from editloupe.exports.episodes import Source, instruction_of
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
 from editloupe.reports.render import records_csv
@@ -81,7 +81,7 @@ def _beside(source: Source, finding: Finding) -> dict[str, Json]:
         "backend": source.backends.get(finding.judge_id),
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
-        "instruction": None if sample is None or finding.turn > len(sample.turns) else sample.asked(finding.turn),
+        "instruction": instruction_of(sample, finding.turn),
         "cost_usd": source.cost(source.backends.get(finding.judge_id), finding.usage),
     }
 

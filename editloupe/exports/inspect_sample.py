@@ -12,7 +12,7 @@ from editloupe.chat import Finish, ImagePart, Message, Part, Reply, TextPart, Us
 from editloupe.data.human import of_turn
 from editloupe.data.images import extension
 from editloupe.errors import ImageError
-from editloupe.exports.episodes import Episode, Exchange, Source, function, lost
+from editloupe.exports.episodes import Episode, Exchange, Source, function, instruction_of, lost
 from editloupe.exports.write import without_none
 from editloupe.files import read_bytes
 from editloupe.findings import Finding
@@ -85,7 +85,7 @@ class InspectSample:
 
     @property
     def _instruction(self) -> str | None:
-        return None if self._about is None else self._about.asked(self._finding.turn)
+        return instruction_of(self._about, self._finding.turn)
 
     @property
     def _target(self) -> list[str] | str:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import editloupe
 from editloupe.chat import Finish, Message, Reply, ToolCall
-from editloupe.exports.episodes import Episode, Exchange, Source, function, nanoseconds, sampling
+from editloupe.exports.episodes import Episode, Exchange, Source, function, instruction_of, nanoseconds, sampling
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
 from editloupe.traces.events import Header, ToolResult
@@ -162,11 +162,10 @@ class _Spans:
             values |= _outcome(finding) | self._evaluation(finding)
         if self.content:
             first = episode.exchanges[0].messages if episode.exchanges else episode.trace.messages()
-            sample = episode.sample
             values |= {
                 "input.value": first[0].text if first else None,
                 "input.mime_type": "text/plain",
-                "editloupe.sample.instruction": None if sample is None else sample.asked(episode.task.about.turn),
+                "editloupe.sample.instruction": instruction_of(episode.sample, episode.task.about.turn),
             }
         return self._span(
             "invoke_agent editloupe",

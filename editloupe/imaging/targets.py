@@ -121,11 +121,8 @@ def relative_size(sample: Sample) -> tuple[float, float] | None:
 
     Of several targets it is the one whose box has the largest area.
     """
-    boxes = _in_source(sample)
-    if not boxes:
-        return None
-    box = boxes[0] if len(boxes) == 1 else max(boxes, key=lambda box: box.width * box.height)
-    return box.width / sample.source.width, box.height / sample.source.height
+    box = max(_in_source(sample), key=lambda box: box.width * box.height, default=None)
+    return None if box is None else (box.width / sample.source.width, box.height / sample.source.height)
 
 
 def _in_source(sample: Sample) -> list[Box]:

@@ -450,9 +450,7 @@ def _on_scale(value: object, metric: Metric) -> float:
     number, bounds = float(value), metric.domain.bounds
     if not math.isfinite(number):
         raise ValueError(f"is {number}; a score without a finite value says why it is missing")
-    if bounds is None:
-        return number
-    if bounds[0] <= number <= bounds[1]:
+    if bounds is None or bounds[0] <= number <= bounds[1]:
         return number
     # A mean of tens may come out as 10.000000000000002.
     inside = min(max(number, bounds[0]), bounds[1])

@@ -92,7 +92,7 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
     """Return one for each question, in order of appearance. Of several findings of a repeat the last counts."""
     findings = list(findings)
-    # What is asked once is all that most runs hold, and there is nothing to join.
+    # Most runs ask each question once. Then there is nothing to join.
     if rule.count == 1 and not any(finding.repeat for finding in findings):
         return [Joined(finding=last) for last in {(f.role, f.question): f for f in findings}.values()]
     latest: dict[tuple[object, ...], dict[int, Finding]] = {}

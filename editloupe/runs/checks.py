@@ -50,7 +50,8 @@ class Seal:
 
 _SEALED: Final = re.compile(rb', "digest": "([0-9a-f]{64})"\}\n?\Z')
 """The end of a line as `to_line` makes it."""
-_SEAL: Final = len(', "digest": ""}\n') + 64
+_SEALED_BYTES: Final = len(', "digest": ""}\n') + 64
+"""Of that end; only there is it looked for."""
 _BEGINNING: Final = re.compile(rb'\{"task_id": "([\w-]+)", "judge_id": "([\w-]+)", "repeat": ([0-9]{1,9}), ')
 """The beginning of such a line; names that are escaped in JSON are none of these."""
 _NO_TRACE: Final = Seal(found="", recorded="", version_1=False)
@@ -94,7 +95,7 @@ def quick_finding(line: bytes) -> tuple[Finding, Seal]:
 
     Raises ValueError for a line of version 1, and for others that only `parse_finding` reads.
     """
-    seal = _SEALED.search(line, max(0, len(line) - _SEAL))
+    seal = _sealed(line)
     if seal is None or b'"criterion"' in line:
         raise ValueError("not a line that is written today")
     finding = Finding.from_json_text(line)
@@ -102,6 +103,10 @@ def quick_finding(line: bytes) -> tuple[Finding, Seal]:
         return finding, _NO_TRACE
     digest = seal[1].decode()
     return finding, Seal(found=digest, recorded=digest, version_1=False)
+
+
+def _sealed(line: bytes) -> re.Match[bytes] | None:
+    return _SEALED.search(line, max(0, len(line) - _SEALED_BYTES))
 
 
 def sealed_lines(content: bytes) -> dict[Key, bytes]:
@@ -112,7 +117,7 @@ def sealed_lines(content: bytes) -> dict[Key, bytes]:
     found: dict[Key, bytes] = {}
     for line in io.BytesIO(content):
         begins = _BEGINNING.match(line)
-        if begins is not None and _SEALED.search(line, max(0, len(line) - _SEAL)) is not None:
+        if begins is not None and _sealed(line) is not None:
             key = begins[1].decode(), begins[2].decode(), int(begins[3])
             found.pop(key, None)
             found[key] = line

@@ -14,6 +14,7 @@ from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.findings import COLUMNS, write_findings
+from editloupe.exports.inspect_log import write_inspect
 from editloupe.runs.store import RunStore
 
 
@@ -39,6 +40,9 @@ def test_a_turn_that_the_sample_lacks_has_no_instruction(native: Path, tmp_path:
     write_findings(Source(folder=run), tmp_path / "f.jsonl")
     (row,) = map(json.loads, (tmp_path / "f.jsonl").read_text(encoding="utf-8").splitlines())
     assert (row["turn"], row["instruction"], row["status"]) == (7, None, "invalid")
+    log = json.loads(write_inspect(Source(folder=run), tmp_path / "log.json").read_text(encoding="utf-8"))
+    (one,) = log["samples"]
+    assert one["metadata"]["instruction"] is None
 
 
 def test_csv_and_parquet_hold_the_same_rows(native: Path, oracle: Path, tmp_path: Path):
