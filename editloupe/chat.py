@@ -156,14 +156,12 @@ class Sampling(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Serialisable):
-    """One call to a model. It may have choices or an answer schema, not both."""
+    """One call to a model."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     """Offered natively; empty with the text protocol."""
     sampling: Sampling = field(default_factory=Sampling)
-    choices: tuple[str, ...] | None = None
-    """The only answers allowed, for a backend that can constrain; None leaves the answer free."""
     calls_allowed: Annotated[bool, Field(exclude_if=bool)] = True
     """False where tools are offered, so that the conversation's beginning stays what it was, and must not be called any
     more."""
@@ -173,10 +171,6 @@ class Request(Serialisable):
     top_logprobs: Annotated[int | None, _Given] = None
     """How many of the most probable tokens at each place of the reply are asked for, with their probabilities
     (`Reply.tokens`). A backend that gives none (`Traits.gives_logprobs`) names this in `Reply.sent["dropped"]`."""
-
-    def __post_init__(self) -> None:
-        if self.choices is not None and self.answer_schema is not None:
-            raise ValueError("a request has choices or an answer schema, not both")
 
     def key(self) -> str:
         """Return the SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
@@ -225,3 +219,9 @@ class Reply(Serialisable):
     tokens: Annotated[tuple[Token, ...], _Sparse] = ()
     """What the model wrote, token by token, where `Request.top_logprobs` asked for it; `raw` does not repeat it. Boxes are
     in the model's own convention, and a thought or a mark of the server may stand among them."""
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names of what was asked for and left off, such as "answer_schema" or "seed"."""
+        names = self.sent.get("dropped")
+        return tuple(map(str, names)) if isinstance(names, list) else ()

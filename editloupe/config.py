@@ -136,6 +136,10 @@ class _Strict(BaseModel):
             raise ConfigError("; ".join(map(_explained, error.errors()))) from error
 
 
+Answers: TypeAlias = Literal["auto", "schema", "tags"]
+"""How a judge is asked for its answer."""
+
+
 class JudgeConfig(_Strict):
     """One who answers: a backend and how it is asked."""
 
@@ -156,8 +160,9 @@ class JudgeConfig(_Strict):
 
     tool_protocol: ToolProtocolChoice = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
-    constrain_labels: bool = False
-    """Constrain the last answer to the allowed ones, if the backend can."""
+    answers: Answers = "auto"
+    """How answers are asked for: tags (the papers' text form), schema (a JSON schema where only an answer is expected), or
+    auto (schema where the backend has it, else tags)."""
     remind_answers: bool = True
     """Send a reminder after an unusable answer too, such as one that is none of the labels."""
 

@@ -73,7 +73,8 @@ class JudgeSpec(Serialisable):
     sampling: Sampling = field(default_factory=Sampling)
     tool_protocol: str = "text"
     image_policy: str = ""
-    constrain_labels: bool = False
+    answers: Annotated[str, Field(exclude_if=lambda how: how == "tags")] = "tags"
+    """How it was asked for its answer: "auto", "schema" or "tags"; runs that do not say so were asked by tags."""
     remind_answers: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
     """Whether an unusable answer is reminded of; runs that do not say so were judged without."""
     bare_replies: Annotated[bool, Field(exclude_if=lambda on: not on)] = False

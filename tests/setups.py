@@ -15,7 +15,7 @@ from editloupe.runs.setup import Setup, open_setup
 from editloupe.tasks import Budget
 from editloupe.tools.settings import ToolSettings
 
-OF_JUDGE = ("backend", "name", "tool_protocol", "constrain_labels", "remind_answers")
+OF_JUDGE = ("backend", "name", "tool_protocol", "answers", "remind_answers")
 OF_VISIT = ("concurrency", "max_connections")
 OF_DATA = ("edited", "format", "fields", "limit", "sample")
 

@@ -16,7 +16,7 @@ from editloupe.tasks import Status
 from editloupe.tools.base import Toolbox
 from editloupe.values import Box, Json, View
 
-TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
+TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_answer", "agent/remind")
 """The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
 
 
@@ -46,7 +46,8 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
         turns, native = task.budget.max_turns, context.native
         tools = tool_specs(box, task.tools)
         sections.append(render("agent/tools", tools=tools, absent=absent, max_turns=turns, native=native))
-    sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native))
+    held = context.holds and not task.tools
+    sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native, held=held))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 
@@ -64,6 +65,7 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     message: the question as recorded before; None writes it.
     """
     head = context.recorder.add(message or first_message(context, views), None)
+    last = bool(context.task.tools) and context.task.budget.max_turns < 1
     return LoopState(
         history=[head],
         views={name: [view.to_json()] for name, view in views.items()},
@@ -77,7 +79,8 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
         confidences=[],
         turns=0,
         reminders=0,
-        last=bool(context.task.tools) and context.task.budget.max_turns < 1,
+        last=last,
+        held=context.holds and (last or not context.task.tools),
         usage={},
         counts={},
         outcome=None,

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe import cores
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import LabelledBoxes, confidences_in, read_answer, reason_in
+from editloupe.answers import FreeText, LabelledBoxes, confidences_in, read_answer, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
@@ -22,22 +22,18 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Reque
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
-from editloupe.replies import Parsed, parse_bare, parse_reply
-from editloupe.tags import neutralise
+from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import View, check_extent
+from editloupe.values import Json, View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
 
-
 _LOG: Final = logging.getLogger(__name__)
 _QUOTED = 80
-"""Characters of an unusable reply that its finding quotes."""
-_NOTHING = "it held neither a tool call nor a {noun} between the answer tags"
-"""What is wrong with a reply of prose alone."""
+"""Characters of an unusable reply that reminders and findings quote."""
 
 
 def think(state: LoopState, context: Context) -> dict[str, Any]:
@@ -46,21 +42,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     exceeded = _exceeded(context, spent, state["counts"])
     if exceeded is not None:
         return _over("over_budget", *exceeded)
-    held = state["last"] and context.constrained
-    choices = context.task.answer.choices() if held else None
-    messages = context.recorder.messages(state["history"])
-    spec = context.task.answer
-    request = Request(
-        messages=messages,
-        sampling=context.sampling,
-        choices=choices,
-        answer_schema=spec.json_schema() if held and choices is None else None,
-        # Asked of every backend, so that a replay asks the same: what it does not give it leaves off.
-        top_logprobs=spec.top_logprobs if isinstance(spec, LabelledBoxes) else None,
-        # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
-        tools=context.toolbox.specs(context.task.tools) if context.native else (),
-        calls_allowed=not (context.native and state["last"]),
-    )
+    request = _request(state, context)
     try:
         reply = context.recorder.complete(request, state["history"][-1], lambda: _ask(context, request))
     except ContextTooLong as error:
@@ -68,53 +50,69 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     except BackendError as error:
         return _over("backend_failed", "backend", f"{type(error).__name__}: {error}")
     usage = (spent + reply.usage).to_json()
-    state = cast(LoopState, {**state, "counts": _counted(state, **_missing_usage(context, request, reply))})
+    counts = _counted(state["counts"], **_missing_usage(context, request, reply))
     if reply.finish == "refusal":
         return {"usage": usage} | _over("refused", "refusal", reply.text or "the model refused without a reason")
     if reply.finish == "filter":
         return {"usage": usage} | _over("filtered", "filter", reply.text or "the provider's content filter cut the reply")
     if context.native:
-        reply = _with_own_ids(reply, messages)
+        reply = _with_own_ids(reply, request.messages)
     if context.judge.bare_replies:
-        parsed = parse_bare(reply, last_line=spec.choices() is not None)
+        parsed = parse_bare(reply, last_line=context.task.answer.choices() is not None)
     else:
-        whole = held and choices is None
-        parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=whole)
+        parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
     message = _reply_message(reply, native=context.native)
-    constrained = int(held and parsed.answer is not None)
+    in_schema = state["held"] and parsed.answer is not None and "answer_schema" not in reply.dropped
     update: dict[str, Any] = {
         "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
         "usage": usage,
-        # A bare label comes without a thought: the last one that was uttered is the one behind it.
-        "thought": parsed.thought or (state["thought"] if held else ""),
+        "thought": parsed.thought or (state["thought"] if state["held"] else ""),
         "answer": parsed.answer,
-        "confidences": confidences_in(spec, parsed.answer or "", context.task.metric, reply.tokens),
+        "confidences": confidences_in(context.task.answer, parsed.answer or "", context.task.metric, reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
-        "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=constrained),
+        "counts": _counted(counts, malformed_calls=len(parsed.malformed), schema_answers=in_schema),
     }
-    if context.task.tools and parsed.calls and not state["last"]:
+    return update | _successor(state, context, parsed, reply)
+
+
+def _request(state: LoopState, context: Context) -> Request:
+    """Return the request of the whole history. A held reply may hold nothing but an answer."""
+    spec = context.task.answer
+    return Request(
+        messages=context.recorder.messages(state["history"]),
+        sampling=context.sampling,
+        answer_schema=spec.json_schema() if state["held"] else None,
+        # Asked of every backend, so that a replay asks the same: what it does not give it leaves off.
+        top_logprobs=spec.top_logprobs if isinstance(spec, LabelledBoxes) else None,
+        # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
+        tools=context.toolbox.specs(context.task.tools) if context.native else (),
+        calls_allowed=not (context.native and (state["last"] or state["held"])),
+    )
+
+
+def _successor(state: LoopState, context: Context, parsed: Parsed, reply: Reply) -> dict[str, Any]:
+    """Return where a reply leads: to its calls, its answer, a reminder, or the end."""
+    open_for_calls = bool(context.task.tools) and not state["last"] and not state["held"]
+    if parsed.calls and open_for_calls:
         if parsed.answer is not None:
             context.recorder.note("an answer beside tool calls was ignored: it came before the observations")
-        return update | {"next": "act"}
-    if parsed.answer is not None:
-        return update | {"next": "conclude"}
+        return {"next": "act"}
+    # Prose of a judge that may still call tools is no free text answer: it may be about to look.
+    unmarked = open_for_calls and not parsed.tagged and isinstance(context.task.answer, FreeText)
+    if parsed.answer is not None and not unmarked:
+        return {"next": "conclude"}
     if context.judge.bare_replies:
         cut = "was cut off at its token limit" if reply.finish == "length" else "is empty"
-        return update | _over("unparsed", "answer", f"the reply {cut}")
+        return _over("unparsed", "answer", f"the reply {cut}")
+    noun = context.task.answer.noun
     if state["last"] and not _reminds(state, context):
-        return update | _over(
-            "over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word"
-        )
-    return update | {
-        "next": "remind",
-        "problem": _problem(parsed, reply.finish, context.task.answer.noun),
-    }
+        return _over("over_budget", "turns", f"turns: no {noun} after {state['turns']} turns and a last word")
+    return {"next": "remind", "problem": _problem(parsed, reply, noun)}
 
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
     """Run the calls in order and append their observations: in one message, or one per call with native tool calling."""
-    budget = context.task.budget
     talk = Conversation(
         panes={name: tuple(View.from_json(v) for v in panes) for name, panes in state["views"].items()},
         crops=state["crops"],
@@ -122,34 +120,23 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         image_tokens=context.backend.traits.image_tokens or BY_AREA,
         max_image_side=context.backend.traits.max_image_side,
     )
-    crashes, errors, cached = 0, 0, 0
+    counts = state["counts"]
     answers: list[tuple[ToolCall, list[Part]]] = []
-    for index, data in enumerate(state["calls"]):
-        call = ToolCall.from_json(data)
-        if index >= budget.max_calls_per_turn:
-            refused = TextPart(
-                text=f"{neutralise(call.name)} was not run: at most {budget.max_calls_per_turn} calls a turn."
-            )
-            answers.append((call, [refused]))
+    for index, call in enumerate(map(ToolCall.from_json, state["calls"])):
+        if index >= (most := context.task.budget.max_calls_per_turn):
+            answers.append((call, [TextPart(text=f"{neutralise(call.name)} was not run: at most {most} calls a turn.")]))
             continue
         at = talk.tool_context(context.images)
         outcome = context.recorder.call_tool(call, lambda call=call, at=at: run_tool(context, call, at))  # type: ignore[misc]
-        observation = outcome.observation
-        crashes += outcome.crashed is not None
-        errors += observation.error
-        cached += outcome.cached
-        talk = talk.after(call.name, call.arguments, observation, outcome.aliases)
-        parts: list[Part] = [TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}")]
-        for alias, image in zip(outcome.aliases, observation.images, strict=True):
-            parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
-        answers.append((call, parts))
+        crashed, failed = outcome.crashed is not None, outcome.observation.error
+        counts = _counted(counts, tool_errors=failed, tool_crashes=crashed, cached_tools=outcome.cached)
+        talk = talk.after(call.name, call.arguments, outcome.observation, outcome.aliases)
+        answers.append((call, _observation_parts(call, outcome)))
     turns = state["turns"] + 1
-    last = turns >= budget.max_turns
+    last = turns >= context.task.budget.max_turns
     malformed = [MalformedCall.from_json(data).error for data in state["malformed"]]
     closing: list[Part] = [TextPart(text=f"Not run, since it could not be read: {error}") for error in malformed]
-    going_on = render("agent/continue", answer=context.task.answer, native=context.native)
-    closing.append(TextPart(text=_last_turn(context) if last else going_on))
-    counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
+    closing.append(TextPart(text=_going_on(context, last=last)))
     history = list(state["history"])
     for message in _observation_messages(answers, closing, native=context.native):
         history.append(context.recorder.add(message, history[-1]))
@@ -160,6 +147,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         "past_calls": list(talk.past_calls),
         "turns": turns,
         "last": last,
+        "held": last and context.holds,
         "counts": counts,
         "calls": [],
         "malformed": [],
@@ -170,30 +158,32 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def remind(state: LoopState, context: Context) -> dict[str, Any]:
-    """Say what was wrong with the reply or its answer, and how to reply. End as `unparsed` after the last reminder.
+    """Quote what was wrong with the reply or its answer, and show the form. End as `unparsed` where that does not help.
 
-    If labels are constrained, one last turn that is held to them comes before that.
+    A model that repeats its last reply word for word is not reminded again. The answer to a reminder is held to the answer's
+    schema, unless a tool call was malformed: that call may come again.
     """
-    reminders, noun = state["reminders"], context.task.answer.noun
-    update: dict[str, Any]
-    if reminders < context.task.budget.max_reminders:
-        text = render(
-            "agent/remind",
-            problem=state["problem"],
-            tools=bool(context.task.tools) and not state["last"],
-            answer=context.task.answer,
-            native=context.native,
-            held=state["last"] and context.constrained,
-        )
-        context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
-        update = {"reminders": reminders + 1, "counts": _counted(state, reminders=1)}
-    elif context.constrained:
-        context.recorder.note(f"after {reminders} reminders, a last turn held to the {noun}s: {state['problem']}")
-        text, update = _last_turn(context), {"last": True}
-    else:
-        return _over("unparsed", "reminders", _unheard(state, context))
+    reminders, repeated = state["reminders"], _repeats_itself(state, context)
+    if repeated or reminders >= context.task.budget.max_reminders:
+        return _over("unparsed", "reminders", _unheard(state, context, repeated=repeated))
+    held = context.holds and (state["last"] or not context.task.tools or not state["malformed"])
+    text = render(
+        "agent/remind",
+        problem=state["problem"],
+        tools=bool(context.task.tools) and not state["last"] and not held,
+        answer=context.task.answer,
+        native=context.native,
+        held=held,
+    )
+    context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
     head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
-    return update | {"history": [*state["history"], head], "next": "think"}
+    return {
+        "reminders": reminders + 1,
+        "counts": _counted(state["counts"], reminders=1),
+        "held": held,
+        "history": [*state["history"], head],
+        "next": "think",
+    }
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
@@ -201,17 +191,15 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
 
     Without one left, the task ends with the status that says why the answer is unusable.
     """
+    text, spec, metric = state["answer"] or "", context.task.answer, context.task.metric
     try:
-        answer = read_answer(
-            context.task.answer, state["answer"] or "", context.task.metric, confidences=state["confidences"]
-        )
+        answer = read_answer(spec, text, metric, confidences=state["confidences"])
     except ReplyError as error:
         if error.status != "abstained" and _reminds(state, context):
             return {"next": "remind", "problem": neutralise(str(error))}
-        return _over(
-            cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
-        )
-    reason = reason_in(context.task.answer, state["answer"] or "", context.task.metric) or state["thought"]
+        said = f"{error}: {state['thought']}" if state["thought"] else str(error)
+        return _over(cast(Status, error.status), "answer", said)
+    reason = reason_in(spec, text, metric) or state["thought"]
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 
@@ -223,8 +211,15 @@ NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remin
 
 def _reminds(state: LoopState, context: Context) -> bool:
     """Return whether one more reply is asked for after an unusable answer, or after a last turn without an answer."""
-    left = state["reminders"] < context.task.budget.max_reminders or (context.constrained and not state["last"])
-    return context.judge.remind_answers and left
+    return context.judge.remind_answers and state["reminders"] < context.task.budget.max_reminders
+
+
+def _repeats_itself(state: LoopState, context: Context) -> bool:
+    """Return whether the last reply answers a reminder with the words that the reminder was about."""
+    if not state["reminders"] or len(state["history"]) < 3:
+        return False
+    before, _, now = context.recorder.messages(state["history"][-3:])
+    return before.role == now.role == "assistant" and now.text == before.text and bool(now.text)
 
 
 def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
@@ -241,10 +236,19 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
     return replace(reply, tool_calls=tuple(calls))
 
 
-def _last_turn(context: Context) -> str:
-    if context.constrained:
-        return render("agent/last_label", answer=context.task.answer, tools=bool(context.task.tools))
-    return render("agent/last_turn", answer=context.task.answer, native=context.native)
+def _going_on(context: Context, *, last: bool) -> str:
+    """Return the last words of a message with observations: what may come next."""
+    template = ("agent/last_answer" if context.holds else "agent/last_turn") if last else "agent/continue"
+    return render(template, answer=context.task.answer, native=context.native)
+
+
+def _observation_parts(call: ToolCall, outcome: ToolOutcome) -> list[Part]:
+    """Return the text of an observation, and its images behind their names."""
+    observation = outcome.observation
+    parts: list[Part] = [TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}")]
+    for alias, image in zip(outcome.aliases, observation.images, strict=True):
+        parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
+    return parts
 
 
 def _reply_message(reply: Reply, *, native: bool) -> Message:
@@ -332,36 +336,39 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
     return None
 
 
-def _problem(parsed: Parsed, finish: str, noun: str) -> str:
-    # The model reads this in a reminder. Traces hold it: with other words no recorded conversation could be replayed.
+def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
+    """Return what is wrong with a reply that holds no answer, in words for the model."""
     if parsed.malformed:
         return "; ".join(m.error for m in parsed.malformed)
-    if parsed.unused:
-        return f"{parsed.unused}; give the {noun} in the tags, alone and last"
     if parsed.calls:
         return "there are no tools to call here"
-    if finish == "length":
+    if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
-    return _NOTHING.format(noun=noun)
+    if not reply.text.strip():
+        return "it was empty"
+    return f"it held neither a tool call nor a {noun}: {neutralise(_begins(reply.text))}"
 
 
-def _unheard(state: LoopState, context: Context) -> str:
+def _unheard(state: LoopState, context: Context, *, repeated: bool) -> str:
     """Return in words that no reply could be used, with the beginning of the last one."""
     noun, reminders = context.task.answer.noun, state["reminders"]
-    times = f"{reminders} reminder{'' if reminders == 1 else 's'}"
-    head = f"no call and no {noun} after {times}" if context.task.tools else f"no {noun} after {times}"
-    problem = state["problem"]
-    if not context.task.tools and problem == _NOTHING.format(noun=noun):
-        problem = "nothing stood in <Start Final Answer>…</Start Final Answer>"
-    reply = " ".join(context.recorder.messages(state["history"])[-1].text.split())
-    if not reply:
+    head = f"no {noun} after {reminders} reminder{'' if reminders == 1 else 's'}"
+    if repeated:
+        head += ", the last of which was answered with the same words"
+    reply = context.recorder.messages(state["history"][-1:])[0].text
+    if not reply.strip():
         return f"{head}: the last reply was empty"
-    return f"{head}: {problem}; the last reply begins “{reply[:_QUOTED].rstrip()}{'…' if len(reply) > _QUOTED else ''}”"
+    return f"{head}: {state['problem']}; the last reply begins {_begins(reply)}"
+
+
+def _begins(reply: str) -> str:
+    words = " ".join(reply[: 10 * _QUOTED].split())
+    return f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
 
 
 def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:
     return {"outcome": {"status": status, "answer": None, "ending": ending, "reason": reason}, "next": "end"}
 
 
-def _counted(state: LoopState, **more: int) -> dict[str, int]:
-    return state["counts"] | {name: state["counts"].get(name, 0) + n for name, n in more.items() if n}
+def _counted(counts: Mapping[str, int], **more: int) -> dict[str, int]:
+    return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}

@@ -177,7 +177,7 @@ class TraceRecorder:
                 ordinal=ordinal,
                 request_key=key,
                 head=head,
-                choices=None if request.choices is None else list(request.choices),
+                held=request.answer_schema is not None,
                 reply=reply.to_json(),
                 seconds=round(time.monotonic() - began, 4),
             )

@@ -52,6 +52,8 @@ class LoopState(TypedDict):
     """Number of reminders sent."""
     last: bool
     """Whether no more calls are allowed."""
+    held: bool
+    """Whether the next reply is held to the answer's JSON schema."""
     usage: dict[str, Json]
     """Tokens so far (`chat.Usage`)."""
     counts: dict[str, int]
@@ -102,8 +104,7 @@ class Context:
         return self.judge.tool_protocol == "native" and bool(self.task.tools)
 
     @property
-    def constrained(self) -> bool:
-        """Whether the last answer is held to what may be answered: asked for, and something that the backend can do."""
-        traits = self.backend.traits
-        can = traits.constrains_schema if self.task.answer.choices() is None else traits.constrains_choices
-        return self.judge.constrain_labels and can
+    def holds(self) -> bool:
+        """Whether a turn in which only an answer is expected is held to the answer's JSON schema."""
+        judge = self.judge
+        return judge.answers != "tags" and not judge.bare_replies and self.backend.traits.constrains_schema

@@ -36,8 +36,6 @@ class Traits:
     tool_result_images: bool = False
     """Whether a tool's message may hold pictures on the wire. Where it may not, the adapter sends them in a user's message
     behind it and says so in `Reply.sent["tool_images"]`."""
-    constrains_choices: bool = False
-    """Whether it keeps to `Request.choices`."""
     constrains_schema: bool = False
     """Whether it keeps to `Request.answer_schema`. Where it does not, the schema is left off and named in
     `Reply.sent["dropped"]`."""

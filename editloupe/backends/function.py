@@ -42,7 +42,7 @@ class FunctionLMM:
         """
         said: object = self._function([_message(message, images) for message in request.messages])
         if isinstance(said, str):
-            asked = {**vars(request.sampling), "answer_schema": request.answer_schema, "choices": request.choices}
+            asked = {**vars(request.sampling), "answer_schema": request.answer_schema}
             dropped: list[Json] = [name for name, value in asked.items() if value is not None]
             return Reply(text=said, model=self._name, sent={"model": self._name, "dropped": dropped})
         if isinstance(said, Reply):

@@ -69,7 +69,7 @@ class RecordedLMM:
         # For the words of a miss: which trace holds a message, and which traces begin with these images.
         self._holders: dict[str, Path] = {}
         self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
-        self._in_list = self._in_schema = self._with_tokens = False
+        self._held = self._with_tokens = False
         problems = self._read(sorted((folder / "traces" / judge_id).glob("*/*.jsonl")))
         if not self._answers:
             more = f" ({problems[0]})" if problems else ""
@@ -86,8 +86,7 @@ class RecordedLMM:
             live=False,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
-            constrains_choices=self._in_list,
-            constrains_schema=self._in_schema,
+            constrains_schema=self._held,
             gives_logprobs=self._with_tokens,
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=max_image_side(recorded),
@@ -125,9 +124,7 @@ class RecordedLMM:
         return problems
 
     def _take(self, path: Path, trace: Trace) -> None:
-        in_list, in_schema = held(trace.events)
-        self._in_list |= in_list
-        self._in_schema |= in_schema
+        self._held |= held(trace.events)
         for event in trace.events:
             if isinstance(event, MessageEvent):
                 self._holders.setdefault(event.hash, path)

@@ -50,7 +50,6 @@ def _settings_difference(header: Header, call: ModelCall, request: Request) -> s
     native = header.judge.get("tool_protocol") == "native"
     tools = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
     now = {t.name: digest(t.to_json()) for t in request.tools}
-    choices = None if request.choices is None else list(request.choices)
     if sorted(tools) != sorted(now):
         return f"tools: recorded {sorted(tools) or 'none'}, now {sorted(now) or 'none'}"
     changed = [name for name in tools if tools[name] != now[name]]
@@ -59,8 +58,9 @@ def _settings_difference(header: Header, call: ModelCall, request: Request) -> s
     sampling = header.judge.get("sampling")
     if sampling != request.sampling.to_json():
         return f"sampling: recorded {short(sampling)}, now {short(request.sampling.to_json())}"
-    if call.choices != choices:
-        return f"choices: recorded {short(call.choices)}, now {short(choices)}"
+    held = request.answer_schema is not None
+    if call.held != held:
+        return f"whether the answer is held to a schema: recorded {call.held}, now {held}"
     return f"whether tools may be called (now {request.calls_allowed})"
 
 

@@ -45,7 +45,7 @@ class ScriptedLMM:
         script: Sequence[Line] | Script,
         *,
         name: str = "test",
-        constrains_choices: bool = False,
+        constrains_schema: bool = False,
         native_tools: bool = False,
     ) -> None:
         self._script = script
@@ -55,7 +55,7 @@ class ScriptedLMM:
         self.traits = Traits(
             describes="a script, not an LMM",
             is_lmm=False,
-            constrains_choices=constrains_choices,
+            constrains_schema=constrains_schema,
             native_tools=native_tools,
             tool_result_images=native_tools,
         )

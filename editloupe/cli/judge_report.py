@@ -40,10 +40,6 @@ def heading_of(setup: Setup) -> Heading:
     notes += [
         f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
     ]
-    if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
-        in_json = setup.backend.traits.constrains_schema
-        what = "Only answers in JSON are constrained" if in_json else "Labels were not constrained"
-        notes.append(f"{what}: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent and setup.judge.kind != "measure":
         for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
@@ -78,14 +74,6 @@ class Told:
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, told: Told) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
     unscored = outcome.unscored
-    constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
-    if constrained:
-        labelled = all(
-            f.label is not None for f in outcome.findings if "constrained_labels" in f.counts and f.status == "ok"
-        )
-        what, form = ("labels", "list of labels") if labelled else ("answers", "form of an answer")
-        text = f"{constrained} of {len(outcome.findings)} {what} come from a last word that was held to the {form}."
-        heading = replace(heading, notes=(*heading.notes, text))
     close = _closing_of(outcome)
     heading = replace(heading, notes=(*heading.notes, *close.agreement))
     names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
@@ -107,7 +95,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
             "judged": judged,
             "failed": outcome.failed,
             **({"unscored": dict(unscored)} if unscored else {}),
-            "constrained": constrained,
+            "schema_answers": sum(f.status == "ok" and "schema_answers" in f.counts for f in outcome.findings),
             "reused": outcome.reused,
             "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
             "interrupted": outcome.interrupted,

@@ -35,7 +35,7 @@ def _fields(first: str, last: str) -> list[str]:
 PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Data": _fields("format", "sample"),
     "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
-    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "remind_answers", "launch", "launch_args"),
+    "Judge": ("backend", "judges", "role", "tool_protocol", "answers", "remind_answers", "launch", "launch_args"),
     "Tools": _fields("tools", "marks"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),

@@ -209,8 +209,7 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     if task.tools:
         reminders = budget.max_reminders if budget.max_turns or respondent.spec.remind_answers else 0
         return budget.max_turns + reminders + 1
-    held = respondent.spec.constrain_labels and respondent.backend.traits.constrains_choices
-    return 1 + budget.max_reminders + held
+    return 1 + budget.max_reminders
 
 
 def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Message, int]:

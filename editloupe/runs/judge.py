@@ -15,7 +15,7 @@ from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.backends.function import Chat, as_lmm
 from editloupe.chat import Reply, Sampling
-from editloupe.config import RunConfig, ToolProtocolChoice
+from editloupe.config import Answers, RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
@@ -66,6 +66,7 @@ class Judge:
         tools: Sequence[str | Tool | Callable[..., Any]] | None = None,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
+        answers: Answers = "auto",
         remind_answers: bool = True,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
@@ -82,6 +83,7 @@ class Judge:
         max_turns: turns with tool calls.   tools: names, functions with `@tool`, Tool objects; None for the five
         built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
+        answers: "auto", "schema" or "tags": how answers are asked for (docs/judges.md).
         remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
@@ -117,6 +119,7 @@ class Judge:
             "seed": sent.seed,
             "reply_tokens": sent.max_tokens,
             "tool_protocol": tool_protocol,
+            "answers": answers,
             "remind_answers": remind_answers,
         }
         config = RunConfig.make(

@@ -102,15 +102,13 @@ class RecordedTraits:
         judge = recording.judge
         self.uri, self.endpoint, self.version = judge.backend, judge.endpoint, judge.backend_version
         recorded = parse_uri(judge.backend)
-        in_list, in_schema = held(recording.trace.events)
         self.traits = Traits(
             describes=f"what {judge.backend} answered",
             is_lmm=recorded.provider not in NOT_LMMS,
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=max_image_side(recorded),
             native_tools=judge.tool_protocol == "native",
-            constrains_choices=in_list,
-            constrains_schema=in_schema,
+            constrains_schema=held(recording.trace.events),
         )
 
     def complete(self, request: Request, images: ImageStore) -> Reply:

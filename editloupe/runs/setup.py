@@ -274,6 +274,10 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
     native = backend.traits.native_tools
     if given.tool_protocol == "native" and not native:
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
+    if given.answers == "schema" and not backend.traits.constrains_schema:
+        raise ConfigError(
+            f"--answers schema: {backend.uri} cannot hold an answer to a JSON schema; use --answers auto (the default) or tags"
+        )
     spec = JudgeSpec(
         backend=backend.uri,
         backend_version=backend.version,
@@ -281,7 +285,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         sampling=given.sampling,
         tool_protocol="text" if given.tool_protocol == "text" or not native else "native",
         image_policy=str(backend.traits.image_policy),
-        constrain_labels=given.constrain_labels,
+        answers=given.answers,
         remind_answers=given.remind_answers and not backend.traits.bare_replies,
         bare_replies=backend.traits.bare_replies,
         prompts=agent_digest(bare=backend.traits.bare_replies),

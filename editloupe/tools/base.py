@@ -219,7 +219,7 @@ class Toolbox:
         Raises ToolError for an unknown tool and for wrong arguments, and what the tool itself raises.
         """
         if name in self.absent:
-            raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+            raise ToolError(f"the tool {name!r} is absent here; use {', '.join(self.tools)}")
         if name not in self.tools:
             raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
         return self.tools[name](validated(self.tools[name], arguments), context)
@@ -227,7 +227,7 @@ class Toolbox:
 
 def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     """Return the arguments as the tool's own type. Raises ToolError that names each wrong field."""
-    if problems := [] if _fits(arguments, _schema(tool.Args)) else _problems(tool, arguments):
+    if problems := _problems(tool, arguments):
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
         properties = tool.Args.model_json_schema().get("properties", {})
         named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
@@ -279,37 +279,6 @@ def open_toolbox(
             raise ConfigError(f"tool plug-in {name!r} calls itself {made.name!r}; the two must agree")
         tools[name] = made
     return Toolbox(tools=tools, absent=absent)
-
-
-_KEYWORDS: Final = {
-    "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength",
-    "minimum", "maximum", "enum", "description", "default",
-}  # fmt: skip
-
-
-def _fits(value: Json, schema: Any) -> bool:
-    """Return True if a value is an instance of a plain JSON Schema, False if it is none or that cannot be told here.
-
-    jsonschema knows what this does not, and says what is wrong. Importing it takes longer than a hundred calls here.
-    """
-    if not schema.keys() <= _KEYWORDS:
-        return False
-    if "enum" in schema and not any(type(one) is type(value) and one == value for one in schema["enum"]):
-        return False
-    kind = schema.get("type")
-    if kind == "object" and isinstance(value, Mapping):
-        known = schema.get("properties", {})
-        return set(schema.get("required", ())) <= value.keys() <= known.keys() and all(
-            _fits(item, known[name]) for name, item in value.items()
-        )
-    if kind == "array" and isinstance(value, list):
-        fewest, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
-        return fewest <= len(value) <= most and all(_fits(item, schema.get("items", {})) for item in value)
-    if kind == "string" and isinstance(value, str):
-        return bool(schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)))
-    if kind == "integer" and type(value) is int:
-        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
-    return False
 
 
 def _problems(tool: Tool, arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from editloupe.chat import Message, Reply
 from editloupe.findings import Finding
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Increased when an older reader would misread a newer trace."""
 
 
@@ -72,7 +72,10 @@ class ModelCall(_Event):
     ordinal: int
     request_key: str
     head: str
-    choices: list[str] | None
+    held: bool = False
+    """Whether the reply was held to the answer's JSON schema."""
+    choices: list[str] | None = None
+    """In traces of 0.2.0: the answers that the reply was held to."""
     reply: dict[str, Any]
     seconds: float
 

@@ -192,15 +192,9 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
     return next((event.content for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
 
 
-def held(events: Iterable[Event]) -> tuple[bool, bool]:
-    """Return whether an answer of a trace was held to a list of choices, and whether to a JSON Schema.
-
-    A call names its list. A schema is told by the finding's count alone.
-    """
-    events = list(events)
-    listed = any(isinstance(event, ModelCall) and event.choices is not None for event in events)
-    finding = last_finding(events)
-    return listed, not listed and finding is not None and finding.counts.get("constrained_labels", 0) > 0
+def held(events: Iterable[Event]) -> bool:
+    """Return whether a reply of a trace was held to the answer's JSON schema."""
+    return any(isinstance(event, ModelCall) and event.held for event in events)
 
 
 def seconds_spent(events: Iterable[Event]) -> float:
