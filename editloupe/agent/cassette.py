@@ -106,34 +106,22 @@ class Cassette:
             f"{difference(Trace(path=None, header=header, events=self.events), request, shared)}"
         )
 
-    def order_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
-        """Return the error for a tool call that is not the recorded one of this ordinal."""
-        recorded = self.tools[ordinal].call
-        return ReplayMiss(
-            f"tool call {ordinal + 1} (step {self.tool_steps[ordinal]}) was recorded as "
-            f"{recorded['name']} {short(recorded['arguments'])}, and is now {call.name} {short(dict(call.arguments))}"
-        )
-
     def tool_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
-        """Return the error for a tool call without a recorded result. It names the nearest recorded call."""
-        head = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded"
+        """Return the error for a tool call that is not recorded in this place. It shows the nearest recorded call."""
+        head = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded here"
         near = [i for i, result in enumerate(self.tools) if result.call["name"] == call.name]
         if not near:
-            names = sorted({str(result.call["name"]) for result in self.tools})
-            return ReplayMiss(f"{head}: no call of {call.name} is ({', '.join(names) or 'no tool was called'})")
+            names = ", ".join(sorted({str(result.call["name"]) for result in self.tools}))
+            return ReplayMiss(f"{head}: no call of {call.name} is (recorded: {names or 'no tool call'})")
 
-        def differing(index: int) -> list[str]:
+        def distance(index: int) -> tuple[int, int]:
             recorded = self.tools[index].call["arguments"]
-            return sorted(k for k in {*recorded, *call.arguments} if recorded.get(k) != call.arguments.get(k))
+            differing = sum(recorded.get(k) != call.arguments.get(k) for k in {*recorded, *call.arguments})
+            return differing, abs(index - ordinal)
 
-        nearest = min(near, key=lambda index: len(differing(index)))
-        step, fields = self.tool_steps[nearest], differing(nearest)
-        if not fields:
-            return ReplayMiss(f"{head} on these pictures; the nearest is step {step}'s, when the names stood for others")
-        was, now = self.tools[nearest].call["arguments"].get(fields[0]), call.arguments.get(fields[0])
-        return ReplayMiss(
-            f"{head}; the nearest is step {step}'s and differs in {fields[0]}: recorded {short(was)}, now {short(now)}"
-        )
+        nearest = min(near, key=distance)
+        recorded = short(self.tools[nearest].call["arguments"])
+        return ReplayMiss(f"{head}; the nearest is call {nearest + 1} (step {self.tool_steps[nearest]}): {recorded}")
 
 
 def content_key(call: ToolCall, names: Mapping[str, str]) -> str:

@@ -18,8 +18,6 @@ from editloupe.backends.langsmith import tracing
 
 Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
 
-StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
-
 RECURSION_LIMIT: Final = 1000
 """Steps of the graph; the task's own budget ends a loop long before."""
 
@@ -74,31 +72,6 @@ def run_graph(
             if until(state):
                 break
     return state
-
-
-def build_studio_graph(
-    node: Callable[[Any, Any, Loop], dict[str, Any]],
-    *,
-    state: type[Any],
-    input: type[Any],
-    output: type[Any],
-    context: type[Any],
-) -> StudioGraph:
-    """Build a graph with a state and a context of its own. Its one node, `judge`, runs the loop, whose nodes it shows.
-
-    node: takes the state, the context and the loop, and returns the part of the state that changes.
-    """
-    # Not kept by the server: the state names messages that only the running node has. A node that is resumed begins anew.
-    loop = build_graph()
-
-    def judge(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        return node(state, runtime.context, loop)
-
-    graph = StateGraph(state, context_schema=context, input_schema=input, output_schema=output)
-    graph.add_node("judge", judge)
-    graph.add_edge(START, "judge")
-    graph.add_edge("judge", END)
-    return graph.compile()
 
 
 class _Step(Protocol):

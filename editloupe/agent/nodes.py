@@ -26,7 +26,7 @@ from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import Json, View, check_extent
+from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -160,8 +160,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
 def remind(state: LoopState, context: Context) -> dict[str, Any]:
     """Quote what was wrong with the reply or its answer, and show the form. End as `unparsed` where that does not help.
 
-    A model that repeats its last reply word for word is not reminded again. The answer to a reminder is held to the answer's
-    schema, unless a tool call was malformed: that call may come again.
+    A model that repeats its last reply word for word is not reminded again. The reply to a reminder is held to the schema
+    of the answer, unless a tool call was malformed: that call may come again.
     """
     reminders, repeated = state["reminders"], _repeats_itself(state, context)
     if repeated or reminders >= context.task.budget.max_reminders:

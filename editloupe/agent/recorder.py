@@ -17,15 +17,7 @@ from editloupe.agent.cassette import Cassette, content_key
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
 from editloupe.findings import Finding, Observation
-from editloupe.traces.events import (
-    Event,
-    MessageEvent,
-    ModelCall,
-    ModelFailure,
-    Note,
-    ToolResult,
-    ToolStarted,
-)
+from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Serialisable
 
@@ -172,15 +164,9 @@ class TraceRecorder:
             name = type(error).__name__
             self._write(ModelFailure(ordinal=ordinal, request_key=key, error=name, message=str(error), status=error.status))
             raise
+        held, seconds = request.answer_schema is not None, round(time.monotonic() - began, 4)
         self._write(
-            ModelCall(
-                ordinal=ordinal,
-                request_key=key,
-                head=head,
-                held=request.answer_schema is not None,
-                reply=reply.to_json(),
-                seconds=round(time.monotonic() - began, 4),
-            )
+            ModelCall(ordinal=ordinal, request_key=key, head=head, held=held, reply=reply.to_json(), seconds=seconds)
         )
         self.models_answered += 1
         return reply
@@ -224,13 +210,11 @@ class TraceRecorder:
         """Return the recorded result: the next one while the model is recorded, else one of the same call on the same
         images whose own images would get the same names."""
         if self.model == "recorded":
-            if ordinal >= len(self.cassette.tools):
-                return None
-            recorded = self.cassette.tools[ordinal]
-            if recorded.call == call.to_json():
+            recorded = self.cassette.tools[ordinal] if ordinal < len(self.cassette.tools) else None
+            if recorded is None or recorded.call == call.to_json():
                 return recorded
             if self.exact or self.on_miss == "raise":
-                raise self.cassette.order_miss(ordinal, call)
+                raise self.cassette.tool_miss(ordinal, call)
             return None
         if self.tools == "live":
             return None

@@ -20,11 +20,11 @@ from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
+from editloupe.data.run_file import read_run_file
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, held, read_trace
-from editloupe.traces.run_file import read_run_file
 from editloupe.values import Json, digest
 
 

@@ -26,9 +26,9 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.runs.fork import Changes, Forked
 from editloupe.runs.fork import fork as go
+from editloupe.runs.lineage import FORKS, family
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
-from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, sample_key
 

@@ -13,9 +13,9 @@ from editloupe.cli.output import note, out, plain, say
 from editloupe.data.images import ImageStore
 from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation, Step
+from editloupe.runs.lineage import FORKS, Parent, family
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import FindingEvent
-from editloupe.traces.lineage import FORKS, Parent, family
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import ImageRef, View, canonical_json
 

@@ -16,9 +16,9 @@ from typer import Argument, Option
 from editloupe.backends.prices import read_prices
 from editloupe.cli.options import PricesFile
 from editloupe.cli.output import note, say
+from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
 from editloupe.runs.folders import runs_below
-from editloupe.traces.run_file import no_run
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating

@@ -15,10 +15,10 @@ from editloupe.chat import ImagePart, Message, Reply, TextPart, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
+from editloupe.runs.lineage import FORKS, Parent, read_whole
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
-from editloupe.traces.lineage import FORKS, Parent, read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import ImageRef, Json, Sample, sample_key
 

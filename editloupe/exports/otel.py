@@ -19,8 +19,8 @@ from editloupe.chat import Finish, Message, Reply, ToolCall
 from editloupe.exports.episodes import Episode, Exchange, Source, function, instruction_of, nanoseconds, sampling
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
+from editloupe.runs.lineage import Parent
 from editloupe.traces.events import Header, ToolResult
-from editloupe.traces.lineage import Parent
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 

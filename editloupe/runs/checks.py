@@ -20,7 +20,7 @@ from editloupe.findings import Finding
 from editloupe.scores import Metric
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import Trace, finding_digest, read_end, read_trace, read_version
+from editloupe.traces.read import Trace, finding_digest, read_end, read_trace
 from editloupe.values import Json, digest
 
 Key: TypeAlias = tuple[str, str, int]
@@ -248,8 +248,6 @@ def against_end(folder: Path, finding: Finding, found: str | None) -> tuple[Verd
         and end.finding_digest == (found or finding_digest(finding.to_json()))
     ):
         return "equal", ""
-    if end is not None and end.finding_digest is None and read_version(path) == 1:
-        return "unchecked", "its trace is of version 1, which keeps no digest of the finding"
     if finding.status != "ok" and recorded_in(path, finding):
         return "equal", ""  # the task goes on, or was begun anew
     if finding.status != "ok" and finding.ending in NO_END:

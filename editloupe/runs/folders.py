@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from editloupe import files
+from editloupe.data.run_file import read_run_file
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of
-from editloupe.traces.run_file import read_run_file
 from editloupe.values import Json, parse_json
 
 _FILES = frozenset((".json", ".jsonl", ".yaml"))

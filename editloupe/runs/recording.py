@@ -20,10 +20,10 @@ from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, StorageError, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.runs.lineage import FORKS, Parent, family, read_whole
 from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
 from editloupe.traces.events import Header, Note
-from editloupe.traces.lineage import FORKS, Parent, family, read_whole
 from editloupe.traces.read import Trace, held, last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, View, digest

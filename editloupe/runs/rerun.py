@@ -17,11 +17,11 @@ from editloupe.imaging.views import make_view
 from editloupe.measures.base import Models, run_measure
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import at_once
+from editloupe.runs.lineage import Parent, mismatches, read_whole
 from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import ToolResult
-from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json

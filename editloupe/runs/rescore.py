@@ -22,12 +22,12 @@ from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
+from editloupe.runs.lineage import read_whole
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
-from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest

@@ -276,7 +276,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
     if given.answers == "schema" and not backend.traits.constrains_schema:
         raise ConfigError(
-            f"--answers schema: {backend.uri} cannot hold an answer to a JSON schema; use --answers auto (the default) or tags"
+            f"--answers schema: {backend.uri} cannot hold an answer to a JSON schema; use --answers auto (default) or tags"
         )
     spec = JudgeSpec(
         backend=backend.uri,

@@ -21,6 +21,7 @@ from typing import BinaryIO, Final, TypeVar
 from editloupe import files
 from editloupe.config import RunSpec
 from editloupe.data import human
+from editloupe.data.run_file import RUN_SCHEMA, read_run_file
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
@@ -35,7 +36,6 @@ from editloupe.runs.trust import names_file
 from editloupe.runs.visits import of_all
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import last_finding, read_trace
-from editloupe.traces.run_file import RUN_SCHEMA, read_run_file
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired, TypeAlias
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
 # Pydantic, with which the server describes inputs and outputs, takes that of `typing` from Python 3.12 on.
 from typing_extensions import TypedDict
 
+from editloupe.agent.graph import Loop, build_graph, run_graph
 from editloupe.agent.judge import initial_state
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
@@ -23,8 +28,7 @@ from editloupe.runs.trust import foreign
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
-if TYPE_CHECKING:
-    from editloupe.agent.graph import Loop, StudioGraph
+StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 
 
 class Question(TypedDict):
@@ -71,10 +75,21 @@ class Wiring:
 
 
 def graph() -> StudioGraph:
-    """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`. Output: `Verdict`."""
-    from editloupe.agent.graph import build_studio_graph
+    """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`. Output: `Verdict`.
 
-    return build_studio_graph(_judge, state=QuestionAndVerdict, input=Question, output=Verdict, context=Wiring)
+    Its one node, `judge`, runs the loop, whose nodes LangGraph draws inside it.
+    """
+    # Not kept by the server: the state names messages that only the running node has. A node that is resumed begins anew.
+    loop = build_graph()
+
+    def judge(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        return _judge(state, runtime.context, loop)
+
+    made = StateGraph(QuestionAndVerdict, context_schema=Wiring, input_schema=Question, output_schema=Verdict)
+    made.add_node("judge", judge)
+    made.add_edge(START, "judge")
+    made.add_edge("judge", END)
+    return made.compile()
 
 
 def _judge(question: Mapping[str, Any], wiring: Wiring | None, loop: Loop) -> dict[str, Any]:
@@ -105,8 +120,6 @@ def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[st
     task = None if place is None else place.task
     if task is None or task.kind != "ask":
         raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
-    from editloupe.agent.graph import run_graph
-
     context = Context(
         backend=setup.backend,
         judge=setup.judge,

@@ -18,10 +18,10 @@ from editloupe.files import read_bytes
 from editloupe.findings import Finding, Observation
 from editloupe.protocols.base import groups
 from editloupe.runs import checks
+from editloupe.runs.lineage import FORKS, mismatches, read_whole
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import End, Header, ToolResult
-from editloupe.traces.lineage import FORKS, mismatches, read_whole
 from editloupe.traces.read import Trace, complete_lines, finding_digest
 from editloupe.values import ImageRef, Json, Sample, parse_json
 

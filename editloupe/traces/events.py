@@ -43,7 +43,7 @@ class Header(_Event):
     absent: dict[str, str]
     """Tools that are asked for and absent: name → reason."""
     parent: dict[str, Any] | None = None
-    """For a fork: the trace that it continues and the step at which it begins (`traces.lineage.Parent`)."""
+    """For a fork: the trace that it continues and the step at which it begins (`runs.lineage.Parent`)."""
 
 
 class MessageEvent(_Event):
@@ -54,14 +54,9 @@ class MessageEvent(_Event):
     parent: str | None
     message: dict[str, Any]
 
-    @property
+    @cached_property
     def content(self) -> Message:
         """The message, parsed once. Raises as `Message.from_json`."""
-        return self._content
-
-    # A name that begins with "_" is left out where the fields are written.
-    @cached_property
-    def _content(self) -> Message:
         return Message.from_json(self.message)
 
 
@@ -79,13 +74,9 @@ class ModelCall(_Event):
     reply: dict[str, Any]
     seconds: float
 
-    @property
+    @cached_property
     def content(self) -> Reply:
         """The reply, parsed once. Raises as `Reply.from_json`."""
-        return self._content
-
-    @cached_property
-    def _content(self) -> Reply:
         return Reply.from_json(self.reply)
 
 
@@ -137,13 +128,9 @@ class FindingEvent(_Event):
     kind: Literal["finding"] = "finding"
     finding: dict[str, Any]
 
-    @property
+    @cached_property
     def content(self) -> Finding:
         """The finding, parsed once. Raises as `Finding.from_json`."""
-        return self._content
-
-    @cached_property
-    def _content(self) -> Finding:
         return Finding.from_json(self.finding)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,9 @@ _TAIL = 4096
 _LINE = 200
 """Characters of a line of a trace that is printed."""
 
+_OLDEST = 2
+"""The oldest schema that is read: that of 0.2.0."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
@@ -55,7 +58,7 @@ class Trace:
             seen = (f"{call.name}: {made.text}" for call, made in zip(step.calls, step.observations, strict=False))
             lines += [" ".join(words.split())[:_LINE] for words in (f"{number}. {step.reasoning} {step.reply}", *seen)]
         finding = last_finding(self.events)
-        return "\n".join([*lines, "no finding yet" if finding is None else str(finding)])
+        return "\n".join([*lines, "no finding" if finding is None else str(finding)])
 
     def _repr_html_(self) -> str:
         return notebook_html("trace", self)
@@ -65,13 +68,138 @@ class Trace:
         return tuple(e.content for e in self.events if isinstance(e, MessageEvent))
 
     def opening(self) -> tuple[str, ...]:
-        """Return what was remarked before the first reply: on the pictures, and on how they are sent."""
+        """Return what was noted before the first reply: on the pictures, and on how they are sent."""
         first = next((n for n, event in enumerate(self.events) if isinstance(event, ModelCall)), 0)
         return tuple(event.text for event in self.events[:first] if isinstance(event, Note))
 
     def steps(self) -> tuple[Step, ...]:
-        """Return thought, action and observation of each model reply; its note is what was remarked since."""
+        """Return thought, action and observation of each model reply, with the notes written since."""
         return tuple(_steps(self.events))
+
+
+def read_trace(path: Path) -> Trace:
+    """Read and verify a trace file. Raises TraceError if there is no file, no header, or another version's schema."""
+    try:
+        data = files.read_bytes(path)
+    except OSError as error:
+        raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
+    lines, end = complete_lines(data)
+    events, problems, ends = parse_lines(lines, name=path.name)
+    if end < len(data):
+        problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
+    if not events or not isinstance(events[0], Header):
+        raise TraceError(f"{path}: no header in the first line; this is not a trace")
+    changed = (*_broken_chain(events, path.name), *ends)
+    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *changed), tampering=changed)
+
+
+def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list[str], list[str]]:
+    """Parse lines into events. Return them with what cannot be read, and with what was changed before an end.
+
+    Raises TraceError for a trace of a schema that this version does not read.
+    """
+    events: list[Event] = []
+    problems: list[str] = []
+    tampering: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        kind = "no"
+        try:
+            data = parse_json(line)
+            kind = str(data.get("kind")) if isinstance(data, dict) else "no"
+            _check_schema(data, kind, name)
+            event = EVENT.validate_python(data)
+            _check_shape(event)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            problem = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
+            problems.append(f"{name}, line {number}: {problem}")
+        except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
+            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
+        else:
+            if isinstance(event, End):
+                tampering += _changed_before(event, events, lines[: number - 1], name=name)
+            events.append(event)
+    return events, problems, tampering
+
+
+def _check_schema(data: Json, kind: str, name: str) -> None:
+    version = data.get("version") if isinstance(data, dict) and kind == "header" else None
+    if isinstance(version, int) and not _OLDEST <= version <= SCHEMA_VERSION:
+        cure = "update editloupe" if version > SCHEMA_VERSION else "editloupe 0.2.0 reads it"
+        raise TraceError(
+            f"{name}: written with trace schema {version}, this version reads {_OLDEST} to {SCHEMA_VERSION}; {cure}"
+        )
+
+
+def _check_shape(event: Event) -> None:
+    """Parse what an event holds. Raises KeyError, TypeError, ValueError and the like if it has another shape."""
+    match event:
+        case MessageEvent() | ModelCall() | FindingEvent():
+            _ = event.content
+        case ToolResult():
+            ToolCall.from_json(event.call)
+            images = Observation.from_json(event.observation).images
+            if len(images) != len(event.aliases):
+                raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
+
+
+def _changed_before(end: End, events: Sequence[Event], lines: Sequence[bytes], *, name: str) -> list[str]:
+    """Return what is not as it was when the end of a trace was written."""
+    if not events or not isinstance(events[0], Header):
+        return []  # no trace
+    if end.lines_digest is None or end.finding_digest is None:
+        return [f"{name}: the digests of its end were taken away after it was recorded"]
+    problems = []
+    if lines_digest(lines) != end.lines_digest:
+        problems.append(f"{name}: one of the {len(lines)} lines before its end was changed after it was recorded")
+    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
+    if finding_digest(last) != end.finding_digest:
+        problems.append(f"{name}: its end is that of another finding than the one before it")
+    return problems
+
+
+def _broken_chain(events: Sequence[Event], name: str) -> list[str]:
+    """Return the problems of the message chain: a changed message, a missing parent, a reply unlike its message."""
+    # The last one of a place: what was asked again was answered again.
+    replies = {event.head: event for event in events if isinstance(event, ModelCall)}
+    known: set[str | None] = {None}
+    problems: list[str] = []
+    for event in events:
+        if isinstance(event, Header) and event.parent is not None:
+            # A fork's first message follows one that lies in its parent's file.
+            known.add(str(event.parent.get("head")))
+        if not isinstance(event, MessageEvent):
+            continue
+        message, place = event.content, event.hash[:12]
+        if not _has_hash(message, event):
+            problems.append(f"{name}: message {place} was changed after it was recorded (hash mismatch)")
+        if event.parent not in known:
+            problems.append(f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing")
+        known.add(event.hash)
+        call = replies.get(str(event.parent))
+        if call is not None and not _is_reply(message, call.content):
+            problems.append(
+                f"{name}: model call {call.ordinal + 1} was changed after it was recorded: its reply is not that of "
+                f"message {place} recorded from it"
+            )
+    return problems
+
+
+def _has_hash(message: Message, event: MessageEvent) -> bool:
+    """Return whether a message has its hash. One that holds NaN has none."""
+    try:
+        return message_hash(message, event.parent) == event.hash
+    except ValueError:
+        return False
+
+
+def _is_reply(message: Message, reply: Reply) -> bool:
+    """Return whether a message has the text and the calls of a reply. Call ids may differ: the loop makes them unique."""
+    if message.role != "assistant":
+        return True  # the loop asked once more without an answer in between
+    calls = [(c.name, c.arguments) for c in message.tool_calls]
+    return message.text == reply.text and calls in ([], [(c.name, c.arguments) for c in reply.tool_calls])
 
 
 def complete_lines(data: bytes) -> tuple[list[bytes], int]:
@@ -95,78 +223,6 @@ def lines_digest(lines: Sequence[bytes]) -> str:
     return hashlib.sha256(b"\n".join((head, *rest))).hexdigest()
 
 
-def read_end(path: Path) -> End | None:
-    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
-    lines, _ = complete_lines(files.read_tail(path, _TAIL))
-    try:
-        return End.model_validate_json(lines[-1]) if lines else None
-    except ValidationError:
-        return None
-
-
-def read_version(path: Path) -> int | None:
-    """Return the schema version of a trace from its first line alone; None if it has none. Raises OSError."""
-    with files.open_plain(path) as file:
-        try:
-            version = parse_json(file.readline())["version"]
-        except (ValueError, KeyError, TypeError):
-            return None
-    return version if isinstance(version, int) else None
-
-
-def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list[str], list[str]]:
-    """Parse lines into events. Return them with what cannot be read, and with what was changed before an end.
-
-    Raises TraceError for a trace of a newer schema.
-    """
-    events: list[Event] = []
-    problems: list[str] = []
-    tampering: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            data = parse_json(line)
-        except ValueError as error:
-            problems.append(f"{name}, line {number}: not JSON ({error})")
-            continue
-        kind = data.get("kind") if isinstance(data, dict) else None
-        if kind == "header" and isinstance(data.get("version"), int) and data["version"] > SCHEMA_VERSION:
-            raise TraceError(
-                f"{name}: written with trace schema {data['version']}, this version reads up to {SCHEMA_VERSION}; "
-                "update editloupe"
-            )
-        try:
-            event = EVENT.validate_python(data)
-            _check_shape(event)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            known = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
-            problems.append(f"{name}, line {number}: {known}")
-        except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
-            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
-        else:
-            if isinstance(event, End):
-                tampering += _changed_before(event, events, lines[: number - 1], name=name)
-            events.append(event)
-    return events, problems, tampering
-
-
-def _changed_before(end: End, events: Sequence[Event], lines: Sequence[bytes], *, name: str) -> list[str]:
-    """Return what is not as it was when the end of a trace was written."""
-    if not events or not isinstance(header := events[0], Header):
-        return []  # no trace
-    if end.lines_digest is None or end.finding_digest is None:
-        old = header.version < 2
-        return [] if old else [f"{name}: the digests of its end were taken away after it was recorded"]
-    problems = []
-    if lines_digest(lines) != end.lines_digest:
-        problems.append(f"{name}: one of the {len(lines)} lines before its end was changed after it was recorded")
-    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
-    if finding_digest(last) != end.finding_digest:
-        problems.append(f"{name}: its end is that of another finding than the one before it")
-    return problems
-
-
 def finding_digest(data: Json) -> str | None:
     """Return the digest of a finding's JSON; None if it holds a number that is not finite."""
     try:
@@ -175,16 +231,13 @@ def finding_digest(data: Json) -> str | None:
         return None
 
 
-def _check_shape(event: Event) -> None:
-    """Parse what an event holds. Raises KeyError, TypeError, ValueError and the like if it has another shape."""
-    match event:
-        case MessageEvent() | ModelCall() | FindingEvent():
-            _ = event.content
-        case ToolResult():
-            ToolCall.from_json(event.call)
-            images = Observation.from_json(event.observation).images
-            if len(images) != len(event.aliases):
-                raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
+def read_end(path: Path) -> End | None:
+    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
+    lines, _ = complete_lines(files.read_tail(path, _TAIL))
+    try:
+        return End.model_validate_json(lines[-1]) if lines else None
+    except ValidationError:
+        return None
 
 
 def last_finding(events: Iterable[Event]) -> Finding | None:
@@ -200,103 +253,38 @@ def held(events: Iterable[Event]) -> bool:
 def seconds_spent(events: Iterable[Event]) -> float:
     """Return the seconds that the sessions of a task took so far; the time between them is not counted.
 
-    A session that ended says so in its finding. Of one that did not, the calls count that were recorded.
+    A session that ended has them in its finding. Of one that did not, the calls count that were recorded.
     """
     spent = 0.0
     for event in events:
         if isinstance(event, FindingEvent):
-            # A finding of version 0.1.0 tells its own session alone.
-            spent = max(spent, event.content.seconds)
+            spent = event.content.seconds
         elif isinstance(event, ModelCall | ToolResult):
             spent += event.seconds
     return spent
 
 
-def read_trace(path: Path) -> Trace:
-    """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
-    try:
-        data = files.read_bytes(path)
-    except OSError as error:
-        raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
-    lines, end = complete_lines(data)
-    events, problems, ends = parse_lines(lines, name=path.name)
-    if end < len(data):
-        problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
-    if not events or not isinstance(events[0], Header):
-        raise TraceError(f"{path}: no header in the first line; this is not a trace")
-    changed = (*verify(events, name=path.name), *ends)
-    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *changed), tampering=changed)
-
-
-def verify(events: Iterable[Event], *, name: str) -> list[str]:
-    """Return the problems of the message chain.
-
-    A problem is a message whose hash does not fit its content, a missing parent, or a reply that differs from the message
-    made of it.
-    """
-    events = list(events)
-    # The last one of a place: what was asked again was said again.
-    replies = {event.head: event for event in events if isinstance(event, ModelCall)}
-    known: set[str | None] = {None}
-    problems: list[str] = []
-    for event in events:
-        if isinstance(event, Header) and event.parent is not None:
-            # A fork's first message follows one that lies in its parent's file.
-            known.add(str(event.parent.get("head")))
-        if not isinstance(event, MessageEvent):
-            continue
-        message, place = event.content, event.hash[:12]
-        if not _fits(message, event):
-            problems.append(f"{name}: message {place} was changed after it was recorded (hash mismatch)")
-        if event.parent not in known:
-            problems.append(f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing")
-        known.add(event.hash)
-        call = replies.get(str(event.parent))
-        if call is not None and not _says(message, call.content):
-            problems.append(
-                f"{name}: model call {call.ordinal + 1} was changed after it was recorded: its reply is not that of "
-                f"message {place} recorded from it"
-            )
-    return problems
-
-
-def _fits(message: Message, event: MessageEvent) -> bool:
-    """Return whether a message has its hash. One that holds NaN has none."""
-    try:
-        return message_hash(message, event.parent) == event.hash
-    except ValueError:
-        return False
-
-
-def _says(message: Message, reply: Reply) -> bool:
-    """Return whether a message has the text and the calls of a reply. Call ids may differ: the loop makes them unique."""
-    if message.role != "assistant":
-        # A user's message, where the loop asked once more without an answer in between.
-        return True
-    calls = [(c.name, c.arguments) for c in message.tool_calls]
-    return message.text == reply.text and calls in ([], [(c.name, c.arguments) for c in reply.tool_calls])
-
-
-def _steps(events: Iterable[Event]) -> Iterable[Step]:
+def _steps(events: Iterable[Event]) -> Iterator[Step]:
     reply: ModelCall | None = None
     results: list[ToolResult] = []
     notes: list[str] = []
     for event in events:
-        if isinstance(event, ModelCall):
-            if reply is not None:
-                yield _step(reply, results, notes)
-                notes = []
-            reply, results = event, []
-        elif isinstance(event, ToolResult):
-            results.append(event)
-            if event.crashed is not None:
-                notes.append(f"{event.call.get('name')} crashed, which the model is not told: {event.crashed}")
-        elif isinstance(event, Note) and reply is not None:
-            notes.append(event.text)
-        elif isinstance(event, ModelFailure):
-            notes.append(f"the backend failed: {event.error}: {event.message}")
-        elif isinstance(event, FindingEvent) and event.finding.get("status") != "ok":
-            notes.append(f"{event.finding.get('status')}: {event.finding.get('reason')}")
+        match event:
+            case ModelCall():
+                if reply is not None:
+                    yield _step(reply, results, notes)
+                    notes = []
+                reply, results = event, []
+            case ToolResult():
+                results.append(event)
+                if event.crashed is not None:
+                    notes.append(f"{event.call.get('name')} crashed, which the model is not told: {event.crashed}")
+            case Note() if reply is not None:
+                notes.append(event.text)
+            case ModelFailure():
+                notes.append(f"the backend failed: {event.error}: {event.message}")
+            case FindingEvent() if event.finding.get("status") != "ok":
+                notes.append(f"{event.finding.get('status')}: {event.finding.get('reason')}")
     if reply is not None:
         yield _step(reply, results, notes)
 

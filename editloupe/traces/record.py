@@ -46,7 +46,7 @@ class TraceWriter:
         self.events.append(event)
         if self._file is not None:
             # Events hold JSON and nothing else, so that there is nothing to convert.
-            line = compact_bytes({name: value for name, value in vars(event).items() if name[0] != "_"})
+            line = compact_bytes({name: getattr(event, name) for name in type(event).model_fields})
             self._file.write(line + b"\n")
             self._file.flush()
             self._lines.append(line)

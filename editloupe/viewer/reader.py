@@ -20,12 +20,12 @@ from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of, titled
+from editloupe.runs.lineage import FORKS, family
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import Header, ToolResult
-from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import parse_lines, read_trace
 from editloupe.values import Box, Json, Sample
 

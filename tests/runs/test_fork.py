@@ -14,7 +14,7 @@ from editloupe.runs.fork import Changes, fork
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
-from editloupe.traces.lineage import read_whole
+from editloupe.runs.lineage import read_whole
 from editloupe.traces.read import read_trace
 from tests.conftest import final
 from tests.runs.test_resume import Edits

@@ -24,7 +24,7 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance
 from editloupe.traces import GALLERY
 from editloupe.traces.events import MessageEvent, ModelCall, ToolResult, ToolStarted
-from editloupe.traces.lineage import Parent, read_whole
+from editloupe.runs.lineage import Parent, read_whole
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, View
 from tests.conftest import final
