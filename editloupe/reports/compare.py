@@ -47,6 +47,15 @@ GROUPED: Final[tuple[Dimension, ...]] = ("edit_type", "area")
 """Groups in which a pair is compared, too."""
 
 
+def _asked_differently(judges: Sequence[Judged]) -> list[str]:
+    """Return a note if not all judges were asked for their answers in the same form."""
+    forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
+    if len({form == "tags" for form in forms.values()}) < 2:
+        return []
+    listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
+    return [f"asked for their answers in different forms ({listed}); --answers tags asks all judges alike"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparedJudge(Serialisable):
     """Who is compared."""
@@ -245,6 +254,7 @@ def compare(
         for judge in judges
         if all(score.value is None for score in judge.scores)
     ]
+    notes += _asked_differently(judges)
     metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
     columns = [column_of(judge) for judge in judges]
     joined = [_Joined(judges, columns, metric, people, drawing) for metric in metrics]

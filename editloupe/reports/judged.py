@@ -63,6 +63,15 @@ class Judged:
     """What could not be read."""
 
     @property
+    def answer_form(self) -> str:
+        """How an LMM was asked for its answers: "tags", or how many of them were held to a JSON schema; "" for others."""
+        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
+            return ""
+        answers = [f for f in self.of_models if f.status == "ok"]
+        held = sum("schema_answers" in f.counts for f in answers)
+        return f"JSON schema in {held} of {len(answers)} answers" if held else "tags"
+
+    @property
     def editors(self) -> tuple[str, ...]:
         """In the order of the samples."""
         return tuple(dict.fromkeys(score.editor for score in self.scores))
