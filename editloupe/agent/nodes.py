@@ -22,8 +22,7 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Reque
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
-from editloupe.replies import Parsed, parse_bare, parse_reply
-from editloupe.tags import neutralise
+from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
@@ -38,6 +37,7 @@ _QUOTED = 80
 """Characters of an unusable reply that its finding quotes."""
 _NOTHING = "it held neither a tool call nor a {noun} between the answer tags"
 """What is wrong with a reply of prose alone."""
+_CONTRADICTORY = "two pairs of answer tags hold different answers"
 
 
 def think(state: LoopState, context: Context) -> dict[str, Any]:
@@ -78,8 +78,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     if context.judge.bare_replies:
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:
-        whole = held and choices is None
-        parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=whole)
+        parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
     message = _reply_message(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
@@ -88,7 +87,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         # A bare label comes without a thought: the last one that was uttered is the one behind it.
         "thought": parsed.thought or (state["thought"] if held else ""),
         "answer": parsed.answer,
-        "confidences": confidences_in(spec, parsed.answer or "", context.task.metric, reply.tokens),
+        "confidences": confidences_in(spec, parsed.answer or "", reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
         "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=constrained),
@@ -97,7 +96,9 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         if parsed.answer is not None:
             context.recorder.note("an answer beside tool calls was ignored: it came before the observations")
         return update | {"next": "act"}
-    if parsed.answer is not None:
+    if parsed.contradictory and not _reminds(state, context):
+        return update | _over("contradictory", "answer", _CONTRADICTORY)
+    if parsed.answer is not None and not parsed.contradictory:
         return update | {"next": "conclude"}
     if context.judge.bare_replies:
         cut = "was cut off at its token limit" if reply.finish == "length" else "is empty"
@@ -211,7 +212,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
         )
-    reason = reason_in(context.task.answer, state["answer"] or "", context.task.metric) or state["thought"]
+    reason = reason_in(state["answer"] or "") or state["thought"]
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 
@@ -347,8 +348,8 @@ def _problem(parsed: Parsed, finish: str, noun: str) -> str:
     # The model reads this in a reminder. Traces hold it: with other words no recorded conversation could be replayed.
     if parsed.malformed:
         return "; ".join(m.error for m in parsed.malformed)
-    if parsed.unused:
-        return f"{parsed.unused}; give the {noun} in the tags, alone and last"
+    if parsed.contradictory:
+        return f"{_CONTRADICTORY}; give the {noun} in the tags, alone and last"
     if parsed.calls:
         return "there are no tools to call here"
     if finish == "length":

@@ -28,7 +28,7 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import held, last_finding, read_trace
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
 
@@ -247,23 +247,22 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
         raise TraceError(f"{finding.trace} holds no reply")
     last = max(calls, key=lambda call: call.ordinal)
     native = trace.header.judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
-    choices = None if last.choices is None else tuple(last.choices)
-    # A reply that was held to a JSON Schema has no tags.
-    _, whole = held(trace.events)
     reply = last.content
     if trace.header.judge.get("bare_replies"):
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:
-        parsed = parse_reply(reply, turn=1, native=native, choices=choices, whole=whole)
+        parsed = parse_reply(reply, turn=1, native=native)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
-        return without(status="unparsed", reason=parsed.unused or "the last reply holds no answer between the tags")
+        return without(status="unparsed", reason="the last reply holds no answer")
+    if parsed.contradictory:
+        return without(status="contradictory", reason="two pairs of answer tags hold different answers")
     try:
-        known = confidences_in(spec, parsed.answer, finding.metric, reply.tokens)
+        known = confidences_in(spec, parsed.answer, reply.tokens)
         answer = read_answer(spec, parsed.answer, finding.metric, confidences=known)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
-    reason = reason_in(spec, parsed.answer, finding.metric) or parsed.thought or finding.reason
+    reason = reason_in(parsed.answer) or parsed.thought or finding.reason
     return replace(finding, status="ok", answer=answer, reason=reason)
 
 
