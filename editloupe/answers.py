@@ -1,8 +1,11 @@
 """What an answer may be, how it is asked for, and how it is read. Frozen values, no I/O.
 
 An `Answer` is what a judge said. An `AnswerSpec` travels with every question: it prints the instructions that the model
-reads, parses the model's text, and gives a JSON Schema to backends that can hold a reply to one. Parsing never guesses: a
-text that does not say the answer raises ReplyError with the status of the finding.
+reads, parses the model's text, and gives a JSON Schema to backends that can hold a reply to one.
+
+A text is read in two forms only: a JSON object with the keys of `json_schema` and no others, or the plain form that the
+instructions ask for. An option or a number is compared after folding (`fold`), alone. Whatever else stands beside it makes
+the text `off_menu`; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -11,40 +14,30 @@ import json
 import math
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.labelled import BOX, CONFIDENCE, Entry, Words, label_shares, read_entries
-from editloupe.parsing import (
-    CANNOT_JUDGE,
-    DECORATION,
-    REASON_KEYS,
-    SERVER_MARKS,
-    fold,
-    parse_choice,
-    unwrapped,
-    with_reason,
-    without_name,
-)
-from editloupe.prose import explains
-from editloupe.values import (
-    Box,
-    Json,
-    Serialisable,
-    canonical_json,
-    check_nesting,
-    distinct_keys,
-    finite,
-    is_empty,
-    parse_json,
-)
+from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, is_empty, parse_json
+
+if TYPE_CHECKING:
+    import jsonschema
+
+CANNOT_JUDGE: Final = "Cannot Judge"
+"""The words with which a judge abstains. No option may be called so."""
+AROUND: Final = " \t\r\n[](){}*,;:\"'“”„‘’`"
+"""What may stand around a label and says nothing."""
+BOX: Final = "box"
+CONFIDENCE: Final = "confidence"
+"""Keys of a labelled box that no question renames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +147,259 @@ def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | R
     return _ANSWER.validate_python(data)
 
 
+# Reading
+
+
+LONGEST: Final = 20_000
+"""Characters of a plain answer. A longer one is none: it is not folded."""
+LONGEST_JSON: Final = 100_000
+"""Characters of an answer in JSON, or of a list of boxes."""
+_FORMS: Final = ("answer", "label", "verdict", "rating", "score", "decision", "result", "choice")
+_FORM: Final = frozenset(word for form in _FORMS for word in (form, f"final {form}"))
+"""What a prefix may say, folded: it names only the form of what follows."""
+_SHOWN: Final = 120
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
+_DOT = re.compile(r"(?<!\d)\.|\.(?!\d)")
+_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
+_PLUS = re.compile(r"(?<![\w+])\++(?=\d)")
+_EXCLAIMED = re.compile(r"(?<=.)!(?!\w)")
+_SIGN = re.compile("[-=]>|[:：=→]")
+"""What may part a prefix from the answer."""
+_ELEMENT = re.compile(r"</?([a-zA-Z]{1,20})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
+_RULE = re.compile("---+|===+")
+"""Markdown's mark of a heading above."""
+_LANGUAGE = re.compile(r"\A[a-zA-Z]{0,20} ?(?=[\r\n{\[])")
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ?/ ?(\d+(?:\.\d+)?))?")
+_DASHES: Final = dict.fromkeys("\u2010\u2012\u2013\u2212", "-")
+_GREEK_QUESTION: Final = "\u037e"
+_SEPARATORS: Final = ("-", "—")
+"""What may part a number from the name of the same option."""
+
+
+def fold(text: str) -> str:
+    """Return a text as it is compared: without case, Markdown's emphasis, code and heading marks, quotes, brackets and
+    `. , : ; !`, with one space between words.
+
+    Hyphens inside words and underscores are spaces. A minus, a point between digits and a plus behind a word stay, and so
+    does every other sign (?, ≠, ~, ²): they change what is said. `fold(fold(x)) == fold(x)`.
+    """
+    # Options are folded again with every reply.
+    return _fold_known(text) if len(text) <= _SHOWN else _fold(text)
+
+
+def _fold(text: str) -> str:
+    text = text.replace("[ ]", "☐")  # an unticked box
+    text = text.translate({ord(char): _folded(char) for char in set(text)})
+    text = unicodedata.normalize("NFC", text).replace("!=", "≠")
+    text = _DOT.sub(" ", _POINT.sub("0.", _HYPHEN.sub(" ", text)))
+    # Before a word it negates.
+    text = " ".join(_EXCLAIMED.sub(" ", " ".join(_PLUS.sub("", text).split())).split())
+    # Around the whole they are brackets; elsewhere they compare: "A>B".
+    return text.strip("<> ") if text.startswith("<") and text.endswith(">") else text
+
+
+_fold_known = lru_cache(maxsize=4096)(_fold)
+
+
+@lru_cache(maxsize=4096)
+def _folded(char: str) -> str:
+    """Return what is left of a character: nothing of an invisible one, a space of a dropped one."""
+    if unicodedata.category(char) in ("Cf", "Co", "Cs") or "\ufe00" <= char <= "\ufe0f":
+        return ""
+    if unicodedata.decomposition(char).startswith(("<super>", "<sub>", "<fraction>")):
+        return char  # 8² is not 82
+    if char == _GREEK_QUESTION:
+        return "?"
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", char).casefold())
+    dropped = "\"'`´*_#,:;。、"
+    return "".join(
+        " " if c in dropped or unicodedata.category(c) in ("Ps", "Pe", "Pi", "Pf") else _DASHES.get(c, c) for c in plain
+    )
+
+
+def unfenced(text: str) -> str:
+    """Return a text out of the one code fence that encloses it."""
+    text = text.strip()
+    mark = text[:3]
+    if len(text) < 6 or mark not in ("```", "~~~") or not text.endswith(mark) or mark in text[3:-3]:
+        return text
+    return _LANGUAGE.sub("", text[3:-3], count=1).strip()
+
+
+def _names_form(said: str, metric: str) -> bool:
+    """Return whether a prefix or key names only the form of what follows, or the metric: its id or its capitals ("IF")."""
+    if len(said) > _SHOWN:
+        return False
+    initials = "".join(word[0] for word in re.split(r"[\W_]+", metric) if word).upper()
+    whole = fold(said).removeprefix("- ")
+    rest = fold(re.sub(rf"\b{initials}\b", " ", said) if len(initials) > 1 else said).removeprefix("- ")
+    rest = f"{rest} ".removeprefix(f"{fold(metric)} ").strip()
+    return rest in _FORM or (rest == "" and whole != "")
+
+
+def _without_prefix(line: str, metric: str) -> str:
+    sign = _SIGN.search(line, 0, _SHOWN)
+    return line[sign.end() :] if sign and _names_form(line[: sign.start()], metric) else line
+
+
+def _plain(text: str, metric: str) -> str:
+    """Return what an option or a number is said to be: a text without the prefixes of its lines, or the values of a JSON
+    object whose keys name only the form, beside a reason."""
+    text = _checked(text)
+    if (found := _object(text)) is None:
+        unboxed = _ELEMENT.sub(lambda mark: " " if (mark[1] or "answer").casefold() in _FORMS else mark[0], text)
+        return "\n".join(
+            _without_prefix(line, metric) for line in unboxed.splitlines() if not _RULE.fullmatch(line.strip())
+        )
+    values = [value for key, value in found.items() if key != "reason"]
+    if unknown := [key for key in found if key != "reason" and not _names_form(key, metric)]:
+        raise ReplyError("off_menu", f"the answer's JSON object has the key {unknown[0][:60]!r}")
+    if not values or not all(type(value) in (str, int, float) for value in values):
+        raise ReplyError("off_menu", "the answer's JSON object holds neither a text nor a number as its answer")
+    for value in values:
+        _checked(str(value))
+    return "\n".join(f"{Decimal(repr(value)):f}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _shown(text: str) -> str:
+    flat = " ".join(text[: 10 * _SHOWN].split())
+    return repr(flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…")
+
+
+def _checked(text: str, longest: int = LONGEST) -> str:
+    """Return the text out of its fence. Raises ReplyError for one that is too long, or says that it cannot judge."""
+    if len(text) > longest:
+        raise ReplyError("unparsed", f"the answer has {len(text):,} characters; expected at most {longest:,}")
+    text = unfenced(text)
+    if len(text) <= _SHOWN and fold(text) == fold(CANNOT_JUDGE):
+        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+    return text
+
+
+def _json(text: str, expected: str) -> Json:
+    """Return the JSON value that is the whole text. A string in it may hold line breaks. Raises ReplyError."""
+    try:
+        found: Json = parse_json(text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite, strict=False)
+    except ValueError as error:
+        problem = f"the answer is not JSON ({error})" if text else "the answer is empty"
+        raise ReplyError("unparsed", f"{problem}; expected {expected}; found {_shown(text)}") from error
+    return found
+
+
+def _once(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    try:
+        return distinct_keys(pairs)
+    except ValueError as error:
+        raise ReplyError("contradictory", f"a JSON object of the answer {error}") from None
+
+
+def _finite(word: str) -> float:
+    if not math.isfinite(value := float(word)):
+        raise ValueError(f"{word[:60]} is no JSON number")
+    return value
+
+
+def _object(text: str) -> dict[str, Json] | None:
+    """Return the JSON object that a text is; None where it is none. Raises ReplyError for a key that stands twice."""
+    try:
+        found = _json(text, "") if text.startswith("{") else None
+    except ReplyError as error:
+        if error.status == "contradictory":
+            raise
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
+    """Return the answer of a JSON object: the value of the one of `keys` that it has, beside at most a reason."""
+    given = [key for key in found if key in keys]
+    if len(given) != 1 or not found.keys() <= {"reason", *keys}:
+        listed = ", ".join(found)[:_SHOWN] or "none"
+        raise ReplyError("off_menu", f"expected the keys reason and {' or '.join(keys)}; the answer's JSON has {listed}")
+    answer = found[given[0]]
+    return _checked(answer) if isinstance(answer, str) else answer
+
+
+def _phrases(options: Sequence[tuple[str, Sequence[str]]]) -> dict[str, str]:
+    """Return folded name or alias → option, for those that mean one option only. Names go before aliases."""
+    found: dict[str, str] = {fold(CANNOT_JUDGE): CANNOT_JUDGE}
+    aliases = [(alias, name) for name, its in options for alias in its]
+    for meanings in (aliases, [(name, name) for name, _ in options]):
+        owners: dict[str, set[str]] = {}
+        for phrase, name in meanings:
+            owners.setdefault(fold(phrase), set()).add(name)
+        found |= {phrase: names.pop() for phrase, names in owners.items() if phrase and len(names) == 1}
+    joined: dict[str, set[str]] = {}
+    for phrase, name in found.items():
+        if "".join(words := phrase.split()).isalpha():
+            joined.setdefault("".join(words), set()).add(name)
+    return {phrase: names.pop() for phrase, names in joined.items() if len(names) == 1} | found
+
+
+def _choose(text: str, options: Sequence[tuple[str, Sequence[str]]], values: Mapping[str, float], metric: str) -> str:
+    """Return the name of the one option that an answer is. Raises ReplyError.
+
+    values: the number of each option, where they have one. Beside its name it may stand, and no other number.
+    """
+    text = _checked(text)
+    expected = f"expected one of {', '.join(dict.fromkeys(name for name, _ in options))}"
+    phrases, said = _phrases(options), fold(text)
+    if said not in phrases:
+        said = fold(_plain(text, metric))
+    if not said:
+        raise ReplyError("unparsed", f"the answer is empty; {expected}")
+    alone = [phrases[said]] if said in phrases else _agreed(said, phrases, values)
+    named = alone or _named(said, phrases)
+    if len(named) > 1:
+        both = " and ".join(map(repr, named))
+        raise ReplyError("contradictory", f"the answer names {both}; {expected}; found {_shown(text)}")
+    if not alone:
+        problem = f"the answer gives {named[0]!r} beside other words" if named else "the answer is none of the labels"
+        raise ReplyError("off_menu", f"{problem}; {expected}; found {_shown(text)}")
+    if named[0] == CANNOT_JUDGE:
+        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+    return named[0]
+
+
+def _agreed(said: str, phrases: Mapping[str, str], values: Mapping[str, float]) -> list[str]:
+    """Return the options that the parts of a folded answer mean, where it has no other part: "3 - over modification"."""
+    words = said.split()
+    numbers = {f"{value:g}": name for name, value in values.items()}
+    top = max(values.values(), default=0.0)
+    numbers |= {f"{number}/{top:g}": name for number, name in numbers.items()}
+    named: list[str] = []
+    alone, at = True, 0
+    while at < len(words) <= _SHOWN:
+        ends = range(len(words), at, -1)
+        end = next((end for end in ends if " ".join(words[at:end]) in phrases), None)
+        if end is not None:
+            named.append(phrases[" ".join(words[at:end])])
+            alone, at = False, end
+        elif words[at] in numbers:
+            named.append(numbers[words[at]])
+            at += 1
+        elif at + 1 < len(words) and words[at] in _SEPARATORS and min(values.values(), default=0.0) >= 0:
+            at += 1
+        elif at + 1 < len(words) and words[at] in _FORMS and words[at + 1] in numbers:
+            at += 1
+        else:
+            return []
+    return [] if alone else list(dict.fromkeys(named))
+
+
+def _named(said: str, phrases: Mapping[str, str]) -> list[str]:
+    """Return the options whose names stand somewhere in a folded answer; one inside a longer one does not count."""
+    spaced, names = f" {said} ", []
+    for phrase in sorted(phrases, key=len, reverse=True):
+        if f" {phrase} " in spaced:
+            names.append(phrases[phrase])
+            spaced = spaced.replace(f" {phrase} ", " | ")
+    return list(dict.fromkeys(names))
+
+
+# Specs
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelRule(Serialisable):
     """One allowed label."""
@@ -180,7 +426,7 @@ def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> Non
 
 
 class _Spec(Serialisable):
-    """What the answer specs share: the words of the prompts, and the form for backends that can constrain."""
+    """What the answer specs share: the words of the prompts, and the JSON object of an answer with its reason."""
 
     @property
     def noun(self) -> str:
@@ -190,37 +436,30 @@ class _Spec(Serialisable):
     @property
     def ask(self) -> str:
         """What the final answer must hold, as a phrase of a prompt."""
-        raise NotImplementedError
+        return f"one of the {self.noun}s below, spelled as it is here,"
 
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
-        raise NotImplementedError
+        return f"The {self.noun}s: {', '.join(self.choices() or ())}."
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the only texts that are an answer; None where the answer is free."""
         return None
 
     def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
-        return {"enum": list(self.choices() or ())}
+        """Return the JSON Schema of an answer: an object of a reason and the answer."""
+        return _closed({"reason": {"type": "string"}, "answer": self._value_schema()})
+
+    def _value_schema(self) -> Json:
+        return {"type": "string", "enum": list(self.choices() or ())}
 
 
-class _Menu(_Spec):
-    """A spec whose answers are listed."""
-
-    @property
-    def ask(self) -> str:
-        return f"one of the {self.noun}s below, spelled as it is here,"
-
-    def instructions(self) -> str:
-        return f"The {self.noun}s: {', '.join(self.choices())}."
-
-    def choices(self) -> tuple[str, ...]:
-        raise NotImplementedError
+def _closed(properties: dict[str, Json]) -> dict[str, Json]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labels(_Menu):
+class Labels(_Spec):
     """Ordered labels with values (DLEBench)."""
 
     labels: tuple[LabelRule, ...]
@@ -231,46 +470,14 @@ class Labels(_Menu):
     def __post_init__(self) -> None:
         _distinct("a label", [(rule.name, rule.name) for rule in self.labels], least=2)
 
-    def parse(self, text: str) -> Label:
+    def parse(self, text: str, metric: str = "") -> Label:
         """Return the one label that the text names. Raises ReplyError."""
         values = {rule.name: rule.value for rule in self.labels}
-        name = parse_choice(text, [(rule.name, rule.aliases) for rule in self.labels], values=values)
+        name = _choose(text, [(rule.name, rule.aliases) for rule in self.labels], values, metric)
         return Label(name=name, value=values[name])
 
     def choices(self) -> tuple[str, ...]:
         return tuple(rule.name for rule in self.labels)
-
-
-_NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?")
-_DASH: Final = re.compile("[\u2010-\u2013\u2212]")
-"""Hyphens, figure dash, en dash and minus sign."""
-_MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
-_UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
-_POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
-_UNSURE: Final = re.compile(r"[?؟]|\d[*_`)]*\s*[-+!](?!\s*[\w.])")
-_OBJECT: Final = re.compile(r"\{\s*[\"'}]")
-"""Where a JSON object begins."""
-_AROUND: Final = frozenset(
-    {
-        "the",
-        "my",
-        "i",
-        "give",
-        "is",
-        "as",
-        "score",
-        "answer",
-        "final",
-        "result",
-        "rating",
-        "grade",
-        "=",
-        "points",
-        "pts",
-        "评分",
-    }
-)
-"""Words that may stand around a number without changing it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,72 +514,35 @@ class Scale(_Spec):
         form = f'{{"score": <{self._number_asked}>, "reason": "<one or two sentences>"}}'
         return f"The answer is one JSON object of this form: {form}"
 
-    def parse(self, text: str) -> Number:
-        """Return the number that the text says: alone, as "7/10" and "7 of 10", or before its reason. Raises ReplyError.
-
-        Where a reason is asked for, the number may also stand in a JSON object, as `score`, with nothing but a reason.
-        """
+    def parse(self, text: str, metric: str = "") -> Number:
+        """Return the number that the text is, alone or as "7/10", or that its JSON object holds. Raises ReplyError."""
         try:
-            said = _scored(text)[0] if self.reason and _OBJECT.search(text) else text
-            return Number(value=self._with_reason(self._plain(unwrapped(said))))
+            return Number(value=self._number(fold(_plain(text, metric))))
         except ReplyError as error:
             if error.status == "abstained":
                 raise
-            found = f"; found {text.strip()[:120]!r}" if text.strip() else ""
+            found = f"; found {_shown(text)}" if text.strip() else ""
             raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
 
-    def reason_in(self, text: str) -> str:
-        """Return the reason that an answer's JSON object gives; "" where there is none, or no answer."""
-        with suppress(ReplyError):
-            return _scored(text)[1] if self.reason and _OBJECT.search(text) else ""
-        return ""
-
-    def _with_reason(self, text: str) -> float:
-        try:
-            return self._number(text)
-        except ReplyError as whole:
-            first, _, rest = text.strip().partition("\n")
-            if rest.strip() and not explains(fold(rest), raw=rest, best=False):
-                raise
-            for said, reason in ((first, ""), *with_reason(first)):
-                if not reason or explains(fold(reason), raw=reason, best=False, beside=True):
-                    with suppress(ReplyError):
-                        return self._number(said)
-            raise whole from None
-
-    def _number(self, text: str) -> float:
-        folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
-        words = folded.split()
-        if not words:
+    def _number(self, said: str) -> float:
+        if not said:
             raise ReplyError("unparsed", "the answer is empty")
-        _check_judged(folded)
-        numbers = [Decimal(w) for w in words if _NUMBER.fullmatch(w)]
-        if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == Decimal(self.high):
-            words, numbers = words[:-2], numbers[:-1]
-        if len(set(numbers)) > 1:
-            raise ReplyError("contradictory", "the answer holds several numbers")
-        if not numbers or any(not _NUMBER.fullmatch(w) and w not in _AROUND for w in words):
-            raise ReplyError("off_menu", "the answer is not one number alone")
-        (value,) = set(numbers)
-        if not Decimal(self.low) <= value <= Decimal(self.high) or (self.whole and value != value.to_integral_value()):
-            raise ReplyError("off_menu", f"{value:g} is off the scale")
+        match = _NUMBER.fullmatch(said)
+        if match is None:
+            several = len({word for word in said.split() if _NUMBER.fullmatch(word)}) > 1
+            status = "contradictory" if several else "off_menu"
+            raise ReplyError(
+                status, "the answer holds several numbers" if several else "the answer is not one number alone"
+            )
+        value = Decimal(match[1])
+        if match[2] and Decimal(match[2]) != Decimal(repr(self.high)):
+            raise ReplyError(
+                "contradictory", f"the answer is a number of {match[2][:_SHOWN]}, which is not the scale's top"
+            )
+        in_range = Decimal(repr(self.low)) <= value <= Decimal(repr(self.high))
+        if not in_range or (self.whole and value != value.to_integral_value()):
+            raise ReplyError("off_menu", f"{match[1][:_SHOWN]} is off the scale")
         return float(value) or 0.0  # never -0
-
-    def _plain(self, text: str) -> str:
-        """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
-        would drop although they change the number."""
-        if any(unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>")) for c in text):
-            raise ReplyError("unparsed", "the answer holds a raised or lowered sign")
-        text = _DASH.sub("-", unicodedata.normalize("NFKC", text))
-        if _UNSURE.search(text):
-            raise ReplyError("unparsed", "the answer holds a sign behind the number that may change it")
-        if "‰" in text or ("%" in text and (self.low, self.high) != (0, 100)):
-            raise ReplyError("unparsed", "the answer is a share")
-        # A dash behind a word may be a minus or part two clauses: where there are negative numbers, that is not guessed.
-        text = _MINUS.sub("-", text)
-        if self.low < 0 and _UNCLEAR.search(text):
-            raise ReplyError("unparsed", "the answer holds a dash that may be a minus")
-        return _POINT.sub("0.", text)
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the whole numbers of a short whole scale; None where there are too many to list."""
@@ -380,16 +550,12 @@ class Scale(_Spec):
             return None
         return tuple(str(n) for n in range(math.ceil(self.low), math.floor(self.high) + 1))
 
-    def json_schema(self) -> dict[str, Json]:
-        number: dict[str, Json] = {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
-        if not self.reason:
-            return number
-        properties: dict[str, Json] = {"score": number, "reason": {"type": "string"}}
-        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    def _value_schema(self) -> Json:
+        return {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneOf(_Menu):
+class OneOf(_Spec):
     """One of several options, which may differ from sample to sample (GIE-Bench)."""
 
     options: tuple[str, ...]
@@ -412,9 +578,9 @@ class OneOf(_Menu):
         phrases = self._phrases()
         _distinct("an alias", [(a, name) for name, others in phrases for a in (name, *others)], least=2)
 
-    def parse(self, text: str) -> Choice:
+    def parse(self, text: str, metric: str = "") -> Choice:
         """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
-        name = parse_choice(text, self._phrases())
+        name = _choose(text, self._phrases(), {}, metric)
         if name == self.abstain:
             raise ReplyError("abstained", f"the judge answered {name!r}")
         return Choice(name=name)
@@ -455,17 +621,21 @@ class FreeText(_Spec):
 
         Raises ReplyError for an empty or overlong one, for the dots that hold its place in prompts, and for "Cannot Judge".
         """
-        fenced = _FENCED.match(text)
-        said = " ".join((fenced[1] if fenced else SERVER_MARKS.sub(" ", text)).split())
+        said = _checked(text)
+        found = _object(said)
+        if found is not None and "answer" in found and found.keys() <= {"answer", "reason"}:
+            said = str(_answer_of(found, "answer"))
+        said = " ".join(said.split())
         if not fold(said):
             raise ReplyError("unparsed", "the answer is empty; expected some words")
-        _check_judged(said)
         count = len(said.split())
         if self.max_words is not None and count > self.max_words:
-            raise ReplyError("off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {said!r}")
+            raise ReplyError(
+                "off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {_shown(said)}"
+            )
         return Text(text=said)
 
-    def json_schema(self) -> dict[str, Json]:
+    def _value_schema(self) -> Json:
         return {"type": "string"}
 
 
@@ -484,27 +654,48 @@ class BoxList(_Spec):
         )
 
     def parse(self, text: str) -> Boxes:
-        """Return the boxes.
-
-        Raises ReplyError for text that is no such list, for a box that is empty or outside, and for "Cannot Judge".
-        """
-        data = _json_in(text, self.ask)
+        """Return the boxes. Raises ReplyError, also for a box that is empty or outside."""
+        data = _json(_checked(text, LONGEST_JSON), self.ask)
+        if isinstance(data, dict):
+            data = _answer_of(data, "answer")
         if not isinstance(data, list):
             raise ReplyError("off_menu", f"expected {self.ask}, found {type(data).__name__}")
-        boxes = []
-        for item in data:
-            numbers = isinstance(item, list) and len(item) == 4 and all(type(v) in (int, float) for v in item)
-            if not numbers or not all(0 <= v <= 1000 for v in item):
-                raise ReplyError("off_menu", f"expected four numbers from 0 to 1000 a box, found {item!r}")
-            try:
-                boxes.append(Box(*item))
-            except ValueError as error:
-                raise ReplyError("off_menu", str(error)) from error
-        return Boxes(boxes=tuple(boxes))
+        try:
+            return Boxes(boxes=tuple(Box(*_box(item, top=1000)) for item in data))
+        except ValueError as error:
+            raise ReplyError("off_menu", f"expected four numbers from 0 to 1000 a box: of one, {error}") from error
 
-    def json_schema(self) -> dict[str, Json]:
-        box: dict[str, Json] = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
-        return {"type": "array", "items": box}
+    def _value_schema(self) -> Json:
+        return {"type": "array", "items": _BOX_SCHEMA}
+
+
+_BOX_SCHEMA: Final[Json] = {
+    "type": "array",
+    "items": {"type": "number", "minimum": 0, "maximum": 1000},
+    "minItems": 4,
+    "maxItems": 4,
+}
+
+
+def _box(written: Json, *, top: float) -> list[float]:
+    """Return a box from 0 to `top` in thousandths. Raises ValueError for what is none, or is written in other units."""
+    if not isinstance(written, list):
+        raise ValueError("it has no box" if written is None else "its box is no list of four numbers")
+    numbers = [number for value in written if (number := finite(value)) is not None]
+    if len(written) != 4:
+        raise ValueError(f"its box has {len(written)} numbers, not four")
+    if len(numbers) != 4:
+        raise ValueError("its box holds what is no finite number")
+    if top == 1 and max(numbers) > 1:
+        raise ValueError("its box has a number above 1, and is no fraction")
+    if top > 1 and all(-1 <= number <= 1 for number in numbers):
+        raise ValueError("its box is written in fractions")
+    if min(numbers) < 0 or max(numbers) > top:
+        raise ValueError("its box reaches out of the image")
+    x0, y0, x1, y1 = box = [round(number * 1000 / top, 3) for number in numbers]
+    if x0 >= x1 or y0 >= y1:
+        raise ValueError("its box is empty, or its corners are swapped")
+    return box
 
 
 BOX_RULE: Final = (
@@ -533,7 +724,7 @@ class LabelledBoxes(_Spec):
     """Alias of the image whose width and height count."""
     form: Literal["json", "lines"] = "json"
     """What is asked for. json: one object, boxes in thousandths. lines: "LABEL: name, [x0, y0, x1, y1]", one entry a line,
-    boxes in fractions from 0 to 1 (DICE, 3.2). Either form is read, with the numbers of this one."""
+    boxes in fractions from 0 to 1 (DICE, 3.2)."""
     none: str = "none"
     """The words for an empty list, in the lines form."""
     asks_confidence: bool = False
@@ -592,114 +783,150 @@ class LabelledBoxes(_Spec):
 
         confidences: those of the entries as they are written, as `shares` returns them.
         Raises ReplyError: unparsed (no entry that can be read, and no word that there is none), contradictory (both),
-        off_menu (words beside the entries that may take them back), abstained.
+        off_menu (other words beside the entries), abstained.
         """
-        _check_judged(text)
-        entries = read_entries(text, self._words)
+        entries = self._entries(text)
         told = confidences if len(confidences) == len(entries) else [None] * len(entries)
         listed: list[Json] = []
         dropped: list[dict[str, Json]] = []
         seen: set[str] = set()
-        for entry, share in zip(entries, told, strict=True):
+        for (_, entry), share in zip(entries, told, strict=True):
             try:
                 item = self._item(entry)
                 if (key := canonical_json(item)) in seen:
                     raise ValueError("it stands there twice")
-                seen.add(key)
             except ValueError as error:
-                dropped.append({"entry": entry.text[:200], "why": str(error)})
+                shown = entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)
+                dropped.append({"entry": shown[:200], "why": str(error)})
                 continue
+            seen.add(key)
             sure = share if self.wants_logprobs else self._asked(entry)
             listed.append(item if sure is None else {**item, CONFIDENCE: sure})
         if entries and not listed:
-            raise ReplyError(
-                "unparsed", f"none of the {len(entries)} entries can be read; of the first: {dropped[0]['why']}"
-            )
+            first = dropped[0]["why"]
+            raise ReplyError("unparsed", f"none of the {len(entries)} entries can be read; of the first: {first}")
         known = any(isinstance(item, Mapping) and CONFIDENCE in item for item in listed)
-        data: dict[str, Json] = {
-            self.list_key: listed,
-            _SOURCE: None if not known else "logprob" if self.wants_logprobs else "asked",
-        }
+        source = None if not known else "logprob" if self.wants_logprobs else "asked"
+        data: dict[str, Json] = {self.list_key: listed, _SOURCE: source}
         return Record(data={**data, _DROPPED: dropped} if dropped else data)
 
     def shares(self, text: str, tokens: Sequence[Token]) -> list[float | None]:
         """Return p(label) / Σ p(labels) of each entry of an answer as it is written; [] where nothing is known.
 
-        tokens: those of the reply that holds the answer.
+        tokens: those of the reply that holds the answer. What stands before the answer may be a draft of it, and boxes may
+        be spoken in the model's own convention: labels are looked for from the end, with what stands between their boxes.
         """
-        if not self.wants_logprobs or not tokens:
-            return []
         try:
-            return label_shares(text, read_entries(text, self._words), tokens, self.labels)
+            entries = self._entries(text) if self.wants_logprobs and tokens else []
         except ReplyError:
             return []
+        spoken = "".join(token.text for token in tokens)
+        starts = list(accumulate((len(token.text) for token in tokens), initial=0))
+        found: list[float | None] = []
+        place = len(spoken)
+        for written, entry in reversed(entries):
+            if (place := spoken.rfind(written, 0, place)) < 0:
+                return []
+            label = entry.get(self.label_key) if isinstance(entry, Mapping) and written else None
+            found.append(tokens[bisect_right(starts, place) - 1].share(str(label), self.labels) if label else None)
+        return found[::-1]
 
-    def json_schema(self) -> dict[str, Json]:
+    def _value_schema(self) -> Json:
         if self.form == "lines":
             return {"type": "array", "items": {"type": "string"}}
-        box: dict[str, Json] = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
         sure: dict[str, Json] = {CONFIDENCE: {"type": "number", "minimum": 0, "maximum": 1}}
         properties: dict[str, Json] = {
             self.label_key: {"type": "string", "enum": list(self.labels)},
             self.name_key: {"type": "string"},
-            BOX: box,
+            BOX: _BOX_SCHEMA,
             **(sure if self.asks_confidence else {}),
         }
-        entry: dict[str, Json] = _closed(properties)
-        return _closed({self.list_key: {"type": "array", "items": entry}})
+        return {"type": "array", "items": _closed(properties)}
 
-    @property
-    def _words(self) -> Words:
-        return Words(
-            labels=self.labels,
-            list_key=self.list_key,
-            label_key=self.label_key,
-            name_key=self.name_key,
-            none=self.none,
-        )
+    def _entries(self, text: str) -> list[tuple[str, Json]]:
+        """Return each entry as it is written: from its label to the next bracket ("" where that is not known), and its
+        parts as an object. [] where the text says that there is none."""
+        text = _checked(text, LONGEST_JSON)
+        if self._is_nothing(text):
+            return []
+        if self.form == "lines" and not text.startswith("{"):
+            return self._in_lines(text)
+        data = _json(text, self.ask)
+        listed = _answer_of(data, "answer", self.list_key) if isinstance(data, dict) else data
+        if not isinstance(listed, list):
+            raise ReplyError("unparsed", f"the answer's JSON holds no list; expected {self.ask}")
+        if self.form == "lines" and all(isinstance(item, str) for item in listed):
+            return self._in_lines("\n".join(map(str, listed))) if listed else []
+        key = re.escape(json.dumps(self.label_key, ensure_ascii=False))
+        begins = [match.end() for match in re.finditer(rf'{key}\s{{0,9}}:\s{{0,9}}"\s{{0,9}}', text)]
+        known = len(begins) == len(listed)
+        return [
+            (text[begins[n] : begins[n] + _SHOWN].partition("[")[0] if known else "", item) for n, item in enumerate(listed)
+        ]
 
-    def _item(self, entry: Entry) -> dict[str, Json]:
+    def _in_lines(self, text: str) -> list[tuple[str, Json]]:
+        """Return the entries "LABEL: name, [x0, y0, x1, y1]", one a line or side by side as a list of strings."""
+        known = {label.casefold() for label in self.labels}
+        found: list[tuple[str, Json]] = []
+        nothing = beside = False
+        # A trained model repeats its question.
+        lines = text.rpartition("Assistant:")[2].splitlines()
+        for number, piece in ((number, piece) for line in lines for number, piece in enumerate(line.split("]"))):
+            head, closed, inside = piece.rpartition("[")
+            written = (head if closed else piece).lstrip(AROUND)
+            if not written and not closed:
+                continue
+            label, _, name = (part.strip(AROUND) for part in written.partition(":"))
+            empty = closed != "" and not inside.strip()
+            if (empty and (not written or self._is_nothing(label))) or self._is_nothing(written):
+                nothing = True
+            elif ":" in written and (closed or label.casefold() in known):
+                name = name.removesuffix("BOUNDING_BOX").rstrip(AROUND).replace("\\'", "'").replace('\\"', '"')
+                box = {BOX: _numbers(inside)} if closed else {}
+                found.append((written[:_SHOWN], {self.label_key: label, self.name_key: name, **box}))
+            elif found and number > 0:
+                found[-1] = ("", f"{found[-1][0]}… {piece.strip()}")
+            else:
+                beside = True
+        if found and nothing:
+            raise ReplyError("contradictory", f"the answer holds entries and says that there is none ({self.none!r})")
+        if not found and not nothing:
+            raise ReplyError("unparsed", "the answer holds no entry, and does not say that there is none")
+        if beside:
+            raise ReplyError("off_menu", "the answer holds other words beside its entries")
+        return found
+
+    def _is_nothing(self, text: str) -> bool:
+        """Return whether a text says that the list is empty, and nothing else."""
+        said = "".join(fold(text).split()) if len(text) <= _SHOWN else ""
+        return text.strip() == "[]" or (said != "" and said == "".join(fold(self.none).split()))
+
+    def _item(self, entry: Json) -> dict[str, Json]:
         """Return an entry as the answer has it, without its confidence. Raises ValueError, which says what is wrong."""
-        if entry.why:
-            raise ValueError(entry.why)
-        said = entry.label.strip().casefold() if isinstance(entry.label, str) else ""
-        label = next((one for one in self.labels if one.casefold() == said), None)
+        if not isinstance(entry, Mapping):
+            raise ValueError("other words stand behind its box" if isinstance(entry, str) else "it is no JSON object")
+        said, name = entry.get(self.label_key), entry.get(self.name_key) or ""
+        folded = said.strip().casefold() if isinstance(said, str) else ""
+        label = next((one for one in self.labels if one.casefold() == folded), None)
         if label is None:
             raise ValueError(f"its label is none of {', '.join(self.labels)}")
-        if not isinstance(entry.name, str):
+        if not isinstance(name, str):
             raise ValueError("its name is no text")
-        name = " ".join(entry.name.split())
-        return {self.label_key: label, self.name_key: name, BOX: _box(entry.box, fractions=self.form == "lines")}
+        box = _box(entry.get(BOX), top=1 if self.form == "lines" else 1000)
+        listed: list[Json] = [int(number) if number.is_integer() else number for number in box]
+        return {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
 
-    def _asked(self, entry: Entry) -> float | None:
+    def _asked(self, entry: Json) -> float | None:
         """Return how sure the judge says it is; None where that is no number from 0 to 1."""
-        sure = finite(entry.confidence) if self.asks_confidence else None
+        sure = finite(entry.get(CONFIDENCE)) if self.asks_confidence and isinstance(entry, Mapping) else None
         return sure if sure is not None and 0 <= sure <= 1 else None
 
 
-def _closed(properties: dict[str, Json]) -> dict[str, Json]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _box(written: Json, *, fractions: bool) -> list[Json]:
-    """Return a box in thousandths. Raises ValueError for what is none, or is written in other units."""
-    if not isinstance(written, list):
-        raise ValueError("it has no box" if written is None else "its box is no list of four numbers")
-    numbers = [number for value in written if (number := finite(value)) is not None]
-    if len(written) != 4:
-        raise ValueError(f"its box has {len(written)} numbers, not four")
-    if len(numbers) != 4:
-        raise ValueError("its box holds what is no finite number")
-    if fractions and max(numbers) > 1:
-        raise ValueError("its box has a number above 1, and is no fraction")
-    if not fractions and all(-1 <= number <= 1 for number in numbers):
-        raise ValueError("its box is written in fractions")
-    if min(numbers) < 0 or (not fractions and max(numbers) > 1000):
-        raise ValueError("its box reaches out of the image")
-    x0, y0, x1, y1 = box = [round(number * 1000 if fractions else number, 3) for number in numbers]
-    if x0 >= x1 or y0 >= y1:
-        raise ValueError("its box is empty, or its corners are swapped")
-    return [int(number) if number.is_integer() else number for number in box]
+def _numbers(inside: str) -> list[Json]:
+    """Return what stands between brackets: numbers as such, other items as their text."""
+    items = [item.strip() for item in inside[:1000].split(",")] if inside.strip() else []
+    number = re.compile(r"[-+]?\d*\.?\d+(?:[eE][-+]?\d{1,3})?")
+    return [float(item) if len(item) < 40 and number.fullmatch(item) else item for item in items]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -733,31 +960,47 @@ class RecordOf(_Spec):
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
     def parse(self, text: str) -> Record:
-        """Return the object.
+        """Return the object, or the answer of an object of `json_schema`. Raises ReplyError.
 
-        Raises ReplyError for text that is no JSON, for JSON that the schema refuses, and for "Cannot Judge".
         Raises ConfigError for a schema that names another one or itself without end.
         """
+        data = _json(_checked(text, LONGEST_JSON), "one JSON object")
+        wrapped = isinstance(data, dict) and data.keys() == {"reason", "answer"}
+        if wrapped and not ("answer" in self.schema.get("properties", {}) and self._problem(data) is None):  # type: ignore[operator]
+            data = _answer_of(data, "answer")  # type: ignore[arg-type]
+        if (problem := self._problem(data)) is not None:
+            at, message = problem.json_path, problem.message[:300]
+            raise ReplyError("off_menu", f"the JSON does not fit the schema at {at}: {message}")
+        return Record(data=data)
+
+    def _problem(self, data: Json) -> jsonschema.ValidationError | None:
         import jsonschema
         from referencing import Registry
         from referencing.exceptions import Unresolvable
 
-        data = _json_in(text, "one JSON object")
         # The default one opens files and addresses that a schema names.
         registry: Registry[Any] = Registry()
         validator = jsonschema.Draft202012Validator(dict(self.schema), registry=registry)
         try:
-            problem = next(iter(validator.iter_errors(data)), None)
+            return next(iter(validator.iter_errors(data)), None)
         except (Unresolvable, RecursionError, re.error) as error:
             raise ConfigError(f"the schema of a record cannot be used, and nothing is fetched for it: {error}") from error
-        if problem is not None:
-            raise ReplyError(
-                "off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}"
-            )
-        return Record(data=data)
 
     def json_schema(self) -> dict[str, Json]:
-        return dict(self.schema)
+        inner: Any = _moved(dict(self.schema))
+        shared = {"$defs": inner.pop("$defs")} if "$defs" in inner else {}
+        return {**_closed({"reason": {"type": "string"}, "answer": inner}), **shared}
+
+
+def _moved(schema: Json) -> Json:
+    """Return a schema as it stands under `answer`: its `$defs` move to the root, and other places in it move down."""
+    if isinstance(schema, Mapping):
+        ref = schema.get("$ref")
+        moved: dict[str, Json] = {key: _moved(value) for key, value in schema.items()}
+        if isinstance(ref, str) and ref.startswith("#") and not ref.startswith("#/$defs/"):
+            moved["$ref"] = f"#/properties/answer{ref[1:]}"
+        return moved
+    return [_moved(item) for item in schema] if isinstance(schema, list | tuple) else schema
 
 
 AnswerSpec: TypeAlias = Annotated[
@@ -768,98 +1011,25 @@ AnswerSpec: TypeAlias = Annotated[
 
 
 def read_answer(spec: AnswerSpec, text: str, metric: str, *, confidences: Sequence[float | None] = ()) -> Answer:
-    """Return what a text answers to a question of a metric, which it may name ("IF: …"). Raises as `spec.parse`.
+    """Return what a text answers to a question of a metric, whose name may stand before it. Raises as `spec.parse`.
 
     confidences: what `confidences_in` returns for the same text.
     """
-    said = _unnamed(spec, text, metric)
-    return spec.parse(said, confidences=confidences) if isinstance(spec, LabelledBoxes) else spec.parse(said)
+    if isinstance(spec, LabelledBoxes):
+        return spec.parse(text, confidences=confidences)
+    return spec.parse(text, metric) if isinstance(spec, Labels | OneOf | Scale) else spec.parse(text)
 
 
-def confidences_in(spec: AnswerSpec, text: str, metric: str, tokens: Sequence[Token]) -> list[float | None]:
+def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list[float | None]:
     """Return how sure the judge is of each entry of an answer, by the tokens of its reply; [] where that is not known."""
-    return spec.shares(_unnamed(spec, text, metric), tokens) if isinstance(spec, LabelledBoxes) else []
+    return spec.shares(text, tokens) if isinstance(spec, LabelledBoxes) else []
 
 
-def reason_in(spec: AnswerSpec, text: str, metric: str) -> str:
-    """Return the reason that stands in an answer itself, which `read_answer` leaves aside; "" where there is none."""
-    return spec.reason_in(_unnamed(spec, text, metric)) if isinstance(spec, Scale) else ""
-
-
-def _unnamed(spec: AnswerSpec, text: str, metric: str) -> str:
-    in_json = isinstance(spec, Labels | OneOf) or (isinstance(spec, Scale) and not spec.reason)
-    return without_name(text, metric, in_json=in_json)
-
-
-_FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\s*```\s*$", re.DOTALL)
-
-
-def _scored(text: str) -> tuple[str, str]:
-    """Return the score, as text, and the reason of the JSON objects of a text.
-
-    Only decoration stands before them, and prose behind them explains. A reason may hold line breaks as they are. Raises
-    ReplyError for any other text, for an object with other keys or the same one twice, and for two scores.
-    """
-    text = re.sub(r"```\w*", " ", SERVER_MARKS.sub(" ", text))
-    decoder = json.JSONDecoder(
-        object_pairs_hook=distinct_keys, parse_constant=_not_finite, parse_float=_finite, strict=False
-    )
-    found: list[dict[str, Any]] = []
-    outside, at = [""], 0
+def reason_in(text: str) -> str:
+    """Return the reason that stands in an answer itself, in its JSON object; "" where there is none."""
     try:
-        check_nesting(text)
-        while (begin := text.find("{", at)) >= 0:
-            value, end = decoder.raw_decode(text, begin)
-            outside[-1] += text[at:begin]
-            outside.append("")
-            found.append(distinct_keys([(fold(key), its) for key, its in value.items()]))
-            at = end
-    except ValueError as error:
-        raise ReplyError("unparsed", f"the answer is not JSON ({error})") from error
-    outside[-1] += text[at:]
-    for one in found:
-        if unknown := [key for key in one if key != "score" and key not in REASON_KEYS]:
-            raise ReplyError("off_menu", f"the answer's JSON object has the key {unknown[0][:60]!r}")
-        if type(one.get("score")) not in (str, int, float):
-            raise ReplyError("off_menu", "the answer's JSON object has no number as its score")
-    if len({one["score"] for one in found}) > 1:
-        raise ReplyError("contradictory", "the answer holds several scores")
-    before, *behind = outside
-    said = [part for part in behind if fold(part)]
-    meant = DECORATION.union(("json",)).issuperset(fold(before).split()) and not _UNSURE.search(" ".join(outside))
-    if not meant or not all(explains(fold(part), raw=part, best=False) for part in said):
-        raise ReplyError("off_menu", "the answer's JSON object stands beside words that may take it back")
-    reasons = [its for key, its in found[0].items() if key != "score" and its is not None]
-    texts = [its if isinstance(its, str) else json.dumps(its, ensure_ascii=False) for its in reasons]
-    return str(found[0]["score"]), "\n".join(" ".join(one.split()) for one in texts)
-
-
-def _check_judged(text: str) -> None:
-    """Raise ReplyError if a judge says that it cannot judge, and nothing else."""
-    if fold(text) == fold(CANNOT_JUDGE):
-        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
-
-
-def _json_in(text: str, expected: str) -> Json:
-    """Return the JSON value that is the whole text, a Markdown fence around it aside. Raises ReplyError."""
-    fenced = _FENCED.match(text)
-    body = (fenced[1] if fenced else text).strip()
-    if not body:
-        raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
-    _check_judged(body)
-    try:
-        value: Json = parse_json(body, parse_constant=_not_finite, parse_float=_finite)
-    except ValueError as error:
-        raise ReplyError(
-            "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
-        ) from error
-    return value
-
-
-def _finite(word: str) -> float:
-    value = float(word)
-    return value if math.isfinite(value) else _not_finite(word)
-
-
-def _not_finite(word: str) -> float:
-    raise ValueError(f"{word} is no JSON number")
+        reason = (_object(unfenced(text)) or {}).get("reason")
+    except ReplyError:
+        return ""
+    told = reason if isinstance(reason, str) else "" if reason is None else json.dumps(reason, ensure_ascii=False)
+    return " ".join(told.split())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -190,6 +191,31 @@ class Token(Serialisable):
     """Natural logarithm of its probability."""
     top: tuple[tuple[str, float], ...] = ()
     """(text, logprob) of the most probable tokens of this place, which need not hold the chosen one."""
+
+    def share(self, label: str, labels: Sequence[str]) -> float | None:
+        """Return p(label) / Σ p(labels), where this token begins a label; None where that is not known.
+
+        An alternative counts for the one label that its text, without blanks and quotes, begins or begins with. A label
+        that no alternative stands for counts as 0.
+        """
+        if not self.top or (_meant(self.text, labels) or "").casefold() != label.casefold():
+            return None
+        # The chosen one need not be among the most probable.
+        chosen = () if any(text == self.text for text, _ in self.top) else ((self.text, self.logprob),)
+        most = max(logprob for _, logprob in (*self.top, *chosen))
+        odds = dict.fromkeys(labels, 0.0)
+        for text, logprob in (*self.top, *chosen):
+            if (meant := _meant(text, labels)) is not None:
+                odds[meant] += math.exp(logprob - most)
+        own, total = next(odds[one] for one in labels if one.casefold() == label.casefold()), math.fsum(odds.values())
+        return round(own / total, 6) if total else None
+
+
+def _meant(text: str, labels: Sequence[str]) -> str | None:
+    """Return the one label that a token begins, or begins with; None where it is none or more than one."""
+    said = text.strip(" \t\r\n[](){}*:,\"'“”„‘’`").casefold()
+    found = [label for label in labels if label.casefold().startswith(said) or said.startswith(label.casefold())]
+    return found[0] if said and len(found) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,12 @@
 """Parse a reply into thought, tool calls and answer: the text protocol of DLEBench (Tables 7 to 14).
 
-Only the model's own messages are read. The parser accepts code fences, typographic quotes, single quotes, text around the
-blocks and closing tags without their slash, which the paper's own examples have. What stands in `<think>…</think>`, as many
-models write it, is a thought: no tag in it counts. No tag in a comment or in the JSON of a call counts either. An answer
-that is quoted inside a sentence, shown as an example, or gone back on behind its tags is none. The parser never makes up a
-call or a label.
+- Thought that the server or the model marks is thought: `Reply.reasoning`, `<think>` and its like, harmony's channels. A
+  thought without its closing tag goes on to the end; before a closing tag without an opening one, all is thought.
+- The answer is what stands between the one last pair of answer tags. Two pairs that differ contradict each other. Without
+  tags and without calls, the whole reply is the answer. What stands outside the tags is thought and changes nothing.
+- A block also ends at an opening tag of its own kind, as in the paper's own examples. A tag inside a closed block is text.
+
+Whether an answer says anything is the spec's to tell (`answers`). Everything takes time linear in the reply's length.
 """
 
 from __future__ import annotations
@@ -13,14 +15,61 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
-import json_repair
-
+from editloupe.answers import fold, unfenced
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.parsing import DECORATION, fold, unwrapped
-from editloupe.prose import explains
-from editloupe.tags import TAGS, closes, with_think_tags
 from editloupe.values import Json, canonical_json, check_nesting
+
+THINKING = "Start Thinking"
+TOOL_CALL = "tool_call"
+FINAL_ANSWER = "Start Final Answer"
+
+_OWN = (
+    "think",
+    "thinking",
+    "thought",
+    "thoughts",
+    "reasoning",
+    "reflection",
+    "scratchpad",
+    "seed:think",
+    "|beginofthought|",
+)
+_KINDS = dict.fromkeys((*_OWN, "|endofthought|"), "own") | {
+    **dict.fromkeys(("startthinking", "endthinking"), "thinking"),
+    **dict.fromkeys(("startfinalanswer", "endfinalanswer", "finalanswer"), "answer"),
+    **dict.fromkeys(("|channel|", "|message|", "|start|", "|end|", "|return|", "|call|"), "channel"),
+    "toolcall": "call",
+}
+"""Name of a tag, without slash, case, blanks and underscores → what it parts."""
+_MARK = re.compile(r"<([^<>]{1,40})>|\[(/?THINK)\]|◁(/?think)▷")
+_FENCE = re.compile(r"```[a-zA-Z_]{0,20}\n?")
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
+_TURN_ENDS = re.compile(r"<\|(?:end|return|call|start)\|>")
+
+_SPECIAL = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<(?:eos|end_of_turn)>")
+"""What a server leaves of its model's own tokens."""
+_SPECIAL_END = re.compile(rf"(?:{_SPECIAL.pattern})\Z")
+_MOST_TAGS = 10_000
+"""A reply with more of them loops: it is all thought."""
+_LONGEST_CALL = 20_000
+
+AS_TEXT = "the call stands in the text, where nobody reads it: call the tool through your tool calling interface"
+CUT = "the reply was cut off at its token limit before the call was complete: think shorter, then call"
+
+
+class Tag(NamedTuple):
+    """A tag of the text protocol, or a mark of a model's own thought, in any spelling that the parser accepts."""
+
+    kind: str
+    """"own" (a model's own thought), "thinking", "call", "answer", or "channel"."""
+    closes: bool
+    """Whether it is written as a closing tag: `</…>` or `<End …>`."""
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,231 +81,191 @@ class Parsed:
     malformed: tuple[MalformedCall, ...]
     """What looks like a call and cannot be read."""
     answer: str | None
-    """Text between the answer tags, several joined by newlines. Without tags: what stands behind "Final Answer:" on the
-    last line; else None."""
-    unused: str = ""
-    """Why text between answer tags is no answer, for example because it is quoted; "" where there is none."""
+    """The text of the last pair of answer tags; without tags and calls the whole reply. None for nothing."""
+    tagged: bool = False
+    """Whether the answer stands between answer tags."""
+    contradictory: bool = False
+    """Whether another pair of answer tags holds another answer."""
 
 
-_FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
-_ANSWER_FENCE = re.compile(r"```(?:[a-zA-Z_]*[ \t]*(?=[\n{\[]))?")
-"""Around an answer. A word behind it is a language only before a line's end or JSON: it may be the answer's first."""
-_FINAL = re.compile(
-    r"^[#>*_\s]*(?:the )?final answer(?: is)?[*_\s]*(?:[:：=]|\s-\s)?[*_\s]*$"
-    r"|^[#>*_\s]*(?:(?:the )?final answer(?: is)?[*_\s]*(?:[:：=]|\s-\s)|the final answer is\b)(.*)$",
-    re.IGNORECASE,
-)
-_DECISION = re.compile(r"^[*_#>\s]*(?:decision|(?:final )?answer)[*_\s]*[:：][*_\s]*", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_CLOSING = frozenset({"", "done", "end", "finished", "end of answer"})
-"""What may stand behind the answer tags and says nothing."""
-_QUOTING = frozenset(
-    {"not", "never", "example", "form", "format", "template", "if", "would", "say", "says", "said", "read", "reads",
-     "wrote", "writes", "write", "user", "sign", "caption", "instruction", "instead"}
-)  # fmt: skip
-"""Words of a line that introduces an example or somebody else's words."""
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
+def tags_in(text: str) -> Iterator[Tag]:
+    """Yield the tags of a text, in any spelling that the parser accepts."""
+    for mark in _MARK.finditer(text):
+        if (known := _known(mark[0])) is not None:
+            yield Tag(*known, *mark.span())
 
 
-AS_TEXT = "the call stands in the text, where nobody reads it: call the tool through your tool calling interface"
-CUT = "the reply was cut off at its token limit before the call was complete: think shorter, then call"
+@lru_cache(maxsize=4096)
+def _known(mark: str) -> tuple[str, bool] | None:
+    """Return the kind of a tag, and whether it closes; None for what is no tag of ours."""
+    written = "".join(mark[1:-1].casefold().replace("_", "").split())
+    name = written.lstrip("/\\")
+    kind = _KINDS.get(name)
+    return None if kind is None else (kind, name != written or name.startswith(("end", "|endof")))
 
 
-def parse_reply(
-    reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None, whole: bool = False
-) -> Parsed:
+def neutralise(text: str) -> str:
+    """Return text from outside (instructions, captions, file names, text in images) without our tags.
+
+    Their brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
+    """
+    pieces, at = [], 0
+    for tag in tags_in(text):
+        pieces += [text[at : tag.start], "‹", text[tag.start + 1 : tag.end - 1], "›"]
+        at = tag.end
+    return "".join([*pieces, text[at:]])
+
+
+def one_line(text: str) -> str:
+    """Return a text from outside on one line, without our tags, as it may stand inside a question."""
+    return neutralise(" ".join(text.split()))
+
+
+def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
     """Parse one reply. Calls that the adapter found stand first. `turn` numbers the calls.
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
-    choices: what the reply was held to; one of them alone, without tags, is then the answer. A backend that writes the
-    tags all the same is read as ever.
-    whole: the reply was held to a JSON Schema; a text without tags is then the answer.
     """
-    bare = reply.text.strip()
-    alone = bare in (choices or ()) or (whole and bool(bare) and TAGS.search(bare) is None)
-    if alone and reply.finish != "length":
-        # Cut at the token limit it may be the beginning of another one.
-        return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
-    own, text = _own_thoughts(_COMMENT.sub(_without_tags, with_think_tags(reply.text)))
-    thoughts = [reply.reasoning.strip(), *own]
+    own, blocks = _parts(reply.text)
+    thoughts = [reply.reasoning, *own]
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     answers: list[str] = []
-    blocks = _blocks(text)
+    plain: list[str] = []
+    tagged = False
     for kind, body, closed in blocks:
-        if kind == "thinking":
-            thoughts.append(body.strip())
-        elif kind == "answer" and (closed or reply.finish != "length"):
+        if kind in ("thinking", "own"):
+            thoughts.append(body)
+        elif kind == "answer":
+            tagged = True
             # Half an answer may be another label: "Good" of "Good with flaws".
-            # A line's end, so that what stands before and behind it does not become one word.
-            answers.append(_ANSWER_FENCE.sub("\n", body).strip())
-        elif kind == "call":
+            if closed or reply.finish != "length":
+                answers.append(_bare(body))
+        elif kind == "plain":
+            plain.append(body)
+        else:
             for found in _calls_in(body, cut=not closed):
                 if isinstance(found, MalformedCall):
                     malformed.append(found)
-                elif native and reply.finish == "length":
-                    # The server's own parser leaves calls in the text where the reply did not end.
-                    malformed.append(MalformedCall(raw=body.strip(), error=CUT))
                 elif native:
-                    malformed.append(MalformedCall(raw=body.strip(), error=AS_TEXT))
+                    # The server's own parser leaves calls in the text where the reply did not end.
+                    malformed.append(MalformedCall(raw=body.strip(), error=CUT if reply.finish == "length" else AS_TEXT))
                 else:
                     calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
-    given = [a for a in answers if a]
-    if reply.finish != "length" and all(kind != "call" for kind, _, _ in blocks):
-        given += _named_answers(blocks, beside_tags=bool(answers))
-    unused = _unused(blocks) if answers and len({fold(a) for a in given}) == 1 else ""
-    if unused:
-        given = []
-    if not any(thoughts):
-        thoughts = [body.strip() for kind, body, _ in blocks if kind == "plain"]
+    given = [answer for answer in answers if answer]
+    whole = not tagged and not calls and not malformed
+    if whole and reply.finish != "length":
+        given = [answer for answer in [_bare("".join(plain))] if answer]
+    elif not any(map(str.strip, thoughts)):
+        thoughts += plain
     return Parsed(
-        thought="\n".join(t for t in thoughts if t),
+        thought="\n".join(thought.strip() for thought in thoughts if thought.strip()),
         calls=tuple(calls),
         malformed=tuple(malformed),
-        answer="\n".join(given) if given else None,
-        unused=unused,
+        answer=given[-1] if given else None,
+        tagged=tagged and bool(given),
+        contradictory=len(set(given)) > 1 and len(set(map(fold, set(given)))) > 1,
     )
 
 
 def parse_bare(reply: Reply, *, last_line: bool) -> Parsed:
-    """Parse the reply of a model that answers alone, without our tags.
+    """Parse the reply of a model that was trained to answer alone, without our tags.
 
-    last_line: the answer is the last line, behind "Decision:" where that stands, and the lines before it are the thought.
-    Such a reply has none where it was cut off. Else the whole text is the answer.
+    last_line: the answer is the last line, and the lines before it are the thought. Such a reply has none where it was cut
+    off. Else the whole text is the answer, also where it was cut off.
     """
-    own, text = _own_thoughts(with_think_tags(reply.text))
-    lines = [line.strip() for line in text.strip().splitlines()]
-    before: list[str] = []
+    own, blocks = _parts(reply.text)
+    thoughts = [reply.reasoning, *own, *(body for kind, body, _ in blocks if kind == "own")]
+    answer = "\n".join(body for kind, body, _ in blocks if kind == "plain").strip()
     if last_line:
-        before, lines = lines[:-1], [] if reply.finish == "length" else lines[-1:]
-    answer = _DECISION.sub("", "\n".join(lines)).strip() if last_line else "\n".join(lines)
-    thoughts = [reply.reasoning.strip(), *own, "\n".join(before).strip()]
-    return Parsed(thought="\n".join(t for t in thoughts if t), calls=(), malformed=(), answer=answer or None)
+        before, _, answer = answer.rpartition("\n")
+        thoughts.append(before)
+        answer = "" if reply.finish == "length" else answer.strip()
+    thought = "\n".join(thought.strip() for thought in thoughts if thought.strip())
+    return Parsed(thought=thought, calls=(), malformed=(), answer=answer or None)
 
 
-def _own_thoughts(text: str) -> tuple[list[str], str]:
-    """Return the thoughts in the model's own tags, and the text without them.
+def _bare(text: str) -> str:
+    """Return an answer out of its code fence, without special tokens before and behind it."""
+    for _ in range(4):
+        text = text.strip()
+        head, tail = _SPECIAL.match(text), _SPECIAL_END.search(text, max(0, len(text) - 50))
+        text = text[head.end() if head else 0 : tail.start() if tail else len(text)]
+    return unfenced(text)
 
-    Without its opening tag a thought begins with the text; without its closing tag it goes on to the end. In a block of the
-    protocol that is closed, such a tag is text.
-    """
+
+_Block: TypeAlias = tuple[str, str, bool]
+
+
+def _parts(text: str) -> tuple[list[str], list[_Block]]:
+    """Return the thoughts of harmony's channels and those before a lone closing tag, and the blocks of the other text."""
     thoughts: list[str] = []
-    rest, begun, inside, block = "", 0, False, 0
-    tags = list(TAGS.finditer(text))
-    for index, tag in enumerate(tags):
-        if tag.start() < block:
-            continue
-        if not tag["own"]:
-            if not inside and not closes(tag):
-                block = next((t.start() for t in tags[index + 1 :] if t.lastgroup == tag.lastgroup), 0)
-            continue
-        if inside and not closes(tag):
-            continue
-        part, begun = text[begun : tag.start()], tag.end()
-        if not closes(tag):
-            rest += part
-        else:
-            thoughts.append(part if inside else rest + part)
-            rest = rest if inside else ""
-        inside = not closes(tag)
-    if inside:
-        thoughts.append(text[begun:])
-    else:
-        rest += text[begun:]
-    return [thought.strip() for thought in thoughts], rest
+    if "<|channel|>" in text:
+        first, *channels = text.split("<|channel|>")
+        said = [first]
+        for channel in channels:
+            header, _, body = channel.partition("<|message|>")
+            body, *behind = _TURN_ENDS.split(body, maxsplit=1)
+            (said if header.split()[:1] == ["final"] else thoughts).append(body)
+            said += [piece for piece in behind if piece.strip() not in ("assistant", "<|start|>assistant")]
+        text = "".join(said).removeprefix("<|start|>assistant")
+    tags = [tag for tag in islice(tags_in(text), _MOST_TAGS + 1) if tag.kind != "channel"]
+    if len(tags) > _MOST_TAGS:
+        return [*thoughts, text], []
+    inside, lone = False, 0
+    for number, tag in enumerate(tags, start=1):
+        if tag.kind == "own":
+            lone = number if tag.closes and not inside else lone
+            inside = not tag.closes
+    if lone:
+        thoughts += [body for _, body, _ in _blocks(text, tags[:lone], 0, tags[lone - 1].start)]
+    return thoughts, _blocks(text, tags[lone:], tags[lone - 1].end if lone else 0, len(text))
 
 
-def _without_tags(comment: re.Match[str]) -> str:
-    return " " if TAGS.search(comment[0]) else comment[0]
+def _blocks(text: str, tags: list[Tag], begun: int, over: int) -> list[_Block]:
+    """Return the text from `begun` to `over` as (kind, body, closed) blocks: "own", "thinking", "call", "answer", and
+    "plain" for text outside.
 
-
-def _unused(blocks: list[tuple[str, str, bool]]) -> str:
-    """Return why none of the answers counts: each is quoted, or text behind the last one goes on. "" where one counts."""
-    last, before = -1, ""
-    for index, (kind, body, _) in enumerate(blocks):
-        if kind == "answer" and not _quoted(before):
-            last = index
-        before = body if kind == "plain" else ""
-    if last < 0:
-        return "the answer tags stand inside other text, as if they were quoted"
-    behind = [body for kind, body, _ in blocks[last + 1 :] if kind == "plain"]
-    lines = unwrapped(TAGS.sub(" ", _FENCE.sub(" ", "\n".join(behind)))).splitlines()
-    said = [words for line in lines if (words := fold(line)) not in _CLOSING]
-    if not all(len(words.split()) >= 3 and explains(words) for words in said):
-        return "the text behind the answer tags may take the answer back"
-    return ""
-
-
-def _quoted(before: str) -> bool:
-    """Return whether the text before an answer makes it a quotation or an example."""
-    *above, beside = TAGS.sub("\n", before).split("\n") or [""]
-    if words := fold(unwrapped(_FENCE.sub(" ", beside))).split():
-        return not DECORATION.issuperset(words)
-    line = next((line for line in reversed(above) if fold(_FENCE.sub(" ", line))), "")
-    return fold(line) != "" and line.rstrip(" *_`\t").endswith((":", "：")) and _introduces(line)
-
-
-def _introduces(line: str) -> bool:
-    """Return whether a line says that an example or somebody else's words follow."""
-    return not _QUOTING.isdisjoint(fold(line).split())
-
-
-def _named_answers(blocks: list[tuple[str, str, bool]], *, beside_tags: bool) -> list[str]:
-    """Return what lines outside thoughts give as "Final Answer: …", without any tag; [] where the text behind them goes on.
-
-    beside_tags: whether there is an answer between tags too; a heading alone is then that one's.
+    A tag inside a closed block is text. An open block ends where another begins, but for a model's own thought.
     """
-    text = "\n".join(body for kind, body, _ in blocks if kind == "plain")
-    lines = [line for line in text.splitlines() if fold(line)]
-    found, last = [], len(lines)
-    for number, line in enumerate(lines):
-        if (match := _FINAL.match(line)) is None:
-            continue
-        below = lines[number + 1] if number + 1 < len(lines) and not beside_tags else ""
-        answer = (match[1] or below).strip("*_ ")
-        if answer and not (number and _introduces(lines[number - 1])):
-            found.append(answer)
-            last = number + 1 + (not match[1])
-    if beside_tags:
-        return found
-    rest = unwrapped("\n".join(lines[last:])).splitlines()
-    return found if all(explains(said, raw=line) for line in rest if (said := fold(line))) else []
-
-
-def _blocks(text: str) -> list[tuple[str, str, bool]]:
-    """Return the text as (kind, body, closed) blocks: "thinking", "call", "answer", and "plain" for text outside.
-
-    A tag inside a closed thought or call is text. An open block ends where another begins.
-    """
-    tags = list(TAGS.finditer(text))
-    blocks: list[tuple[str, str, bool]] = []
-    state, begun = "plain", 0
+    # Whether each tag is followed by a closing one of its kind before another of its kind opens.
+    follows: list[bool] = [False] * len(tags)
+    closing: dict[str, bool] = {}
+    for index in reversed(range(len(tags))):
+        follows[index] = closing.get(tags[index].kind, False)
+        closing[tags[index].kind] = tags[index].closes
+    blocks: list[_Block] = []
+    state, whole, slipped = "plain", True, False
 
     def end(at: int, *, closed: bool) -> None:
         if text[begun:at].strip() or state != "plain":
             blocks.append((state, text[begun:at], closed))
 
-    for index, tag in enumerate(tags):
-        kind, opening = tag.lastgroup, not closes(tag)
-        if kind in (None, "own") or (state == "plain" and not opening):
+    for tag, closed in zip(tags, follows, strict=True):
+        if state == tag.kind and (tag.closes or state != "own"):
+            end(tag.start, closed=True)
+            slipped = not tag.closes and state == "answer"
+        elif state == "plain" and tag.closes and slipped and tag.kind == "answer":
+            # The opening tag before was no slip: its own answer ends here.
+            blocks.append(("answer", text[begun : tag.start], True))
+            slipped = False
+        elif not tag.closes and tag.kind != state and (state == "plain" or (not whole and state != "own")):
+            end(tag.start, closed=state == "plain")
+            state, begun, whole = tag.kind, tag.end, closed
             continue
-        if state == kind:
-            # The paper's own examples close a block with an opening tag.
-            end(tag.start(), closed=True)
-            state, begun = "plain", tag.end()
-        elif state == "plain" or (opening and not (state in ("thinking", "call") and _closes(state, tags[index + 1 :]))):
-            end(tag.start(), closed=state == "plain")
-            state, begun = kind, tag.end()
-    end(len(text), closed=state == "plain")
+        else:
+            continue
+        state, begun = "plain", tag.end
+    end(over, closed=state == "plain")
     return blocks
-
-
-def _closes(kind: str, tags: list[re.Match[str]]) -> bool:
-    """Return whether a later tag closes the open block before another of its kind opens."""
-    return next((closes(t) for t in tags if t[kind]), False)
 
 
 def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
     """Yield the JSON objects of one <tool_call> block. A block that was cut off is not repaired: half a box is no box."""
+    if len(block) > _LONGEST_CALL:
+        yield MalformedCall(
+            raw=block[:1000], error=f"the <tool_call> block has {len(block):,} characters, too many to read"
+        )
+        return
     body = _FENCE.sub("", block).strip()
     if not body:
         yield MalformedCall(raw=block, error="the <tool_call> block is empty")
@@ -271,12 +280,19 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
         yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
         return
     if values is None:
-        repaired: Json = json_repair.loads(body.translate(_QUOTES))
-        values = [v for v in (repaired if isinstance(repaired, list) else [repaired]) if isinstance(v, Mapping)]
+        values = _repaired(body)
     if not values:
         yield MalformedCall(raw=block, error="the <tool_call> block holds no JSON object")
     for value in values:
         yield _as_call(value)
+
+
+def _repaired(body: str) -> list[Json]:
+    # Most replies need no repair.
+    import json_repair
+
+    found: Json = json_repair.loads(body.translate(_QUOTES))
+    return [value for value in (found if isinstance(found, list) else [found]) if isinstance(value, Mapping)]
 
 
 def _strict(body: str) -> list[Json] | None:

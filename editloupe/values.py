@@ -11,6 +11,7 @@ import json
 import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -75,8 +76,7 @@ def distinct_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     """Return a JSON object of its pairs, as a hook of `parse_json`. Raises ValueError for a key that stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"holds the key {twice[:60]!r} twice")
     return found
 

@@ -32,6 +32,7 @@ MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
 
 _LOG: Final = logging.getLogger(__name__)
+_CONTRADICTORY: Final = "two pairs of answer tags hold different answers"
 _QUOTED = 80
 """Characters of an unusable reply that reminders and findings quote."""
 
@@ -68,7 +69,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         "usage": usage,
         "thought": parsed.thought or (state["thought"] if state["held"] else ""),
         "answer": parsed.answer,
-        "confidences": confidences_in(context.task.answer, parsed.answer or "", context.task.metric, reply.tokens),
+        "confidences": confidences_in(context.task.answer, parsed.answer or "", reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
         "counts": _counted(counts, malformed_calls=len(parsed.malformed), schema_answers=in_schema),
@@ -100,7 +101,9 @@ def _successor(state: LoopState, context: Context, parsed: Parsed, reply: Reply)
         return {"next": "act"}
     # Prose of a judge that may still call tools is no free text answer: it may be about to look.
     unmarked = open_for_calls and not parsed.tagged and isinstance(context.task.answer, FreeText)
-    if parsed.answer is not None and not unmarked:
+    if parsed.contradictory and not _reminds(state, context):
+        return _over("contradictory", "answer", _CONTRADICTORY)
+    if parsed.answer is not None and not parsed.contradictory and not unmarked:
         return {"next": "conclude"}
     if context.judge.bare_replies:
         cut = "was cut off at its token limit" if reply.finish == "length" else "is empty"
@@ -199,7 +202,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
             return {"next": "remind", "problem": neutralise(str(error))}
         said = f"{error}: {state['thought']}" if state["thought"] else str(error)
         return _over(cast(Status, error.status), "answer", said)
-    reason = reason_in(spec, text, metric) or state["thought"]
+    reason = reason_in(text) or state["thought"]
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 
@@ -342,6 +345,8 @@ def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
         return "; ".join(m.error for m in parsed.malformed)
     if parsed.calls:
         return "there are no tools to call here"
+    if parsed.contradictory:
+        return _CONTRADICTORY
     if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
     if not reply.text.strip():

@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from editloupe.answers import BOX_RULE
+from editloupe.answers import BOX, BOX_RULE
 from editloupe.chat import Message, Part, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
-from editloupe.labelled import BOX
 from editloupe.values import Json
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from editloupe.answers import CANNOT_JUDGE
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.baseline import verdicts
 from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Question, read_request
@@ -19,8 +20,7 @@ from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
 from editloupe.imaging.render import unmarked
-from editloupe.parsing import CANNOT_JUDGE
-from editloupe.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
+from editloupe.replies import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
 from editloupe.values import Box, ImageRef, Json
 
 VERSION: Final = "7"

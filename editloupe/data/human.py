@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
-from editloupe.answers import LabelRule
-from editloupe.parsing import fold
+from editloupe.answers import LabelRule, fold
 from editloupe.scores import Binary, Metric
 
 T = TypeVar("T")

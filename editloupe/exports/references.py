@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
-from editloupe.answers import Answer, Boxes, Choice, Label, Record, Text
+from editloupe.answers import Answer, Boxes, Choice, Label, Record, Text, fold
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.parsing import fold
 from editloupe.reports.columns import Answer as Rating
 from editloupe.reports.columns import Key, column_of, key_of
 from editloupe.reports.compare import human_column

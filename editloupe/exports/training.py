@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from editloupe.answers import Record
+from editloupe.answers import Record, fold
 from editloupe.chat import ImagePart, Message, TextPart
 from editloupe.data.images import EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ImageError
@@ -22,9 +22,8 @@ from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.references import Reference, Verdict
 from editloupe.exports.write import claim, json_bytes, lineage, whole
 from editloupe.findings import Finding
-from editloupe.parsing import fold
+from editloupe.replies import FINAL_ANSWER, neutralise
 from editloupe.reports.judged import judged_in
-from editloupe.tags import FINAL_ANSWER, neutralise
 from editloupe.values import Json, digest
 
 MARKER: Final = ".editloupe-training"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from editloupe.parsing import fold
+from editloupe.answers import fold
 
 
 class Names:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from editloupe.answers import fold
 from editloupe.errors import ConfigError
 from editloupe.findings import FAILURES
-from editloupe.parsing import fold
 from editloupe.reports.align import AlignOptions, align
 from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged

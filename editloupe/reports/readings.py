@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from editloupe.answers import fold
 from editloupe.data.human import ADJUDICATED, settled, value_on
 from editloupe.errors import ConfigError
-from editloupe.parsing import fold
 from editloupe.reports.columns import Answer
 from editloupe.scores import Binary, Metric
 from editloupe.stats.agreement import DECIMALS, LabelScale

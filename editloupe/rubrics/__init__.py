@@ -29,12 +29,11 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails, PydanticKnownError
 
 from editloupe import plugins
-from editloupe.answers import LabelRule, Labels, Scale
+from editloupe.answers import CANNOT_JUDGE, LabelRule, Labels, Scale, fold
 from editloupe.errors import RubricError
 from editloupe.files import read_toml
 from editloupe.nearest import did_you_mean
-from editloupe.parsing import CANNOT_JUDGE, fold
-from editloupe.tags import TAGS
+from editloupe.replies import tags_in
 from editloupe.values import Json, digest, is_empty
 
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
@@ -385,8 +384,9 @@ def _clashes(rubric: Rubric) -> Iterable[str]:
         for place, word in words:
             if not fold(word):
                 yield f"{place}: {word!r} holds no letter, digit or symbol that an answer could be matched by"
-            elif tag := TAGS.search(word):
-                yield f"{place}: {word!r} holds {tag[0]!r}, a tag that parts a judge's reply; choose other words"
+            elif tag := next(tags_in(word), None):
+                part = word[tag.start : tag.end]
+                yield f"{place}: {word!r} holds {part!r}, a tag that parts a judge's reply; choose other words"
             elif fold(word) == fold(CANNOT_JUDGE):
                 yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
         yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from editloupe import files
-from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale, Text
+from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale, Text, fold
 from editloupe.backends.request_diff import short
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
@@ -34,7 +34,6 @@ from editloupe.errors import (
     UnknownPlugin,
 )
 from editloupe.findings import Finding
-from editloupe.parsing import fold
 from editloupe.protocols.base import (
     EvalProtocol,
     QuestionKey,

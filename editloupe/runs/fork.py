@@ -15,9 +15,9 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
+from editloupe.replies import neutralise
 from editloupe.runs.lineage import Parent
 from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
-from editloupe.tags import neutralise
 from editloupe.tools.base import Toolbox
 from editloupe.traces.record import TraceWriter
 

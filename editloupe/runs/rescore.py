@@ -255,12 +255,14 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
         return without(status="unparsed", reason="the last reply holds no answer")
+    if parsed.contradictory:
+        return without(status="contradictory", reason="two pairs of answer tags hold different answers")
     try:
-        known = confidences_in(spec, parsed.answer, finding.metric, reply.tokens)
+        known = confidences_in(spec, parsed.answer, reply.tokens)
         answer = read_answer(spec, parsed.answer, finding.metric, confidences=known)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
-    reason = reason_in(spec, parsed.answer, finding.metric) or parsed.thought or finding.reason
+    reason = reason_in(parsed.answer) or parsed.thought or finding.reason
     return replace(finding, status="ok", answer=answer, reason=reason)
 
 

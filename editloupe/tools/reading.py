@@ -18,7 +18,7 @@ from editloupe.errors import ModelAbsent, ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
 from editloupe.models.read_text import SkimmingReader, TextReader
-from editloupe.tags import neutralise
+from editloupe.replies import neutralise
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply
 from editloupe.data.images import ImageStore
-from editloupe.replies import parse_reply
-from editloupe.tags import TAGS
+from editloupe.replies import TAGS, parse_reply
 from editloupe.tasks import STATUSES, Budget
 from editloupe.values import Sample
 from tests.agent.test_loop import judged

@@ -26,8 +26,7 @@ from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCal
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
-from editloupe.replies import parse_reply
-from editloupe.tags import neutralise
+from editloupe.replies import neutralise, parse_reply
 from editloupe.tools.base import Toolbox, open_toolbox
 from editloupe.tools.session import Conversation
 from editloupe.values import ImageRef, Json, View

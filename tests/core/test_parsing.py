@@ -9,9 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from editloupe.answers import LabelRule, Labels, OneOf, RecordOf
+from editloupe.answers import CANNOT_JUDGE, LabelRule, Labels, OneOf, RecordOf, fold, parse_choice, without_name
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice, without_name
 from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")

@@ -10,8 +10,8 @@ import pytest
 from editloupe.errors import PromptError
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.protocol import PROMPT
+from editloupe.replies import FINAL_ANSWER, THINKING, TOOL_CALL
 from editloupe.rubrics import Criterion, Level, load_rubric
-from editloupe.tags import FINAL_ANSWER, THINKING, TOOL_CALL
 
 DLEBENCH = load_rubric("dlebench")
 OWN = Criterion(

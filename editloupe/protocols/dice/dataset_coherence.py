@@ -18,7 +18,7 @@ from editloupe.protocols.builders import Built
 from editloupe.protocols.dice.dataset_rows import SPLITS, LeftOut, SetFolder, coherence_dialogue, split_of, stage_of
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference, given
 from editloupe.protocols.dice.protocol import COHERENCE, DICE, DICEOptions
-from editloupe.tags import one_line
+from editloupe.replies import one_line
 from editloupe.tasks import Ask, Measure
 from editloupe.values import Json, Sample, digest
 

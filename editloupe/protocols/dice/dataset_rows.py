@@ -25,7 +25,7 @@ from editloupe.protocols.base import Known
 from editloupe.protocols.builders import Stage
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
 from editloupe.protocols.dice.protocol import DICE, DICEOptions
-from editloupe.tags import FINAL_ANSWER, THINKING, one_line
+from editloupe.replies import FINAL_ANSWER, THINKING, one_line
 from editloupe.tasks import Ask
 from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line, parse_json
 

@@ -36,8 +36,8 @@ from editloupe.protocols.dice.differences import (
 )
 from editloupe.protocols.dice.patching import Areas, PatchOptions, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
+from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Interval, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
 

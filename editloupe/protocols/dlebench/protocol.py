@@ -55,9 +55,9 @@ from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
+from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
 

@@ -28,9 +28,9 @@ from editloupe.protocols.dlebench import generate
 from editloupe.protocols.dlebench.protocol import PAPER, PROMPT
 from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.protocols.dlebench.verdicts import BOX, CORRECTIONS, FOLLOWS, KEEPS, TEXTS
+from editloupe.replies import one_line
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Binary, Levels, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Recipe, Task
 from editloupe.values import Box, ImageRef, Sample
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from editloupe.answers import Text
 from editloupe.protocols.reviews import Said, Verdict, counted
-from editloupe.tags import one_line
+from editloupe.replies import one_line
 from editloupe.values import Sample
 
 BOX: Final = "box"

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text
-from editloupe.parsing import fold
+from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
 from editloupe.prompts import render
 from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import (
@@ -31,7 +30,7 @@ from editloupe.protocols.edival.instructions import (
     Edit,
 )
 from editloupe.protocols.edival.pools import after, renamed, start, words
-from editloupe.tags import one_line
+from editloupe.replies import one_line
 from editloupe.values import Json
 
 COUNTS: Final = (3, 4, 5)

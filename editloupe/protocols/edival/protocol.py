@@ -46,8 +46,8 @@ from editloupe.protocols.edival.quality import QualityOptions, plan_quality, qua
 from editloupe.protocols.edival.rules import OPEN, Rules, SeenPair, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
+from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.answers import Answer, FreeText, Record, RecordOf, Text
+from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
 from editloupe.models.detect.search import means_whole_image
-from editloupe.parsing import fold
 from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, Question
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from editloupe.tags import one_line
+from editloupe.replies import one_line
 from editloupe.values import Json
 
 PROMPTS: Final = Path(__file__).parent / "prompts"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Final
 
-from editloupe.answers import Choice, OneOf
-from editloupe.parsing import fold
-from editloupe.tags import one_line
+from editloupe.answers import Choice, OneOf, fold
+from editloupe.replies import one_line
 from editloupe.values import Json, digest
 
 QUESTION: Final = "evaluation_question"

@@ -28,8 +28,8 @@ from editloupe.protocols.giebench.protocol import PAPER
 from editloupe.protocols.giebench.questions import Question, QuestionError, read_question
 from editloupe.protocols.giebench.tables import edit_type_name
 from editloupe.protocols.reviews import Said, Verdict, counted
+from editloupe.replies import one_line
 from editloupe.scores import Binary, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Recipe, Task
 from editloupe.values import Sample
 

@@ -18,9 +18,9 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups
+from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 

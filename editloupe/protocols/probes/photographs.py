@@ -22,7 +22,7 @@ from editloupe.errors import ImageError
 from editloupe.protocols.builders import Lost
 from editloupe.protocols.probes.colours import Mask, colour_of, part_of, shares_of
 from editloupe.protocols.probes.scene import Scene, Thing
-from editloupe.tags import one_line
+from editloupe.replies import one_line
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 
 Window: TypeAlias = tuple[int, int, int, int]

@@ -28,8 +28,8 @@ from editloupe.findings import Finding
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
+from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 

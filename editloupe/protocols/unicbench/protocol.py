@@ -35,9 +35,9 @@ from editloupe.prompts import render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.unicbench.tables import tables
 from editloupe.protocols.unicbench.terms import LANGUAGES, OVERALL, REASONING, REASONING_ACCURACY, points_in
+from editloupe.replies import one_line
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 

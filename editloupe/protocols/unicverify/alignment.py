@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from editloupe.parsing import fold
+from editloupe.answers import fold
 
 WEIGHT: Final = 0.5
 """w of Eq. 6 in the paper's experiments."""

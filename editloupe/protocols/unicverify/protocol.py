@@ -29,18 +29,17 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from editloupe.answers import LabelRule, Number, Record, RecordOf
+from editloupe.answers import LabelRule, Number, Record, RecordOf, fold
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.measures.base import open_measure
-from editloupe.parsing import fold
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
 from editloupe.protocols.unicverify.alignment import WEIGHT, PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.tables import CLASSES, HALLUCINATION, NO_EDIT, NORMAL, tables
+from editloupe.replies import one_line
 from editloupe.scores import Binary, Levels, Metric, Real, Score
-from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample
 
