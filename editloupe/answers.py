@@ -378,9 +378,9 @@ def _agreed(said: str, phrases: Mapping[str, str], values: Mapping[str, float]) 
         elif words[at] in numbers:
             named.append(numbers[words[at]])
             at += 1
-        elif at + 1 < len(words) and words[at] in _SEPARATORS and min(values.values(), default=0.0) >= 0:
-            at += 1
-        elif at + 1 < len(words) and words[at] in _FORMS and words[at + 1] in numbers:
+        elif (at + 1 < len(words) and words[at] in _SEPARATORS and min(values.values(), default=0.0) >= 0) or (
+            at + 1 < len(words) and words[at] in _FORMS and words[at + 1] in numbers
+        ):
             at += 1
         else:
             return []
@@ -436,11 +436,16 @@ class _Spec(Serialisable):
     @property
     def ask(self) -> str:
         """What the final answer must hold, as a phrase of a prompt."""
-        return f"one of the {self.noun}s below, spelled as it is here,"
+        return f"one of the {self.noun}s that are listed, spelled as it is there,"
 
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
         return f"The {self.noun}s: {', '.join(self.choices() or ())}."
+
+    @property
+    def key(self) -> str:
+        """The key of the answer in its JSON object, beside "reason"."""
+        return "answer"
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the only texts that are an answer; None where the answer is free."""
@@ -448,7 +453,7 @@ class _Spec(Serialisable):
 
     def json_schema(self) -> dict[str, Json]:
         """Return the JSON Schema of an answer: an object of a reason and the answer."""
-        return _closed({"reason": {"type": "string"}, "answer": self._value_schema()})
+        return _closed({"reason": {"type": "string"}, self.key: self._value_schema()})
 
     def _value_schema(self) -> Json:
         return {"type": "string", "enum": list(self.choices() or ())}
@@ -503,6 +508,10 @@ class Scale(_Spec):
     @property
     def ask(self) -> str:
         return f"one JSON object whose score is one {self._number_asked}" if self.reason else f"one {self._number_asked}"
+
+    @property
+    def key(self) -> str:
+        return "score" if self.reason else "answer"
 
     @property
     def _number_asked(self) -> str:

@@ -325,7 +325,9 @@ def test_a_label_in_the_instruction_is_not_taken_from_a_model_that_quotes_it(sto
         finding = judged(ScriptedLMM(quoting, name="quoting"), replace(sample, turns=(turn,)), store)
         assert (finding.status, finding.answer) == ("unparsed", None)
         # Without the guard, the same words would have been an answer.
-        assert parse_reply(Reply(text=f"<Start Thinking>It says: {turn.instruction}"), turn=1).answer == "Flawless Execution"
+        assert (
+            parse_reply(Reply(text=f"<Start Thinking>It says: {turn.instruction}"), turn=1).answer == "Flawless Execution"
+        )
 
 
 def test_an_answer_that_is_cut_off_is_no_answer(sample: Sample, store: ImageStore):
