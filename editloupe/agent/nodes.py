@@ -347,10 +347,10 @@ def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
         return "there are no tools to call here"
     if parsed.contradictory:
         return _CONTRADICTORY
+    if not reply.text.strip():
+        return reply.empty_because
     if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
-    if not reply.text.strip():
-        return "it was empty"
     return f"it held neither a tool call nor a {noun}: {neutralise(_begins(reply.text))}"
 
 
@@ -362,7 +362,7 @@ def _unheard(state: LoopState, context: Context, *, repeated: bool) -> str:
         head += ", the last of which was answered with the same words"
     reply = context.recorder.messages(state["history"][-1:])[0].text
     if not reply.strip():
-        return f"{head}: the last reply was empty"
+        return f"{head}: {state['problem']}"
     return f"{head}: {state['problem']}; the last reply begins {_begins(reply)}"
 
 

@@ -26,16 +26,18 @@ from pydantic import SecretStr
 from editloupe.backends import langchain_reply as reading
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.backends.endpoint import Endpoint, Parameters, bounded, is_loopback, read_parameters
+from editloupe.backends.endpoint import Endpoint, Parameters, is_loopback, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.keys import HIDDEN, scrub
 from editloupe.backends.langsmith import decided, tracing
+from editloupe.backends.legacy_words import REFUSES, REPLY_BOUND
 from editloupe.backends.openai import OPENAI
 from editloupe.backends.openai_wire import read_reply, redirected
-from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
+from editloupe.backends.payload import ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
+from editloupe.backends.transport import bounded
+from editloupe.chat import DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import Json, digest
@@ -49,7 +51,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
 }
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
-_DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
+_DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": None}
 """What is asked for by default. A model of the caller's own may have been made with something else."""
 _NONE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai"), "none"),

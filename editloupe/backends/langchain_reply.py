@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
-from editloupe.backends import payload
-from editloupe.backends.endpoint import NO_VISION, TOO_LONG_ADVICE, UNREACHABLE_ADVICE
+from editloupe.backends import legacy_words as payload
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE
+from editloupe.backends.legacy_words import NO_VISION
 from editloupe.backends.payload import Scrub
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable

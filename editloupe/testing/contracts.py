@@ -233,8 +233,8 @@ def check_backend(
     parameter that was asked for, or says that it was dropped; request and images untouched; images taken from the store by
     the policy that the traits name; calls from several threads; tool calls and their pictures, and tools that may no longer
     be called, where the traits say native_tools; an answer by a JSON Schema where they say constrains_schema, or the word
-    that the schema was dropped; the reply's tokens where they say gives_logprobs, or the word that they were dropped; errors
-    that are BackendErrors (ImageError for an image that is gone).
+    that the schema was dropped; the reply's tokens where they say gives_logprobs, or the word that they were dropped;
+    errors that are BackendErrors (ImageError for an image that is gone).
 
     Raises AssertionError, which names the backend and what it broke.
     """

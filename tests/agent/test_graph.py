@@ -30,7 +30,7 @@ from tests.setups import open_with
 SCRIPT = [LOOK, "I wonder.", final("Wrong Action")]
 """A call of a tool, a reply that needs a reminder, an answer: each node runs."""
 
-ONCE_EACH = {"think": 3, "act": 1, "remind": 1, "conclude": 1}
+STEPS = {"think": 3, "act": 1, "remind": 1, "conclude": 2}
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
     run = tmp_path / "run"
     with Judge(ScriptedLMM(SCRIPT), criteria="if", out=run) as judge:
         (finding,) = judge.judge(sample)
-    assert (finding.label, executed) == ("Wrong Action", ONCE_EACH)
+    assert (finding.label, executed) == ("Wrong Action", STEPS)
 
     executed.clear()
     (replayed,) = Replay(folder=run, live=Live()).tasks(RunStore.read(run).current())
-    assert (replayed.verdict, executed) == ("same", ONCE_EACH)
+    assert (replayed.verdict, executed) == ("same", STEPS)
 
     executed.clear()
     forked = fork(

@@ -146,7 +146,7 @@ def test_an_answer_off_the_menu_is_a_status_and_never_a_number(sample: Sample, s
     for answers, status in (
         (["Superb", "Splendid", "Grand"], "off_menu"),
         (["9", "8", "7"], "off_menu"),
-        (["Flawless Execution or Wrong Action", "Superb", "Flawless Execution or Wrong Action"], "off_menu"),
+        (["Superb", "Grand", "Flawless Execution or Wrong Action"], "contradictory"),
         (["Wrong Action?", "not Wrong Action", "~~Wrong Action~~"], "off_menu"),
         (["Cannot Judge"], "abstained"),
     ):
@@ -165,7 +165,7 @@ class TestSchema:
         assert (finding.label, finding.reason, finding.counts) == ("Wrong Action", "The cup is red.", {"schema_answers": 1})
         (request,) = lmm.requests
         assert request.answer_schema is not None
-        assert request.answer_schema["properties"]["answer"] == {"enum": LABELS}  # type: ignore[index,call-overload]
+        assert request.answer_schema["properties"]["answer"]["enum"] == LABELS  # type: ignore[index,call-overload]
         asked = request.messages[0].text
         assert "JSON object" in asked and "Start Final Answer" not in asked
         # The list first, the form last: a weak model copies the end of its prompt.
