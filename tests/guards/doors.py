@@ -92,7 +92,10 @@ def cells(made: Mapping[str, Table], *names: str) -> Found:
             about = " | ".join(map(str, filter(None, (name, *row.keys.values()))))
             for column, cell in zip(made[name].columns, row.cells, strict=True):
                 if isinstance(cell.value, int | float) or cell.value is None:
-                    found.setdefault(about, {})[column.title] = cell.value
-                    if cell.asked is not None:
-                        found[about][f"{column.title} of"] = f"{cell.judged}/{cell.asked}"
+                    keys = [*column.keys.values(), *({cell.name} - {"", "mean", "value"})]
+                    title = " ".join(map(str, keys)) if column.keys else column.title
+                    assert title not in found.setdefault(about, {}), (about, title)
+                    found[about][title] = cell.value
+                    if cell.asked not in (None, 1):
+                        found[about][f"{title} of"] = f"{cell.judged}/{cell.asked}"
     return found
