@@ -20,7 +20,7 @@ Found: TypeAlias = dict[str, dict[str, Figure]]
 
 
 def labels(folder: Path) -> Found:
-    """Sample, and judge of several → metric → label or "(status)", and each score's value."""
+    """Sample, and judge of several → metric → "label = value", a value without a label, or "(status)"."""
     run = Run(folder)
     judges = run.scores()["judge"].unique().to_list()
     found: Found = {}
@@ -28,8 +28,8 @@ def labels(folder: Path) -> Found:
         about = "/".join(filter(None, (row["editor"], row["sample"])))
         name = " ".join(filter(None, (row["metric"], row["part"], f"turn {row['turn']}" if row["turn"] else "")))
         said = found.setdefault(f"{about} by {name_of(row['judge'])}" if len(judges) > 1 else about, {})
-        said[name] = row["label"] if row["missing"] is None else f"({row['missing']})"
-        said[f"{name} value"] = row["value"]
+        number = row["value"] if row["label"] is None or row["value"] is None else f"{row['label']} = {row['value']:g}"
+        said[name] = number if row["missing"] is None else f"({row['missing']}) {number or ''}".strip()
     return found
 
 
@@ -46,15 +46,18 @@ def statuses(folder: Path) -> dict[str, int]:
     return count
 
 
-def means(program: Program, *folders: Path) -> Found:
-    """Every mean of `editloupe report`, by judge, metric, edit type and editor, with what stands behind it."""
+def means(program: Program, *folders: Path, types: bool = True) -> Found:
+    """The means of `editloupe report`, by judge, metric, edit type and editor, with what stands behind each.
+
+    types: those of single edit types too.
+    """
     code, out, err = program("report", *folders, "--json")
     assert code == 0, err
     found: Found = {}
     for judge in json.loads(out)["judges"]:
         for table in judge["tables"].values():
             for row in table["records"]:
-                if "mean" in row:
+                if "mean" in row and (types or str(row.get("edit_type")).startswith("mean ")):
                     about = [name_of(judge["judge"]), row["metric"], row.get("edit_type"), row.get("editor")]
                     key = "mean | " + " | ".join(filter(None, about))
                     found[key] = {name: row[name] for name in ("mean", "judged", "asked")}

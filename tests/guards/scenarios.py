@@ -97,24 +97,31 @@ DIFFERENCES = {
     ]
 }
 TASKS = {"reference": [{"object": "mug", "action": "green"}], "restated": [{"object": "mug", "action": "green"}], "pairs": [[1, 1]]}
-CHAIN = {
-    "task_type": ["color_alter", "text_change", "background_change", "subject_replace", "subject_add"],
-    "format_instructions": [
-        "Change the color of [mug] to [green]",
-        "Replace the text '[open]' on [mug] with '[shut]'",
-        "Change the background to [park], remain the [mug] unchanged",
-        "Replace [lamp] with [clock]",
-        "Add [plate] on the [left] of [mug]",
-    ],
-    "bg_consistency": [True, True, False, False, False],
-}
 MUG, LAMP, PLATE = [list(BOX)], [[20, 20, 61, 121]], [[100, 180, 161, 211]]
-CHAIN_BOXES = [
-    {"mug": MUG, "lamp": LAMP, "clock": [], "plate": []},
-    *({"mug": MUG, "lamp": LAMP, "clock": [], "plate": []} for _ in range(3)),
-    {"mug": MUG, "lamp": [], "clock": LAMP, "plate": []},
-    {"mug": MUG, "lamp": [], "clock": LAMP, "plate": PLATE},
-]
+EDITS = (
+    ("color_alter", "Change the color of [mug] to [green]"),
+    ("text_change", "Replace the text '[open]' on [mug] with '[shut]'"),
+    ("background_change", "Change the background to [park]"),
+    ("subject_replace", "Replace [lamp] with [clock]"),
+    ("subject_add", "Add [plate] on the [left] of [mug]"),
+)
+REMAIN = {"background_change": ", remain the mug unchanged"}
+CHAIN = {
+    "instruction": None,
+    "instructions": [re.sub(r"[\[\]]", "", sentence) + REMAIN.get(kind, "") for kind, sentence in EDITS],
+    "edited_file_name": None,
+    "edited_file_names": ["edited.png", "a/mug.png", "b/mug.png", "edited.png", "a/mug.png"],
+    "edit_type": None,
+    "task_type": [kind for kind, _ in EDITS],
+    "format_instructions": [sentence for _, sentence in EDITS],
+    "bg_consistency": [True, True, False, False, False],
+    **{f"{name}_objects": [["mug", "lamp"]] * len(EDITS) for name in ("all", "available", "unchanged")},
+    "boxes": [
+        *({"mug": MUG, "lamp": LAMP, "clock": [], "plate": []} for _ in range(4)),
+        {"mug": MUG, "lamp": [], "clock": LAMP, "plate": []},
+        {"mug": MUG, "lamp": [], "clock": LAMP, "plate": PLATE},
+    ],
+}
 UNIC = {"task": "Reasoning Editing", "subtask": "Multi-object Coordination", "reasoning_points": ["The mug is green.", "It is lit."]}
 GIE = {
     "evaluation_question": "Which color has the mug, compared with the original?",
@@ -176,7 +183,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "giebench-build": Scenario(
         "build giebench {data} --backend {uri} --masks given --out {out}",
         said({"write one instruction": QUESTION, "has to be edited": "The mug.", "Can text be read": "no", "": "Red"}),
-        {**IMAGES, "mask_file_name": "mask.png"},
+        {**IMAGES, "mask_file_name": "mask.png", "target_name": "mug"},
     ),
     "edival-build": Scenario(
         "build edival {data} --backend {uri} --grounding none --turns 2 --out {out}",

@@ -26,6 +26,8 @@ DIALECTS = {
     "langchain": "langchain/openai:guard?base_url={address}/v1",
     "gemini": "google/guard?base_url={address}",
 }
+FULL, LONG = ("dlebench-plain", "dlebench-tool"), 72
+"""Scenarios whose long lines, in characters, are not said again by others."""
 IMAGE = re.compile(r"\[image (\S+) (\S+) mean (\d+),(\d+),(\d+) light ([0-9a-f ]+)\]")
 COLOUR, LIGHT = 2, 1
 """By how much a mean colour and a sixteenth's light may differ: other versions of a library resample otherwise."""
@@ -46,7 +48,7 @@ def test_a_protocol_asks_what_is_frozen(name: str, tmp_path: Path, editloupe: Pr
     else:
         questions = sorted({written(one) for one in asked if not one.turn})
     assert questions, "nothing was asked"
-    holds(name, "\n\n".join(f"======== question {n}\n{text}" for n, text in enumerate(questions, start=1)))
+    holds(name, brief(name, "\n\n".join(f"======== question {n}\n{text}" for n, text in enumerate(questions, start=1))))
 
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
@@ -81,6 +83,17 @@ def piece(part: Part) -> str:
     return part.text if part.kind == "text" else f"[{part.kind} {part.text}]".replace(" ]", "]")
 
 
+def brief(name: str, text: str) -> str:
+    """The text with the beginning alone of each long line that stood before, here or in one of the `FULL`."""
+    before = FULL[: FULL.index(name)] if name in FULL else FULL
+    known = {line for one in before for line in frozen(one)}
+    lines = []
+    for line in text.splitlines():
+        lines.append(f"[as before] {line[:48]}…" if len(line) > LONG and line in known else line)
+        known.add(line)
+    return "\n".join(lines)
+
+
 def built(asked: Asked) -> str:
     """How a request is built: its settings, and of each text how it begins."""
     lines = [f"{name}: {json.dumps(shortened(value), ensure_ascii=False)}" for name, value in asked.settings.items()]
@@ -105,13 +118,19 @@ def holds(name: str, found: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(found + "\n", encoding="utf-8")
         return
-    expected = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    expected = frozen(name)
     now = (found + "\n").splitlines()
     # A picture that looks the same is shown as the frozen one, so that the diff has what differs alone.
     now = [was if alike(was, is_) else is_ for was, is_ in zip(expected, now)] + now[len(expected) :] if len(expected) == len(now) else now
     if now != expected:
         diff = difflib.unified_diff(expected, now, f"questions/{name}.txt", "asked now", lineterm="", n=1)
         pytest.fail("\n".join(diff), pytrace=False)
+
+
+def frozen(name: str) -> list[str]:
+    """The lines of a file of `questions`; none where it is not written yet."""
+    path = HERE / "questions" / f"{name}.txt"
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
 def alike(was: str, is_: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +102,8 @@ def _openai_part(part: str | Body) -> Part:
 
 
 def read_gemini(body: Body) -> Asked:
-    """A request in the dialect of generateContent."""
+    """A request in the dialect of generateContent, whose names of fields the SDK writes in two ways."""
+    body = camel(body)
     system = body.get("systemInstruction", {}).get("parts", [])
     contents = [*([{"role": "system", "parts": system}] if system else []), *body["contents"]]
     messages = [(content["role"], [_gemini_part(part) for part in content["parts"]]) for content in contents]
@@ -111,13 +113,23 @@ def read_gemini(body: Body) -> Asked:
     return Asked(messages, settings({**body, **config}, tools, leave=("contents", "tools", "systemInstruction", "generationConfig")))
 
 
+def camel(value: Any) -> Any:
+    """Write names of fields as the reference does, and leave what a user has named."""
+    if isinstance(value, list):
+        return [camel(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    named = {re.sub("_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
+    return {name: one if name in ("args", "response", "parametersJsonSchema") else camel(one) for name, one in named.items()}
+
+
 def _gemini_part(part: Body) -> Part:
     if "text" in part:
         return Part("text", part["text"])
     if "functionCall" in part:
         return Part("call", part["functionCall"]["name"])
     if "functionResponse" in part:
-        return Part("result", "")
+        return Part("result", " ".join(str(said)[:24] for said in part["functionResponse"]["response"].values()))
     inline = part["inlineData"]
     data = base64.b64decode(inline["data"].replace("-", "+").replace("_", "/"))
     return Part("image", look(data, inline["mimeType"]))
