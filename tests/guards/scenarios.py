@@ -25,7 +25,7 @@ def scene(square: tuple[int, int, int], *, wall: tuple[int, int, int] = (170, 18
     draw.rectangle((20, 20, 60, 120), fill=(40, 40, 50))
     draw.rectangle((*BOX[:2], BOX[2] - 1, BOX[3] - 1), fill=square)
     if more:
-        draw.ellipse((100, 180, 160, 210), fill=(250, 250, 245))
+        draw.ellipse((80, 170, 190, 230), fill=(250, 250, 245))
     return image
 
 
@@ -42,7 +42,7 @@ def draw(folder: Path, **columns: Any) -> Path:
     """An ImageFolder with one edit; `edited_file_name=None` is one without its output."""
     folder.mkdir(parents=True, exist_ok=True)
     scene(RED).save(folder / "source.png")
-    scene(GREEN, wall=(190, 170, 150), more=True).save(folder / "edited.png")
+    scene(GREEN, more=True).save(folder / "edited.png")
     for editor, square in (("a", GREEN), ("b", YELLOW)):
         (folder / editor).mkdir(exist_ok=True)
         scene(square, wall=(120, 140, 160), more=editor == "a").save(folder / editor / "mug.png")
@@ -87,17 +87,19 @@ class Scenario:
     columns: Mapping[str, Any]
     whole: bool = False
     """Whether the whole of one dialogue is frozen, and not the first message of each question."""
+    left_out: str = ""
+    """A pattern of questions that are not frozen, since others are that differ by a word."""
 
 
 DIFFERENCES = {
     "differences": [
         {"op": "EDIT", "object": "mug", "box": [620, 160, 760, 340]},
-        {"op": "ADD", "object": "plate", "box": [300, 740, 510, 880]},
+        {"op": "ADD", "object": "plate", "box": [250, 708, 597, 963]},
         {"op": "REMOVE", "object": "cat", "box": [50, 80, 190, 500]},
     ]
 }
 TASKS = {"reference": [{"object": "mug", "action": "green"}], "restated": [{"object": "mug", "action": "green"}], "pairs": [[1, 1]]}
-MUG, LAMP, PLATE = [list(BOX)], [[20, 20, 61, 121]], [[100, 180, 161, 211]]
+MUG, LAMP, PLATE = [list(BOX)], [[20, 20, 61, 121]], [[80, 170, 191, 231]]
 EDITS = (
     ("color_alter", "Change the color of [mug] to [green]"),
     ("text_change", "Replace the text '[open]' on [mug] with '[shut]'"),
@@ -156,7 +158,7 @@ EDIVAL = f"{JUDGE} --protocol edival --option cc=none --option quality=none"
 
 SCENARIOS: Mapping[str, Scenario] = {
     "dlebench-plain": Scenario(f"{JUDGE} --mode plain", LABELS, {}),
-    "dlebench-oracle": Scenario(f"{JUDGE} --mode oracle", LABELS, {"bbox": list(BOX)}),
+    "dlebench-oracle": Scenario(f"{JUDGE} --mode oracle --criteria if", LABELS, {"bbox": list(BOX)}),
     "dlebench-tool": Scenario(f"{JUDGE} --mode tool --criteria if", with_tools("Flawless Execution"), {}, whole=True),
     "unicbench-plain": Scenario(f"{JUDGE} --protocol unicbench", said({"": "7"}), UNIC),
     "unicbench-tool": Scenario(f"{JUDGE} --protocol unicbench --mode tool --criteria nc", said({"": "7"}), UNIC),
@@ -173,7 +175,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --option answer=text", said({"": "Green"}), GIE),
     "pairwise-plain": Scenario(f"{JUDGE} --protocol pairwise --mode plain --criteria if {EDITORS}", said({"": "A"}), OUTPUTS),
     "targets": Scenario(f"{JUDGE} --protocol targets", said({"": "mug"}), {}),
-    "dlebench-review": Scenario(f"{JUDGE} --protocol dlebench-review", said({"belong": "no"}), REVIEWED),
+    "dlebench-review": Scenario(f"{JUDGE} --protocol dlebench-review", said({"belong": "no"}), REVIEWED, left_out="Visual Con"),
     "giebench-review": Scenario(f"{JUDGE} --protocol giebench-review", said({}), {**GIE, "mask_file_name": "mask.png", "row_digest": "0"}),
     "dlebench-build": Scenario(
         "build dlebench {data} --backend {uri} --editor drawing --grounding given --out {out}",
@@ -184,6 +186,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         "build giebench {data} --backend {uri} --masks given --out {out}",
         said({"write one instruction": QUESTION, "has to be edited": "The mug.", "Can text be read": "no", "": "Red"}),
         {**IMAGES, "mask_file_name": "mask.png", "target_name": "mug"},
+        left_out="Type of edit: Size",
     ),
     "edival-build": Scenario(
         "build edival {data} --backend {uri} --grounding none --turns 2 --out {out}",
