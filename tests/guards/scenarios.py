@@ -98,7 +98,11 @@ DIFFERENCES = {
         {"op": "REMOVE", "object": "cat", "box": [50, 80, 190, 500]},
     ]
 }
-TASKS = {"reference": [{"object": "mug", "action": "green"}], "restated": [{"object": "mug", "action": "green"}], "pairs": [[1, 1]]}
+TASKS = {
+    "reference": [{"object": "mug", "action": "green"}],
+    "restated": [{"object": "mug", "action": "green"}],
+    "pairs": [[1, 1]],
+}
 MUG, LAMP, PLATE = [list(BOX)], [[20, 20, 61, 121]], [[80, 170, 191, 231]]
 EDITS = (
     ("color_alter", "Change the color of [mug] to [green]"),
@@ -124,7 +128,11 @@ CHAIN = {
         {"mug": MUG, "lamp": [], "clock": LAMP, "plate": PLATE},
     ],
 }
-UNIC = {"task": "Reasoning Editing", "subtask": "Multi-object Coordination", "reasoning_points": ["The mug is green.", "It is lit."]}
+UNIC = {
+    "task": "Reasoning Editing",
+    "subtask": "Multi-object Coordination",
+    "reasoning_points": ["The mug is green.", "It is lit."],
+}
 GIE = {
     "evaluation_question": "Which color has the mug, compared with the original?",
     "multiple_choice_options": ["Red", "Green", "Blue", "I can not tell from the image"],
@@ -168,15 +176,25 @@ SCENARIOS: Mapping[str, Scenario] = {
         {},
     ),
     "edival-plain": Scenario(EDIVAL, said({"[Rr]ead|text": "shut"}), CHAIN),
-    "edival-official": Scenario(f"{EDIVAL} --option if=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN),
+    "edival-official": Scenario(
+        f"{EDIVAL} --option if=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
+    ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
-    "dice-lines": Scenario(f"{JUDGE} --protocol dice --option form=lines --option marks=official", said({"": "no differences"}), {}),
+    "dice-lines": Scenario(
+        f"{JUDGE} --protocol dice --option form=lines --option marks=official", said({"": "no differences"}), {}
+    ),
     "giebench-plain": Scenario(f"{JUDGE} --protocol giebench", said({"": "B"}), GIE),
     "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --option answer=text", said({"": "Green"}), GIE),
-    "pairwise-plain": Scenario(f"{JUDGE} --protocol pairwise --mode plain --criteria if {EDITORS}", said({"": "A"}), OUTPUTS),
+    "pairwise-plain": Scenario(
+        f"{JUDGE} --protocol pairwise --mode plain --criteria if {EDITORS}", said({"": "A"}), OUTPUTS
+    ),
     "targets": Scenario(f"{JUDGE} --protocol targets", said({"": "mug"}), {}),
-    "dlebench-review": Scenario(f"{JUDGE} --protocol dlebench-review", said({"belong": "no"}), REVIEWED, left_out="Visual Con"),
-    "giebench-review": Scenario(f"{JUDGE} --protocol giebench-review", said({}), {**GIE, "mask_file_name": "mask.png", "row_digest": "0"}),
+    "dlebench-review": Scenario(
+        f"{JUDGE} --protocol dlebench-review", said({"belong": "no"}), REVIEWED, left_out="Visual Con"
+    ),
+    "giebench-review": Scenario(
+        f"{JUDGE} --protocol giebench-review", said({}), {**GIE, "mask_file_name": "mask.png", "row_digest": "0"}
+    ),
     "dlebench-build": Scenario(
         "build dlebench {data} --backend {uri} --editor drawing --grounding given --out {out}",
         said({"Describe the image": "A mug.", "marked": "mug", "small things": {"targets": []}, "": WRITTEN}),

@@ -47,7 +47,9 @@ def rows(path: Path) -> list[Row]:
 @needs("paper-tables")
 def test_dlebench() -> None:
     """Table 4's cells are the scores, of which Table 1's and all averages come."""
-    listed = [row for row in rows(SHARED / "paper-tables" / "dlebench_table4_by_criterion.csv") if row["edit_type"] != "Average"]
+    listed = [
+        row for row in rows(SHARED / "paper-tables" / "dlebench_table4_by_criterion.csv") if row["edit_type"] != "Average"
+    ]
     editors = [name for name in listed[0] if name not in ("criterion", "edit_type")]
     scores = [
         Score(
@@ -105,7 +107,10 @@ def test_edival(made_of: str) -> None:
     scores = (score for mode in modes for model in edival_published.models(mode) for score in make(model, mode))
     made = tables(Edited(), scores=scores)
     names = ("success", "by-type") if made_of == "counted" else ("overall", "consistency", "quality")
-    holds(f"edival-{made_of}", cells(made, *(n for kind in ("multi-turn", "complex") for s in names if (n := f"{kind}-{s}") in made)))
+    holds(
+        f"edival-{made_of}",
+        cells(made, *(n for kind in ("multi-turn", "complex") for s in names if (n := f"{kind}-{s}") in made)),
+    )
 
 
 def test_edivals_agreement_with_people(tmp_path: Path, editloupe: Program) -> None:
@@ -198,7 +203,9 @@ def test_dice(tmp_path: Path, editloupe: Program) -> None:
     people = {"correct": "human_adherence", "unwanted": "human_preservation", "no_change": "human_no_change"}
     for metric, column in ours.items():
         judge = put(tmp_path / f"{metric}.csv", ["item,score", *(f"{r['editor']},{r[f'dice_{column}']}" for r in listed)])
-        human = put(tmp_path / f"human_{metric}.csv", ["item,score", *(f"{r['editor']},{r[people[metric]]}" for r in listed)])
+        human = put(
+            tmp_path / f"human_{metric}.csv", ["item,score", *(f"{r['editor']},{r[people[metric]]}" for r in listed)]
+        )
         ((criterion,),) = [one["criteria"] for one in align(editloupe, "--scores", judge, "--human", human)]
         figures = criterion["all"]["figures"]
         found[f"agreement | {metric}"] = {name: figures[name]["value"] for name in ("spearman", "pearson", "kendall")}
@@ -240,7 +247,11 @@ def test_viescore(task: str, tmp_path: Path, editloupe: Program) -> None:
                 for group in criterion["by"]["editor"]:
                     figures = {name: group["figures"][name]["value"] for name in ("spearman", "kendall", "pearson")}
                     ceiling = {name: group["ceiling"][name]["value"] for name in ("fleiss_kappa", "alpha_ordinal")}
-                    found[f"{about} | {group['name']}"] = {**figures, **ceiling, "judged": group["figures"]["spearman"]["judged"]}
+                    found[f"{about} | {group['name']}"] = {
+                        **figures,
+                        **ceiling,
+                        "judged": group["figures"]["spearman"]["judged"],
+                    }
     holds(f"viescore-{task}", found)
 
 

@@ -124,7 +124,11 @@ def holds(name: str, found: str) -> None:
     expected = frozen(name)
     now = (found + "\n").splitlines()
     # A picture that looks the same is shown as the frozen one, so that the diff has what differs alone.
-    now = [was if alike(was, is_) else is_ for was, is_ in zip(expected, now)] + now[len(expected) :] if len(expected) == len(now) else now
+    now = (
+        [was if alike(was, is_) else is_ for was, is_ in zip(expected, now)] + now[len(expected) :]
+        if len(expected) == len(now)
+        else now
+    )
     if now != expected:
         diff = difflib.unified_diff(expected, now, f"questions/{name}.txt", "asked now", lineterm="", n=1)
         pytest.fail("\n".join(diff), pytrace=False)

@@ -110,7 +110,9 @@ def read_gemini(body: Body) -> Asked:
     declared = [one for tool in body.get("tools", []) for one in tool["functionDeclarations"]]
     tools = [(one["name"], one.get("parametersJsonSchema") or one.get("parameters")) for one in declared]
     config = body.get("generationConfig", {})
-    return Asked(messages, settings({**body, **config}, tools, leave=("contents", "tools", "systemInstruction", "generationConfig")))
+    return Asked(
+        messages, settings({**body, **config}, tools, leave=("contents", "tools", "systemInstruction", "generationConfig"))
+    )
 
 
 def camel(value: Any) -> Any:
@@ -120,7 +122,9 @@ def camel(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     named = {re.sub("_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
-    return {name: one if name in ("args", "response", "parametersJsonSchema") else camel(one) for name, one in named.items()}
+    return {
+        name: one if name in ("args", "response", "parametersJsonSchema") else camel(one) for name, one in named.items()
+    }
 
 
 def _gemini_part(part: Body) -> Part:
