@@ -1,7 +1,7 @@
-"""Write the frozen numbers and questions anew: `python -m tests.guards --write [numbers|published|questions|old_run] [WORD]`.
+"""Write the frozen figures and questions anew: `python -m tests.guards --write [PART …] [WORD]`.
 
-Runs the guards themselves, slow ones and those that need ../shared too, which then write instead of comparing. WORD chooses
-among them as pytest's -k does.
+PART: numbers, published, questions or old_run; all without one. Runs the guards themselves, slow ones and those that need
+../shared too, which then write instead of comparing. WORD chooses among them as pytest's -k does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.guards.frozen import WRITING
-
 
 PARTS = ("numbers", "published", "questions", "old_run")
 

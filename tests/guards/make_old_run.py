@@ -26,11 +26,11 @@ LEVELS = {
 }
 EDITS = {
     # wall, what is asked, edit type, mug and plate afterwards, the model's labels of both repeats, people's labels
-    "mug-sand": ("sand", "Change the color of the red mug to blue.", "Change Color", "blue", True, (4, 4), (4, 4)),
+    "mug-sand": ("sand", "Change the color of the red mug to blue.", "Change Color", "blue", True, (4, 4), (3, 3)),
     "mug-sky": ("sky", "Change the color of the red mug to blue.", "Change Color", "red", True, (1, 2), (1, 1)),
-    "mug-mint": ("mint", "Change the color of the red mug to blue.", "Change Color", "green", True, (3, 2), (2, 2)),
+    "mug-mint": ("mint", "Change the color of the red mug to blue.", "Change Color", "green", True, (3, 2), (4, 4)),
     "plate-sand": ("sand", "Remove the white plate.", "Removal Object", "red", False, (4, 3), (4, 3)),
-    "plate-sky": ("sky", "Remove the white plate.", "Removal Object", "", True, (1, 1), (1, 2)),
+    "plate-sky": ("sky", "Remove the white plate.", "Removal Object", "", True, (1, 1), (2, 2)),
     "plate-mint": ("mint", "Remove the white plate.", "Removal Object", None, None, (4, 4), (4, 4)),
 }
 

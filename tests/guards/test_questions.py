@@ -1,7 +1,8 @@
 """What a model is asked, word for word and picture by picture, as it leaves the machine.
 
-`questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` how one dialogue with
-tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`, and read the diff.
+`questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` how one
+dialogue with tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`, and
+read the diff.
 """
 
 from __future__ import annotations
@@ -123,12 +124,9 @@ def holds(name: str, found: str) -> None:
         return
     expected = frozen(name)
     now = (found + "\n").splitlines()
-    # A picture that looks the same is shown as the frozen one, so that the diff has what differs alone.
-    now = (
-        [was if alike(was, is_) else is_ for was, is_ in zip(expected, now)] + now[len(expected) :]
-        if len(expected) == len(now)
-        else now
-    )
+    if len(now) == len(expected):
+        # A picture that looks the same is shown as the frozen one, so that the diff has what differs alone.
+        now = [was if alike(was, is_) else is_ for was, is_ in zip(expected, now, strict=True)]
     if now != expected:
         diff = difflib.unified_diff(expected, now, f"questions/{name}.txt", "asked now", lineterm="", n=1)
         pytest.fail("\n".join(diff), pytrace=False)
