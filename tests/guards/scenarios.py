@@ -166,7 +166,7 @@ EDIVAL = f"{JUDGE} --protocol edival --option cc=none --option quality=none"
 
 SCENARIOS: Mapping[str, Scenario] = {
     "dlebench-plain": Scenario(f"{JUDGE} --mode plain", LABELS, {}),
-    "dlebench-oracle": Scenario(f"{JUDGE} --mode oracle --criteria if", LABELS, {"bbox": list(BOX)}),
+    "dlebench-oracle": Scenario(f"{JUDGE} --mode oracle", LABELS, {"bbox": list(BOX)}),
     "dlebench-tool": Scenario(f"{JUDGE} --mode tool --criteria if", with_tools("Flawless Execution"), {}, whole=True),
     "unicbench-plain": Scenario(f"{JUDGE} --protocol unicbench", said({"": "7"}), UNIC),
     "unicbench-tool": Scenario(f"{JUDGE} --protocol unicbench --mode tool --criteria nc", said({"": "7"}), UNIC),

@@ -1,8 +1,8 @@
 """What a model is asked, word for word and picture by picture, as it leaves the machine.
 
-`questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` how one
-dialogue with tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`, and
-read the diff.
+`questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` shows how one
+dialogue with tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`,
+and read the diff.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIALECTS = {
     "langchain": "langchain/openai:guard?base_url={address}/v1",
     "gemini": "google/guard?base_url={address}",
 }
-FULL, LONG = ("dlebench-plain", "dlebench-tool"), 90
+FULL, LONG = ("dlebench-plain", "dlebench-tool"), 72
 """Scenarios whose long lines, in characters, are not said again by others."""
 IMAGE = re.compile(r"\[image (\S+) (\S+) mean (\d+),(\d+),(\d+) light ([0-9a-f ]+)\]")
 COLOUR, LIGHT = 2, 1
