@@ -15,10 +15,10 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from tests.guards.old_run import PACKED
 from tests.guards.scenarios import final
 from tests.guards.wire import Asked, Call, Says, Wire, look
 
-HERE = Path(__file__).parent
 WALLS = {"sand": (214, 205, 188), "sky": (190, 208, 224), "mint": (192, 218, 198)}
 LEVELS = {
     "Instruction Following": ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),
@@ -107,7 +107,7 @@ def main() -> None:
     # Without this machine's paths.
     for path in (p for p in run.iterdir() if p.is_file()):
         path.write_text(path.read_text(encoding="utf-8").replace(f"{work}/", ""), encoding="utf-8")
-    with tarfile.open(HERE / "run_0_2_0.tar.xz", "w:xz") as packed:
+    with tarfile.open(PACKED, "w:xz") as packed:
         packed.add(run, "run_0_2_0", filter=nobodys)
 
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.guards.doors import Found, Program, labels, means, name_of, statuses
-from tests.guards.frozen import HERE, Figure, holds
+from tests.guards.frozen import Figure, holds
+from tests.guards.old_run import unpacked
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    with tarfile.open(HERE / "run_0_2_0.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    return tmp_path / "run_0_2_0"
+    return unpacked(tmp_path)
 
 
 def test_it_is_read_and_reported_with_the_same_numbers(run: Path, editloupe: Program) -> None:
