@@ -58,6 +58,8 @@ class Said:
     """All its sentences on one line, those of a gateway's upstream included."""
     codes: tuple[str, ...] = ()
     """Codes and types, in small letters."""
+    own_codes: tuple[str, ...] = ()
+    """Those of them that stand under `code`."""
     params: tuple[str, ...] = ()
     """Names that it gives under `param`, `loc` or `field`."""
     wait_s: float | None = None
@@ -100,7 +102,8 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     return Said(
         status=status,
         words=one_line(words),
-        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "code")),
+        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind in ("code", "own"))),
+        own_codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "own")),
         params=tuple(text for kind, text in found if kind == "param"),
         wait_s=wait,
     )
@@ -120,7 +123,7 @@ def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
             inner = _parsed(item)
             yield from _walk(inner, depth + 1) if inner is not None else [("text", item)]
         if name in _CODES and isinstance(item, str | int) and not isinstance(item, bool):
-            yield "code", str(item)
+            yield "own" if name in ("code", "error_code") else "code", str(item)
         if name in _PARAMS and isinstance(item, str | list):
             yield "param", item if isinstance(item, str) else " ".join(map(str, item))
         if name in ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms"):
@@ -258,7 +261,7 @@ def _is_account(told: Said, *, answered: bool) -> bool:
     if told.tells(_ACCOUNT_WORDS):
         return True
     # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
-    own = [code for code in told.codes if code not in ("429", "error") and "invalid" not in code]
+    own = [code for code in told.own_codes if code != "429"]
     return told.status == 429 and not answered and bool(own) and not told.coded(_RATE_CODES)
 
 
@@ -269,9 +272,9 @@ def _is_too_large(told: Said) -> bool:
 
 
 def _is_too_long(told: Said) -> bool:
-    if told.coded(("context", "too_long", "context_size")) or told.tells(("context", "too long")):
+    if told.coded(("context", "too_long")) or told.tells(("context",)):
         return True
-    return told.tells(("token",)) and any(n >= 1000 for n in _numbers(told.words))
+    return told.tells(("token", "length")) and any(n >= 1000 for n in _numbers(told.words))
 
 
 def _of_pictures(told: Said, rejected: Callable[..., Rejected], *, answered: bool) -> BackendError | None:
