@@ -26,7 +26,7 @@ from editloupe.values import ImageRef, canonical_json
 
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
-from editloupe.backends import endpoint
+from editloupe.backends import transport
 from editloupe.backends.google import GoogleBackend, open_backend
 from tests.backends.gemini_server import (
     GeminiServer,
@@ -125,7 +125,7 @@ def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_by
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     assert backend.complete(HELLO, STORE).sent == {
-        "model": "tiny-gemini", "temperature": 0.0, "seed": 0, "maxOutputTokens": 16384, "attempts": 1,
+        "model": "tiny-gemini", "temperature": 0.0, "seed": 0, "attempts": 1,
     }  # fmt: skip
     full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
     reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
@@ -152,17 +152,11 @@ def test_a_bound_above_the_models_own_is_left_off_and_said(bench: Bench) -> None
         (fails(400, told, status="INVALID_ARGUMENT") if bounded else says("ok"))(handler, request)
 
     backend = bench.backend(act)
+    bounded = Request(messages=HELLO.messages, sampling=Sampling(max_tokens=16384))
     for _ in range(2):
-        reply = backend.complete(HELLO, STORE)
+        reply = backend.complete(bounded, STORE)
         assert (reply.text, reply.sent["dropped"]) == ("ok", ["max_tokens"])
     assert len(bench.server.seen) == 3
-
-
-def test_a_value_out_of_range_is_the_users_to_mend_and_is_not_dropped(bench: Bench) -> None:
-    backend = bench.backend(fails(400, "temperature must be between 0 and 2, found 9.", status="INVALID_ARGUMENT"))
-    with pytest.raises(Rejected, match="between 0 and 2"):
-        backend.complete(HELLO, STORE)
-    assert len(bench.server.seen) == 1
 
 
 def test_tools_are_declared_with_their_schema_and_can_be_withdrawn_without_being_unnamed(bench: Bench) -> None:
@@ -382,12 +376,12 @@ def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act
 def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
     with GeminiServer(says("gone")) as server:
         url = server.url
-    with pytest.raises(Unavailable, match="the connection failed"):
+    with pytest.raises(Unavailable, match="no connection"):
         bench.open(f"google/tiny-gemini?base_url={url}").complete(HELLO, STORE)
 
 
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
 
