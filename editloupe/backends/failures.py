@@ -46,6 +46,7 @@ _UNITS: Final = (
 _DURATION: Final = re.compile(
     r"(\d+(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
 )
+_BYTES: Final = re.compile(r"\d\s*(bytes|[kmg]i?b)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.-])\d+(?:[,.]\d+)*")
 
 
@@ -235,10 +236,8 @@ def failure(told: Said, endpoint: Endpoint, *, pictures: int = 0, answered: bool
         return Unavailable(message, status=status, retry_after_s=told.wait_s)
     if status in (400, 413, 422) and _is_too_long(told):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
-    if status == 413:
-        return rejected(
-            "the body is too large: reduce images with ?max_image_side=PX (or ?max_image_bytes=N tells their size)"
-        )
+    if status == 413 or (status == 400 and _BYTES.search(told.words)):
+        return rejected("the request is too large: reduce images with ?max_image_side=PX")
     if status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",)):
         return rejected(endpoint.key_hint, for_all=True)
     if told.tells(_PLACE_WORDS):

@@ -154,7 +154,7 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     code, said, _ = editloupe(*words)
     assert code == 0
     sent = [{k: body.get(k) for k in ("temperature", "seed", "max_tokens")} for body in server.seen]
-    assert sent[0] == {"temperature": 0.0, "seed": 0}
+    assert sent[0] == {"temperature": 0.0, "seed": 0, "max_tokens": None}
     assert sent[2] == {"temperature": 1.0, "seed": 7, "max_tokens": 99}
     assert "Judge: warm, openai/m" in said.replace("\n", " ")
     assert list(statuses(out)) == ["cool", "warm", "pixels"]
