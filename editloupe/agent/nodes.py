@@ -212,7 +212,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
         )
-    reason = reason_in(state["answer"] or "") or state["thought"]
+    reason = reason_in(context.task.answer, state["answer"] or "") or state["thought"]
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 
