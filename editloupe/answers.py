@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
-AROUND: Final = " \t\r\n[](){}*,;:\"'“”„‘’`"
+AROUND: Final = " \t\r\n[](){}*-,;:\"'“”„‘’`"
 """What may stand around a label and says nothing."""
 BOX: Final = "box"
 CONFIDENCE: Final = "confidence"

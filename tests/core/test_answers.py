@@ -85,11 +85,16 @@ def grammar(*labels: tuple[Any, ...]) -> Labels:
 
 def test_one_option_alone_is_read_and_its_form_falls_away():
     assert misread(IF, "Over Modification", (
-        "Over Modification", " over  modification \n", "**Over Modification**.", "# Over Modification", "`over_modification`",
-        "“Over Modification”!", "[[Over Modification]]", "<Over Modification>", "「Over-Modification」", "OVER\nMODIFICATION",
-        "Ｏｖｅｒ　Ｍｏｄｉｆｉｃａｔｉｏｎ", "Overmodification", "Label: Over Modification", "**Final Verdict**: [[Over Modification]]",
-        "Decision：Over Modification", "Rating = Over Modification", "IF: Over Modification", "instruction_following: over modification",
-        "Instruction Following (IF): Over Modification", "Over Modification (3)", "Over Modification: 3/4", "3 - Over Modification",
+        "Over Modification", " over  modification \n", "**Over Modification**.", "# Over Modification",
+        "`over_modification`",
+        "“Over Modification”!", "[[Over Modification]]", "<Over Modification>",
+        "「Over-Modification」", "OVER\nMODIFICATION",
+        "Ｏｖｅｒ　Ｍｏｄｉｆｉｃａｔｉｏｎ", "Overmodification",
+        "Label: Over Modification", "**Final Verdict**: [[Over Modification]]",
+        "Decision：Over Modification", "Rating = Over Modification", "IF: Over Modification",
+        "instruction_following: over modification",
+        "Instruction Following (IF): Over Modification", "Over Modification (3)", "Over Modification: 3/4",
+        "3 - Over Modification",
         "Score: 3 (Over Modification)", "Label: Over Modification\nScore: 3", "Over Modification\nOver Modification",
         "<answer>Over Modification</answer>", "\\boxed{\\text{Over Modification}}", "```\nOver Modification\n```",
         '{"answer": "Over Modification"}', '{"reason": "Not Wrong Action.", "answer": "over modification"}',
@@ -100,23 +105,31 @@ def test_one_option_alone_is_read_and_its_form_falls_away():
 def test_what_stands_beside_an_option_is_never_ignored():
     for wanted, texts in {
         "off_menu": (
-            "Over Modification?", "Over Modification؟", "Over Modification\u037e", "not Over Modification", "≠ Over Modification",
-            "!= Over Modification", "!Over Modification", "~~Over Modification~~", "❌ Over Modification", "✅ Over Modification",
-            "[ ] Over Modification", "Over Modification, maybe", "Over Modification: the sail lost its stripes", "Over Modification -",
+            "Over Modification?", "Over Modification؟", "Over Modification\u037e", "not Over Modification",
+            "≠ Over Modification",
+            "!= Over Modification", "!Over Modification", "~~Over Modification~~", "❌ Over Modification",
+            "✅ Over Modification",
+            "[ ] Over Modification", "Over Modification, maybe", "Over Modification: the sail lost its stripes",
+            "Over Modification -",
             "I choose Over Modification", "The handle turned red.\nOver Modification", "Verdict: not Over Modification",
-            "Flawless", "Overmodifications", "Modification", "3", "Score: 3", "Good", "Over Modification (7)", "Over Modification (3.5)",
-            "Over Modification (-3)", "Over Modification (3/5)", "Over Modification²", "If: Over Modification", "VC: Over Modification",
+            "Flawless", "Overmodifications", "Modification", "3", "Score: 3", "Good", "Over Modification (7)",
+            "Over Modification (3.5)",
+            "Over Modification (-3)", "Over Modification (3/5)", "Over Modification²", "If: Over Modification",
+            "VC: Over Modification",
             '{"answer": "Over Modification", "rejected": true}', '{"answer": null, "reason": "Over Modification"}', "{}",
-            '{"answer": ["Over Modification"]}', '{"reason": "Over Modification"}', '{"label": "Over Modification", "result": "rejected"}',
+            '{"answer": ["Over Modification"]}', '{"reason": "Over Modification"}',
+            '{"label": "Over Modification", "result": "rejected"}',
         ),
         "contradictory": (
             "Over Modification or Wrong Action", "Over Modification\nWrong Action", "Localisation Failure (Wrong Action)",
             "Not Flawless Execution but Over Modification", "Over Modification (2)", "2 - Over Modification",
             '{"label": "Over Modification", "score": 1}', '{"answer": "Over Modification", "answer": "Over Modification"}',
-            '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification", "Cannot Judge (3)",
+            '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
+            "Cannot Judge (3)",
         ),
         "unparsed": ("", " \n", "...", "**", "\u200b", "Label:", "[]", "Over Modification " * 2_000),
-        "abstained": ("Cannot Judge", "**cannot judge.**", "Label: Cannot Judge", '{"reason": "dark", "answer": "Cannot Judge"}'),
+        "abstained": ("Cannot Judge", "**cannot judge.**", "Label: Cannot Judge",
+        '{"reason": "dark", "answer": "Cannot Judge"}'),
     }.items():  # fmt: skip
         assert misread(IF, wanted, texts) == {}, wanted
 
@@ -131,8 +144,10 @@ def test_a_message_says_what_was_expected_and_what_was_found():
 
 def test_options_that_differ_in_one_sign_are_told_apart():
     for options in (
-        ("$5", "$10"), ("A+", "A", "A-"), ("<b>", "<i>"), ("Which cup?", "Which bowl?", "Which cup"), ("-1", "1", "1.5", "15"),
-        ("A>B", "B>A", "A=B=Good", "A=B=Bad"), ("x²", "x2"), ("完美一致", "★★", "★"), ("Confidence: high", "Confidence: low"),
+        ("$5", "$10"), ("A+", "A", "A-"), ("<b>", "<i>"), ("Which cup?", "Which bowl?", "Which cup"), ("-1", "1", "1.5",
+        "15"),
+        ("A>B", "B>A", "A=B=Good", "A=B=Bad"), ("x²", "x2"), ("完美一致", "★★", "★"),
+        ("Confidence: high", "Confidence: low"),
         ("a", "b", "ab"), ("no", "yes"),
     ):  # fmt: skip
         spec = OneOf(options=options)
@@ -147,7 +162,8 @@ def test_options_that_differ_in_one_sign_are_told_apart():
 
 def test_a_label_inside_a_longer_one_is_not_named_and_an_alias_of_two_decides_nothing():
     nested = grammar(("Edited", 2), ("Not Edited", 1), ("Edited Too Much", 0))
-    assert [said(nested, text) for text in ("edited", "Label: Not Edited", "**Edited Too Much**", "Edited, Not Edited")] == [
+    assert [said(nested, text) for text in ("edited", "Label: Not Edited", "**Edited Too Much**",
+    "Edited, Not Edited")] == [
         "Edited", "Not Edited", "Edited Too Much", "contradictory",
     ]  # fmt: skip
     assert said(grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",))), "fine") == "off_menu"
@@ -189,18 +205,22 @@ def test_words_that_could_not_be_told_apart_are_refused():
 
 def test_a_number_alone_is_read_and_never_clamped():
     for scale, cases in {
-        TEN: {"7": 7, ".5": 0.5, "**.5**": 0.5, "...5": 5, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0, "7.": 7,
+        TEN: {"7": 7, ".5": 0.5, "**.5**": 0.5, "...5": 5, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0,
+        "7.": 7,
               '{"reason": "x", "answer": 7}': 7, '{"score": "7/10"}': 7},
         SIGNED: {"-3": -3, "–3": -3, "−3": -3, "(−.5)": -0.5, "Score: -3": -3, "+3": 3},
         WHOLE: {"4": 4, "4.0": 4, "4/5": 4},
     }.items():  # fmt: skip
         assert {text: scale.parse(text).value for text in cases} == cases
     for scale, status, texts in (
-        (TEN, "off_menu", ("7?", "7-", "11", "-1", "10.0000000000000000001", "7 points", "I give 7", "5%", "8²", "8½", "7, I guess")),
-        (TEN, "contradictory", ("8/5", "7 8", "7, 8", "7:8", "1 000", '{"answer": 7, "answer": 8}', '{"answer": 7, "score": 8}')),
+        (TEN, "off_menu", ("7?", "7-", "11", "-1", "10.0000000000000000001", "7 points", "I give 7", "5%", "8²", "8½",
+        "7, I guess")),
+        (TEN, "contradictory", ("8/5", "7 8", "7, 8", "7:8", "1 000", '{"answer": 7, "answer": 8}',
+        '{"answer": 7, "score": 8}')),
         (TEN, "unparsed", ("", "**", "7" * 30_000)),
         (SIGNED, "off_menu", ("- 3", "--3", "—3", "Score – 3", "3-4", "score -1?")),
-        (WHOLE, "off_menu", ("4.5", "4.9999999999999999999", "0", '{"answer": true}', '{"answer": [4]}', '{"answer": "four"}')),
+        (WHOLE, "off_menu", ("4.5", "4.9999999999999999999", "0", '{"answer": true}', '{"answer": [4]}',
+        '{"answer": "four"}')),
         (TEN, "abstained", ("Cannot Judge", '{"score": "Cannot Judge"}')),
     ):  # fmt: skip
         assert misread(scale, status, texts) == {}, (scale, status)
@@ -216,7 +236,8 @@ def test_a_number_stands_in_json_with_its_reason():
     ):
         assert read_answer(REASONED, text, METRIC).value == value and reason_in(REASONED, text) == reason
     for status, texts in {
-        "off_menu": ('{"score": 11, "reason": "x"}', '{"reason": "none"}', '{"score": 7, "rejected": true}', '{"score": 7} maybe',
+        "off_menu": ('{"score": 11, "reason": "x"}', '{"reason": "none"}', '{"score": 7, "rejected": true}',
+        '{"score": 7} maybe',
                      'It is not {"score": 7}', '{"score": NaN}', '{"score": 1e999}', '{"score": 7, "reason": "cut'),
         "contradictory": ('{"score": 7, "score": 7}', '{"score": "8/5"}'),
     }.items():  # fmt: skip
@@ -360,7 +381,8 @@ ADD: cup, [0.1, 0.1, 0.1000001, 0.2]"""
         [
             "its label is none of ADD, EDIT, REMOVE", "its box is written in fractions", "its box reaches out of the image",
             "its box is empty, or its corners are swapped", "its box holds what is no finite number",
-            "its box holds what is no finite number", "it has no box", "its box is no list of four numbers", "it is no JSON object",
+            "its box holds what is no finite number", "it has no box", "its box is no list of four numbers",
+            "it is no JSON object",
         ],
     )  # fmt: skip
     with pytest.raises(
@@ -486,7 +508,8 @@ def test_what_holds_to_the_schema_is_read_and_gives_its_reason():
         (IF, "Wrong Action"), (WHOLE, 3), (TEN, 2.5), (REASONED, 7), (YES_NO, "no"), (FreeText(), "a cup"),
         (OneOf(options=("Red", "Blue"), marks=("A", "B")), "B"), (BoxList(), [[1, 2, 30, 40]]),
         (LINES, ["EDIT: cup, [0.1, 0.2, 0.3, 0.4]"]), (JSON, [json.loads(entry())]),
-        (SURE, [json.loads(entry(more=', "confidence": 0.5'))]), (RecordOf.model(Found), {"name": "a", "parts": [{"name": "b"}]}),
+        (SURE, [json.loads(entry(more=', "confidence": 0.5'))]), (RecordOf.model(Found), {"name": "a",
+        "parts": [{"name": "b"}]}),
     ):  # fmt: skip
         data = {"reason": "I see.", "answer": answer}
         jsonschema.validate(data, spec.json_schema())

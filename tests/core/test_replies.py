@@ -248,9 +248,12 @@ def test_what_is_no_call_is_told_with_the_reason():
 
 PIECES = (
     "<Start Final Answer>", "</Start Final Answer>", "<End Final Answer>", "<Final Answer>", "<Start Thinking>",
-    "</Start Thinking>", "<think>", "</think>", "[THINK]", "[/THINK]", "◁think▷", "<tool_call>", "</tool_call>", "<|channel|>",
-    "<|message|>", "<|end|>", "final", "analysis", '{"name": "zoom_in", "parameters": {"bbox": [0, 0, 9, 9]}}', "<", ">", "[",
-    "not", "or", "no", "Label:", "Score:", "Cannot Judge", "4", "3", "4/4", "?", "!", ".", "-", "—", "**", "```", "\n", "~~",
+    "</Start Thinking>", "<think>", "</think>", "[THINK]", "[/THINK]", "◁think▷", "<tool_call>", "</tool_call>",
+    "<|channel|>",
+    "<|message|>", "<|end|>", "final", "analysis", '{"name": "zoom_in", "parameters": {"bbox": [0, 0, 9, 9]}}', "<", ">",
+    "[",
+    "not", "or", "no", "Label:", "Score:", "Cannot Judge", "4", "3", "4/4", "?", "!", ".", "-", "—", "**", "```", "\n",
+    "~~",
     "{", '{"answer": "', '"}', '", "reason": "', "</s>", "不是", "\u200b", "\x00", "\ud800", *NAMES,
 )  # fmt: skip
 pieces = st.sampled_from(PIECES) | st.text(max_size=6)
@@ -294,8 +297,10 @@ def test_only_what_stands_in_the_last_pair_of_tags_counts(name: str, other: str,
 
 
 UNITS = (
-    " ", "\n", "\t", "<", "[", "[[", "{", "(", "]", "}", '"', "'", "`", "```\n", "*", "- ", "---\n", "3 ", "9", ".", "+", "!",
-    "²", "一", "?", "Over Modification ", "confidence ", "label: ", "\\boxed{", "<Start Final Answer>", "</Start Final Answer>",
+    " ", "\n", "\t", "<", "[", "[[", "{", "(", "]", "}", '"', "'", "`", "```\n", "*", "- ", "---\n", "3 ", "9", ".", "+",
+    "!",
+    "²", "一", "?", "Over Modification ", "confidence ", "label: ", "\\boxed{", "<Start Final Answer>",
+    "</Start Final Answer>",
     "<Start Final Answer>x</Start Final Answer>", "<think>", "</think>", "[THINK]", "<tool_call>", "<|channel|>",
     "<|channel|>final<|message|>", "</s>", "<|x|>", "<x>", "< / ", "ADD: a, [", "ADD: a, [0,0,1,1]\n", "[0,0,1,1]", '{"a":',
     "Assistant: ",
