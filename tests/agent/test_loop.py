@@ -84,7 +84,7 @@ def test_history_is_append_only_and_byte_stable(sample: Sample, store: ImageStor
 
 
 def test_a_reply_without_call_or_label_is_reminded_twice_and_then_unparsed(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM(["Flawless Execution", "I think it is fine.", "Really."])
+    lmm = ScriptedLMM(["", "<think>It is fine.</think>", "<Start Thinking>Really.</Start Thinking>"])
     finding = judged(lmm, sample, store)
     assert (finding.status, finding.answer, finding.value) == ("unparsed", None, None)
     assert finding.counts == {"reminders": 2}
@@ -92,27 +92,20 @@ def test_a_reply_without_call_or_label_is_reminded_twice_and_then_unparsed(sampl
     assert "Your last reply could not be used" in lmm.requests[1].messages[-1].text
 
 
-def test_a_reminder_saves_a_label_that_came_without_tags(sample: Sample, store: ImageStore):
-    finding = judged(ScriptedLMM(["Wrong Action", final("Wrong Action")]), sample, store)
-    assert (finding.status, finding.label) == ("ok", "Wrong Action")
+def test_a_label_alone_needs_no_tags_and_prose_gets_a_reminder(sample: Sample, store: ImageStore):
+    for script, counts in ((["**Wrong Action**."], {}), (["It is Wrong Action, I think.", "Wrong Action"], {"reminders": 1})):
+        finding = judged(ScriptedLMM(script), sample, store)
+        assert (finding.status, finding.label, finding.counts) == ("ok", "Wrong Action", counts)
 
 
-@pytest.mark.parametrize(
-    ("reply", "why"),
-    [
-        ("The sign reads '{}'.", "as if they were quoted"),
-        ("For example:\n{}", "as if they were quoted"),
-        ("{}\nWait, the handle is bent.", "may take the answer back"),
-    ],
-)
-def test_an_answer_that_is_quoted_or_gone_back_on_is_asked_for_again(
-    sample: Sample, store: ImageStore, reply: str, why: str
-):
-    tagged = "<Start Final Answer>Flawless Execution</Start Final Answer>"
-    lmm = ScriptedLMM([reply.format(tagged), final("Wrong Action")])
+def test_two_different_answers_are_asked_for_again(sample: Sample, store: ImageStore):
+    two = final("Flawless Execution") + final("Wrong Action")
+    lmm = ScriptedLMM([two, final("Wrong Action")])
     finding = judged(lmm, sample, store)
     assert (finding.status, finding.label, finding.counts) == ("ok", "Wrong Action", {"reminders": 1})
-    assert why in lmm.requests[1].messages[-1].text
+    assert "two pairs of answer tags hold different answers" in lmm.requests[1].messages[-1].text
+    assert judged(ScriptedLMM([two]), sample, store, remind_answers=False).status == "contradictory"
+    assert judged(ScriptedLMM([two] * 3), sample, store).status == "contradictory"
 
 
 def test_a_broken_call_is_answered_with_what_was_wrong(sample: Sample, store: ImageStore):
@@ -156,7 +149,7 @@ def test_a_last_turn_without_a_label_is_over_budget(sample: Sample, store: Image
 
 
 def test_a_last_turn_with_an_unusable_label_is_reminded_without_a_word_of_tools(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([LOOK, final("Superb"), "Wrong Action", final("Wrong Action")])
+    lmm = ScriptedLMM([LOOK, final("Superb"), "", final("Wrong Action")])
     finding = judged(lmm, sample, store, budget=Budget(max_turns=1))
     assert (finding.status, finding.label, finding.turns, finding.counts) == ("ok", "Wrong Action", 1, {"reminders": 2})
     reminders = [lmm.requests[i].messages[-1].text for i in (2, 3)]
@@ -194,13 +187,13 @@ def test_after_a_reminder_of_its_answer_a_judge_may_look_again(sample: Sample, s
 def test_unusable_replies_and_answers_have_one_bound(sample: Sample, store: ImageStore):
     for script, status in (
         (["hm", final("Superb"), final("Fine")], "off_menu"),
-        ([final("Superb"), "hm", "hm"], "unparsed"),
+        ([final("Superb"), "", ""], "unparsed"),
     ):
         lmm = ScriptedLMM([*script, final("Wrong Action")])
         finding = judged(lmm, sample, store)
         assert (finding.status, finding.counts, len(lmm.requests)) == (status, {"reminders": 2}, 3)
         assert judged(ScriptedLMM(script), sample, store, budget=Budget(max_reminders=0)).status == (
-            "unparsed" if script[0] == "hm" else "off_menu"
+            "off_menu"
         )
 
 
