@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
-AROUND: Final = " \t\r\n[](){}*,;:\"'“”„‘’`"
+AROUND: Final = " \t\r\n[](){}*-,;:\"'“”„‘’`"
 """What may stand around a label and says nothing."""
 BOX: Final = "box"
 CONFIDENCE: Final = "confidence"
@@ -365,7 +365,7 @@ def _agreed(said: str, phrases: Mapping[str, str], values: Mapping[str, float]) 
     """Return the options that the parts of a folded answer mean, where it has no other part: "3 - over modification"."""
     words = said.split()
     numbers = {f"{value:g}": name for name, value in values.items()}
-    top = max(values.values(), default=0.0)
+    top, signed = max(values.values(), default=0.0), min(values.values(), default=0.0) < 0
     numbers |= {f"{number}/{top:g}": name for number, name in numbers.items()}
     named: list[str] = []
     alone, at = True, 0
@@ -378,8 +378,8 @@ def _agreed(said: str, phrases: Mapping[str, str], values: Mapping[str, float]) 
         elif words[at] in numbers:
             named.append(numbers[words[at]])
             at += 1
-        elif (at + 1 < len(words) and words[at] in _SEPARATORS and min(values.values(), default=0.0) >= 0) or (
-            at + 1 < len(words) and words[at] in _FORMS and words[at + 1] in numbers
+        elif at + 1 < len(words) and (
+            (words[at] in _SEPARATORS and not signed) or (words[at] in _FORMS and words[at + 1] in numbers)
         ):
             at += 1
         else:
@@ -1034,11 +1034,13 @@ def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list
     return spec.shares(text, tokens) if isinstance(spec, LabelledBoxes) else []
 
 
-def reason_in(text: str) -> str:
-    """Return the reason that stands in an answer itself, in its JSON object; "" where there is none."""
+def reason_in(spec: AnswerSpec, text: str) -> str:
+    """Return the reason that stands in an answer itself, beside it in its JSON object; "" where there is none."""
     try:
-        reason = (_object(unfenced(text)) or {}).get("reason")
+        found = _object(unfenced(text)) or {}
     except ReplyError:
         return ""
+    # A record may have a reason of its own.
+    reason = found.get("reason") if not isinstance(spec, RecordOf | FreeText) or "answer" in found else None
     told = reason if isinstance(reason, str) else "" if reason is None else json.dumps(reason, ensure_ascii=False)
     return " ".join(told.split())

@@ -202,7 +202,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
             return {"next": "remind", "problem": neutralise(str(error))}
         said = f"{error}: {state['thought']}" if state["thought"] else str(error)
         return _over(cast(Status, error.status), "answer", said)
-    reason = reason_in(text) or state["thought"]
+    reason = reason_in(spec, text) or state["thought"]
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
     return {"outcome": outcome, "next": "end"}
 

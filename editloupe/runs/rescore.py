@@ -262,7 +262,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
         answer = read_answer(spec, parsed.answer, finding.metric, confidences=known)
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
-    reason = reason_in(parsed.answer) or parsed.thought or finding.reason
+    reason = reason_in(spec, parsed.answer) or parsed.thought or finding.reason
     return replace(finding, status="ok", answer=answer, reason=reason)
 
 

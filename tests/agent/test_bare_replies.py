@@ -10,9 +10,7 @@ import pytest
 
 from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply
 from editloupe.errors import ConfigError
-from editloupe.replies import parse_bare
 from editloupe.reports.run import Run
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
@@ -23,27 +21,6 @@ class Bare(ScriptedLMM):
     def __init__(self, *lines: str) -> None:
         super().__init__(list(lines))
         self.traits = replace(self.traits, bare_replies=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "thought"),
-    [
-        ("Reasoning: the vase is blue now.\nDecision: YES", "YES", "Reasoning: the vase is blue now."),
-        ("**Decision:** NO", "NO", ""),
-        ("Yes, the sky was asked for.\n\nno", "no", "Yes, the sky was asked for."),
-        ("<think>yes?</think>\nAnswer: no", "no", "yes?"),
-        ("", None, ""),
-    ],
-)
-def test_a_choice_stands_on_the_last_line(text: str, answer: str | None, thought: str) -> None:
-    parsed = parse_bare(Reply(text=text), last_line=True)
-    assert (parsed.answer, parsed.thought) == (answer, thought)
-
-
-def test_half_a_choice_is_none_and_half_a_list_is_read_as_far_as_it_goes() -> None:
-    assert parse_bare(Reply(text="It was asked for, so\nYES", finish="length"), last_line=True).answer is None
-    cut = Reply(text="EDIT: vase, [0.1, 0.2, 0.3, 0.4]\nADD: do", finish="length")
-    assert parse_bare(cut, last_line=False).answer == cut.text
 
 
 def test_a_trained_detector_and_a_trained_judge_answer_alone(tmp_path: Path, edits: Callable[..., Path]) -> None:

@@ -149,15 +149,16 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
     ("script", "phrase", "status", "asked"),
     [
         ([final("mug")], "mug", "no_detector", 1),
-        (["a mug", final("mug")], "mug", "no_detector", 2),
-        (["a mug", "still", "a mug"], None, "unparsed", 3),
+        (["a mug"], "mug", "no_detector", 1),
+        (["", final("mug")], "mug", "no_detector", 2),
+        (["", "", ""], None, "unparsed", 3),
         ([final("the thing that is to be changed by this edit here is the cat")] * 3, None, "off_menu", 3),
         ([final("the thing that is to be changed by this edit here is the cat"), final("cat")], "cat", "no_detector", 2),
         ([final("Cannot judge")], None, "abstained", 1),
         ([Reply(text="I cannot help.", finish="refusal")], None, "refused", 1),
         ([Reply(text="", finish="filter")], None, "filtered", 1),
         ([Unavailable("no route")], None, "backend_failed", 1),
-        (["a mug", RuntimeError("boom")], None, "backend_failed", 2),
+        (["", RuntimeError("boom")], None, "backend_failed", 2),
     ],
 )
 def test_a_models_answer_is_a_name_or_has_its_kind_of_failure(

@@ -279,7 +279,7 @@ def test_plain_mode_offers_no_tools_and_a_bare_number_counts_with_the_thought_as
         ('{"score": 11, "reason": "x"}', "off_menu"),
         ('{"score": "eight", "reason": "x"}', "off_menu"),
         ('{"score": 7} {"score": 5}', "contradictory"),
-        ('{"score": NaN, "reason": "x"}', "unparsed"),
+        ('{"score": NaN, "reason": "x"}', "off_menu"),
         ('{"reason": "x"}', "off_menu"),
     ],
 )
@@ -329,8 +329,8 @@ def test_a_last_answer_is_held_to_the_schema_of_the_scale(judged, tmp_path: Path
             assert (finding.status, finding.value, finding.reason) == ("ok", 7.0, "The bamboo (left) is green.")
             assert finding.counts == {"reminders": 2, "constrained_labels": 1}
             last = server.seen[-1]["response_format"]["json_schema"]
-            assert last["strict"] is True and last["schema"]["required"] == ["score", "reason"]
-            assert last["schema"]["properties"]["score"] == {"type": kind, "minimum": 0, "maximum": 10}
+            assert last["strict"] is True and last["schema"]["required"] == ["reason", "answer"]
+            assert last["schema"]["properties"]["answer"] == {"type": kind, "minimum": 0, "maximum": 10}
             assert "with nothing else: no thought, no tags" in json.dumps(server.seen[-1]["messages"][-1])
         assert server.complaints == []
 

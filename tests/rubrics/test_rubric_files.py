@@ -437,8 +437,8 @@ def test_angle_brackets_that_are_no_tag_of_replies_may_stand_in_a_label(load) ->
 
 
 def test_a_label_of_punctuation_only_is_refused(load) -> None:
-    (line,) = _complaints(load, GOOD.replace('"Good"', '"--"'))
-    assert "criteria.consistency.levels[1].name: '--' holds no letter, digit or symbol" in line
+    (line,) = _complaints(load, GOOD.replace('"Good"', '".."'))
+    assert "criteria.consistency.levels[1].name: '..' holds no letter, digit or symbol" in line
 
 
 @pytest.mark.parametrize("pair", [("1", "-1"), ("A", "A-"), ("A", "A+"), ("★", "★★")])
