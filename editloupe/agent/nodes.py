@@ -355,15 +355,11 @@ def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
 
 
 def _unheard(state: LoopState, context: Context, *, repeated: bool) -> str:
-    """Return in words that no reply could be used, with the beginning of the last one."""
+    """Return in words that no reply could be used, and what was wrong with the last one."""
     noun, reminders = context.task.answer.noun, state["reminders"]
-    head = f"no {noun} after {reminders} reminder{'' if reminders == 1 else 's'}"
     if repeated:
-        head += ", the last of which was answered with the same words"
-    reply = context.recorder.messages(state["history"][-1:])[0].text
-    if not reply.strip():
-        return f"{head}: {state['problem']}"
-    return f"{head}: {state['problem']}; the last reply begins {_begins(reply)}"
+        return f"no {noun}: the reply to a reminder repeats the reply before it word for word: {state['problem']}"
+    return f"no {noun} after {reminders} reminder{'' if reminders == 1 else 's'}: {state['problem']}"
 
 
 def _begins(reply: str) -> str:

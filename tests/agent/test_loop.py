@@ -117,7 +117,7 @@ def test_a_reply_that_repeats_itself_word_for_word_is_not_reminded_again(sample:
         finding = judged(lmm, sample, store)
         assert (finding.status, finding.ending, len(lmm.requests)) == ("unparsed", "reminders", 2), reply
         assert finding.counts["reminders"] == reminders
-        assert "same words" in finding.reason
+        assert "word for word" in finding.reason
 
 
 def test_two_pairs_of_tags_with_different_answers_contradict_each_other(sample: Sample, store: ImageStore):

@@ -33,8 +33,17 @@ _SHOWN = re.compile("<Start Final Answer>(.*?)</Start Final Answer>", re.DOTALL)
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_no_prompt_shows_an_answer_that_a_parser_accepts(spec: AnswerSpec):
+    held = [
+        render("agent/format", answer=spec, native=False, tools=(), held=True),
+        render("agent/last_answer", answer=spec, native=False),
+        render("agent/remind", problem="p", answer=spec, native=False, tools=(), held=True),
+    ]
+    for text in held:
+        assert spec.instructions() in text and "Start Final Answer" not in text
+        with pytest.raises(ReplyError):
+            spec.parse(text.rstrip().splitlines()[-1])
     both = [{"answer": spec, "native": native, "tools": tools} for native in (True, False) for tools in ((), ("zoom_in",))]
-    texts = [render("agent/format", **words) for words in both]
+    texts = [render("agent/format", held=False, **words) for words in both]
     texts += [render("agent/continue", **words) for words in both]
     texts += [render("agent/last_turn", **words) for words in both]
     texts += [render("agent/remind", problem="p", held=False, **words) for words in both]
@@ -57,5 +66,5 @@ def test_a_model_that_copies_the_form_of_the_reply_gives_no_verdict(sample: Samp
 
     lmm = ScriptedLMM(copying)
     finding = judged(lmm, sample, store)
-    assert (finding.status, finding.answer, finding.counts) == ("unparsed", None, {"reminders": 2})
+    assert (finding.status, finding.answer, finding.counts) == ("unparsed", None, {"reminders": 1})
     assert "the answer is empty" in lmm.requests[1].messages[-1].text

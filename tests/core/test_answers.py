@@ -492,7 +492,7 @@ def test_every_spec_comes_back_from_its_tasks_json_and_asks_for_a_reason_and_an_
         schema: Any = spec.json_schema()
         jsonschema.Draft202012Validator.check_schema(schema)
         assert (schema["type"], list(schema["properties"]), schema["required"], schema["additionalProperties"]) == (
-            "object", ["reason", "answer"], ["reason", "answer"], False,
+            "object", ["reason", spec.key], ["reason", spec.key], False,
         )  # fmt: skip
         assert said(spec, "\u200b") == "unparsed" and said(spec, "**Cannot Judge**.") == "abstained"
         assert said(spec, spec.instructions()) in READ_AS_NONE or isinstance(spec, FreeText)
@@ -511,7 +511,7 @@ def test_what_holds_to_the_schema_is_read_and_gives_its_reason():
         (SURE, [json.loads(entry(more=', "confidence": 0.5'))]), (RecordOf.model(Found), {"name": "a",
         "parts": [{"name": "b"}]}),
     ):  # fmt: skip
-        data = {"reason": "I see.", "answer": answer}
+        data = {"reason": "I see.", spec.key: answer}
         jsonschema.validate(data, spec.json_schema())
         found = read_answer(spec, json.dumps(data), METRIC)
         assert answer_from_json(json.loads(json.dumps(found.to_json()))) == found

@@ -147,7 +147,7 @@ def test_a_request_key_knows_images_by_their_digest_and_not_by_their_path():
         role="user", parts=(TextPart(text="x"), ImagePart(image=replace(ref, path=Path("/x")), alias="Original Image"))
     )
     assert Request(messages=(here,)).key() == Request(messages=(there,)).key()
-    assert Request(messages=(here,), choices=("a",)).key() != Request(messages=(here,)).key()
+    assert Request(messages=(here,), answer_schema={"type": "string"}).key() != Request(messages=(here,)).key()
 
 
 def test_a_reply_comes_back_from_json():
@@ -219,7 +219,7 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         replace(spec, questions="s"),
         replace(spec, tools={"zoom_in": "2"}),
         replace(spec, backend_version="2"),
-        replace(spec, constrain_labels=True),
+        replace(spec, answers="auto"),
     ]
     assert len({spec.id, *(o.id for o in others)}) == len(others) + 1
 
