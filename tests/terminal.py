@@ -28,16 +28,19 @@ _COMMAND: Final = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")
 
 
 class Terminal:
-    """A process that has a terminal; a context manager.   words: of the command line, behind `editloupe`."""
+    """A process that has a terminal; a context manager.
 
-    def __init__(self, *words: str, folder: Path, width: int = 100, height: int = 30) -> None:
+    words: of the command line, behind `editloupe`.   before: a statement that is carried out before the program begins.
+    """
+
+    def __init__(self, *words: str, folder: Path, width: int = 100, height: int = 30, before: str = "pass") -> None:
         self._drawn = b""
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         dropped = ("COLUMNS", "LINES", "NO_COLOR")
         kept = {name: value for name, value in os.environ.items() if name not in dropped}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from editloupe.cli import main; main()", *words],
+            [sys.executable, "-c", f"{before}; from editloupe.cli import main; main()", *words],
             cwd=folder,
             stdin=theirs,
             stdout=theirs,

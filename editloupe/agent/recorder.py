@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from editloupe.agent.cassette import Cassette, content_key
+from editloupe.backends.stopping import stops_with
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
 from editloupe.findings import Finding, Observation
@@ -165,7 +166,8 @@ class TraceRecorder:
         self._begin_live()
         key, began = request.key(), time.monotonic()
         try:
-            reply = live()
+            with stops_with(self.stop):
+                reply = live()
         except BackendError as error:
             if self.stop.is_set():
                 raise Interrupted("the run was asked to stop while the backend was failing") from error

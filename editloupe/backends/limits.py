@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from statistics import median_high
 from typing import Final
 
+from editloupe.backends.stopping import go_on
 from editloupe.errors import RateLimited
 
 START: Final = 8
@@ -93,7 +94,8 @@ class ConnectionLimit:
         with self._free:
             while self._under_way >= self.limit:
                 self._full = True
-                self._free.wait()
+                self._free.wait(0.2)  # nobody notifies of a stop
+                go_on()
             self._under_way += 1
             self._full = self._full or self._under_way >= self.limit
         began = self._clock()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
+from editloupe.backends.stopping import go_on, pause
 from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class RetryPolicy:
     """Ceiling of every wait."""
     total_s: float = 300.0
     """No attempt starts later than this after the first one. One that runs is not cut short."""
-    sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
+    sleep: Callable[[float], None] = field(default=pause, repr=False, compare=False)
     """How the seconds are waited."""
 
     def __post_init__(self) -> None:
@@ -59,7 +60,8 @@ def call(
 ) -> tuple[T, int]:
     """Call `fn` until it returns. Return its value and the number of attempts.
 
-    Raises the last BackendError, with the attempts made, where the policy is used up.
+    Raises the last BackendError, with the attempts made, where the policy is used up; Interrupted, without a further
+    attempt, once whoever asks was told to stop.
 
     Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
     wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
@@ -70,6 +72,7 @@ def call(
     for attempt in range(1, policy.attempts + 1):
         try:
             with nullcontext() if limit is None else limit.call():
+                go_on()
                 return fn(), attempt
         except BackendError as error:
             if not error.retryable:
