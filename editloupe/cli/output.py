@@ -413,7 +413,10 @@ def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[Stop]:
 
     def handle(number: int, _: FrameType | None) -> None:
         if pressed.is_set():
-            err().show_cursor(True)
+            if err().is_terminal:
+                err().show_cursor(True)
+                # Behind the panel, which stays.
+                os.write(2, b"\n")
             at_once()
             os._exit(130)
         pressed.set()
