@@ -72,6 +72,17 @@ def check_nesting(text: str) -> None:
             raise ValueError(f"brackets are nested deeper than {MAX_NESTING}")
 
 
+def not_finite(value: Json) -> str:
+    """Return where a JSON value holds NaN or an infinity, such as "identity.options.mask_pad"; "" where it holds none."""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else "it"
+    entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in entries:
+        if found := not_finite(inner):
+            return f"{name}" if found == "it" else f"{name}.{found}"
+    return ""
+
+
 def distinct_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     """Return a JSON object of its pairs, as a hook of `parse_json`. Raises ValueError for a key that stands twice."""
     found = dict(pairs)
@@ -280,9 +291,9 @@ class ImageRef(Serialisable):
 
     sha256: str
     """64 hex digits, of the file's bytes."""
-    width: int
+    width: Annotated[int, Field(ge=1)]
     """In px, after EXIF rotation."""
-    height: int
+    height: Annotated[int, Field(ge=1)]
     """In px, after EXIF rotation."""
     media_type: str
     """For example "image/png"."""

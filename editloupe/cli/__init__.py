@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from keyword import iskeyword
@@ -315,7 +316,13 @@ def main() -> None:
     if unwritten is not None:
         done = "" if code else "; the command's work is done"
         fail(f"standard output cannot be written ({unwritten.strerror}){done}")
-    sys.exit(code or int(unwritten is not None))
+    code = code or int(unwritten is not None)
+    if code == 130 and any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        # Calls that were under way are not waited for, and Python would wait for their threads.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _code() -> int:

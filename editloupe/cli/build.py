@@ -36,7 +36,7 @@ from editloupe.values import Json, parse_json
 
 _NOT_HERE: Final = (
     "protocol", "asks", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit",
-    "judges", "answers", "ablate", "config", "trust_run",
+    "judges", "answers", "ablate", "config", "trust",
 )  # fmt: skip
 _NOT_FOR_IMAGES: Final = (
     *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",

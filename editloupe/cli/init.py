@@ -32,7 +32,7 @@ protocol: {protocol}
 judges:
   baseline: baseline          # rules on pixels: no key, no GPU, and no LMM
 #  large: openai/gpt-4.1      # needs OPENAI_API_KEY
-#  local:
+#  local:                     # an address in a file is asked with `editloupe judge --trust` only
 #    backend: vllm/Qwen/Qwen3-VL-8B-Instruct?base_url=http://127.0.0.1:8000/v1
 #    temperature: 0
 

@@ -97,7 +97,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         if several and not as_json:
             say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
-            outcome = _judge(run, folder, budget, entries, redo=redo, as_json=as_json, told=told)
+            outcome, stopped = _judge(run, folder, budget, entries, redo=redo, as_json=as_json, told=told)
         except BackendError as error:
             if not several:
                 raise
@@ -108,7 +108,10 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         if codes[title] == 3 and not as_json:
             share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
             say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
-        if outcome.interrupted:
+        if stopped and number < len(runs):
+            # Also where this judge could end: whoever stops it wants no further one.
+            codes[title] = 130
+        if outcome.interrupted or stopped:
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
     if several or not as_json:
@@ -127,8 +130,11 @@ def _judge(
     redo: frozenset[str],
     as_json: bool,
     told: judge_report.Told,
-) -> Outcome:
-    """run: as the user gave it.   entries: all judges of this command."""
+) -> tuple[Outcome, bool]:
+    """Return how one judge ended, and whether the user stopped it.
+
+    run: as the user gave it.   entries: all judges of this command.
+    """
     setup = settled_tools(open_setup(run))
     heading = judge_report.heading_of(setup)
     if not as_json:
@@ -153,7 +159,7 @@ def _judge(
             remembers=True,
         )
     judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
-    return outcome
+    return outcome, stop.is_set() and not outcome.ledger.reason
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:

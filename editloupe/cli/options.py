@@ -39,7 +39,7 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Tools": _fields("tools", "marks"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "tags", "langsmith", "config", "trust_run"),
+    "Output": ("fail_on_error", "tags", "langsmith", "config", "trust"),
 }
 """Every option of a run, in the order of `--help`."""
 
@@ -47,7 +47,7 @@ OF_BUILDERS: Final = ("editor", "segmenter")
 """Options that only commands take which ask for them: those of builders whose `weights` name them."""
 
 _ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
-TRUST_RUN: Final = "Use the addresses, weights and files that only the run names. Its env= is never obeyed."
+TRUST_RUN: Final = "Use the addresses, weights and files that only a run or a file names. Its env= is never obeyed."
 
 ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
@@ -59,7 +59,7 @@ ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
         ("prompt", Path, "Your own template (.md) of the question."),
         ("judges", Path, "YAML of named judges with options of their own."),
         ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
-        ("trust_run", bool, TRUST_RUN),
+        ("trust", bool, TRUST_RUN),
     )
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
@@ -105,7 +105,7 @@ _METAVARS: Final[Mapping[str, str]] = {
 _OF_TYPE: Final[Mapping[Any, str]] = {int: "N", float: "NUMBER", Path: "FILE", str: "FOLDER|FILE|ID"}
 
 PROJECT: Final = "editloupe.yaml"
-"""Read by `judge` where no PATH is named. It is the user's own file: what it names is used, as with a Makefile."""
+"""Read by `judge` where no PATH is named. It may have come with the data: it is trusted no more than `--config`."""
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
@@ -119,7 +119,7 @@ def finite(value: float | None) -> float | None:
 
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
 LangSmith = Annotated[bool, Option("--langsmith", help="Send traces of the loop to LangSmith.")]
-TrustRun = Annotated[bool, Option("--trust-run", help=TRUST_RUN)]
+TrustRun = Annotated[bool, Option("--trust", help=TRUST_RUN)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
     str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
@@ -241,16 +241,16 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
 
     project: whether editloupe.yaml is read where no path is named.
     """
-    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust_run", False)
+    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust", False)
     if project and file is None and "path" not in given and Path(PROJECT).is_file():
-        file, trusted = Path(PROJECT), True
+        file = Path(PROJECT)
         note(f"Options from {PROJECT}")
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
-    if trusted and isinstance(kept.get("path"), str):
+    if (trusted or file == Path(PROJECT)) and isinstance(kept.get("path"), str):
         kept["path"] = str(local_data(Path(kept["path"])))
     named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:

@@ -27,6 +27,7 @@ from rich.text import Text
 
 from editloupe.reports.escape import csv_cell, markdown_row, safe, safe_json
 from editloupe.reports.escape import plain as plain
+from editloupe.runs.executors import Stop
 from editloupe.values import Json
 
 _SIDE = re.compile(r"0*[1-9][0-9]{0,4}")
@@ -398,21 +399,31 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-")
 
 
-@contextmanager
-def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C (or SIGTERM) sets: the run stops after the calls under way and can be continued.
+GRACE_S: Final = 5.0
+"""So long calls that are under way may take after Ctrl-C. A model that thinks for minutes cannot be called off."""
 
-    at_once: called when the second one ends the process at once, for what would outlive it.
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Yield what the first Ctrl-C (or SIGTERM) sets: waits and retries end, and calls under way have GRACE_S to end.
+
+    The second one ends the process at once.
     """
-    stop = threading.Event()
+    stop, pressed = Stop(), threading.Event()
 
     def handle(number: int, _: FrameType | None) -> None:
-        if stop.is_set():
-            err().show_cursor(True)
-            at_once()
+        if pressed.is_set():
+            if err().is_terminal:
+                err().show_cursor(True)
+                # Behind the panel, which stays.
+                os.write(2, b"\n")
             os._exit(130)
-        stop.set()
-        note("Stopping after the calls under way; press again to stop at once. The same command continues the run.")
+        pressed.set()
+        stop.within(GRACE_S)
+        note(
+            f"Stopping: nothing more is asked, and calls under way have {GRACE_S:g} s to end. Press again to stop at once; "
+            "the same command continues the run."
+        )
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

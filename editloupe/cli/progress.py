@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
-from editloupe.cli.output import err, note, print_json
-from editloupe.reports.escape import safe
-from editloupe.runs.execute import Progress, Spent
+from editloupe.cli.output import err, many, note, print_json
+from editloupe.reports.escape import plain
+from editloupe.runs.execute import Progress
 from editloupe.values import Json
 
 EVERY_S: Final = 10.0
@@ -25,24 +27,20 @@ EVERY_S: Final = 10.0
 EVERY_SHARE: Final = 0.05
 LEAST_S: Final = 1.0
 """No two follow faster, but for the last one."""
-_SLOWEST_REFRESH: Final = 4
-"""Times a second that the panel is drawn."""
 _RECENT_S: Final = 60.0
 """The rate is that of the last minute."""
+_BAR: Final = (10, 40)
+"""Least and most columns of the panel's bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What all three forms say."""
+    """Where a run stands at one moment, and what all forms say of it."""
 
     progress: Progress
     elapsed_s: float
     rate: float
     """Findings a second, of the last minute."""
-
-    @property
-    def spent(self) -> Spent:
-        return self.progress.spent()
 
     @property
     def left_s(self) -> float | None:
@@ -55,40 +53,42 @@ class State:
         """Of what is known, 0 to 1."""
         return self.progress.done / self.progress.total if self.progress.total else 0.0
 
-    def counted(self) -> str:
-        """Return "412 of 1,889 (22 %)", how many of them are from before, and that the number may grow."""
-        more = ", more may follow" if self.progress.grows else ""
-        percent = f" ({self.share:.0%})" if self.progress.total else ""
-        before = f", {self.progress.reused:,} from before" if self.progress.reused else ""
-        return f"{self.progress.done:,} of {self.progress.total:,}{percent}{before}{more}"
+    def stands(self) -> list[str]:
+        """Return how many questions are done, since when, and how long the others may take."""
+        counted = f"{self.progress.done:,} of {many(self.progress.total, 'question')} ({self.share:.0%})"
+        counted += f", {self.progress.reused:,} from before" if self.progress.reused else ""
+        counted += ", more may follow" if self.progress.grows else ""
+        left = [] if self.left_s is None or self.share >= 1 else [f"about {_clock(self.left_s)} left"]
+        return [counted, f"{_clock(self.elapsed_s)} elapsed", *left]
 
     def costs(self) -> list[str]:
         """Return what is under way and was spent, without what is nothing."""
-        spent, said = self.spent, [f"{self.rate:.1f} a second"]
-        if spent.in_flight:
-            said.append(f"{spent.in_flight} {'call' if spent.in_flight == 1 else 'calls'} in flight")
-        if spent.tokens:
-            said.append(f"{_large(spent.tokens)} tokens")
-        if spent.cost_usd:
-            said.append(f"{spent.cost_usd:.2f} USD")
-        if spent.retries:
-            said.append(f"{spent.retries:,} {'retry' if spent.retries == 1 else 'retries'}")
-        return said
+        spent = self.progress.spent()
+        tokens = f"{spent.tokens:,}" if spent.tokens < 1_000_000 else f"{spent.tokens / 1e6:.1f} M"
+        retries = f"{spent.retries:,} {'retry' if spent.retries == 1 else 'retries'}"
+        said = {
+            f"{self.rate:.1f} a second": True,
+            f"{many(spent.in_flight, 'call')} in flight": spent.in_flight,
+            f"{tokens} tokens": spent.tokens,
+            f"{spent.cost_usd or 0:.2f} USD": spent.cost_usd,
+            retries: spent.retries,
+        }
+        return [text for text, number in said.items() if number]
 
     def troubles(self) -> list[str]:
         """Return what failed, by status, and the rows that could not be read."""
-        said = []
-        if self.progress.failures:
-            kinds = sorted(self.progress.failures.items(), key=lambda one: -one[1])
-            total = sum(self.progress.failures.values())
-            said.append(f"{total:,} failed: {', '.join(f'{count:,} {status}' for status, count in kinds)}")
-        if self.progress.rejected:
-            said.append(f"{self.progress.rejected:,} {'row' if self.progress.rejected == 1 else 'rows'} rejected")
-        return said
+        failures = sorted(self.progress.failures.items(), key=lambda one: -one[1])
+        kinds = ", ".join(f"{count:,} {status}" for status, count in failures)
+        failed = [f"{sum(count for _, count in failures):,} failed: {kinds}"] if failures else []
+        return failed + ([f"{many(self.progress.rejected, 'row')} rejected"] if self.progress.rejected else [])
+
+    def line(self) -> str:
+        """Return all of it as a line of a log."""
+        return f"{self.progress.phase}: " + ", ".join([*self.stands(), *self.costs(), *self.troubles()])
 
     def to_json(self) -> dict[str, Json]:
         """Return the event."""
-        progress, spent = self.progress, self.spent
+        progress, spent = self.progress, self.progress.spent()
         return {
             "event": "progress",
             "phase": progress.phase,
@@ -108,124 +108,86 @@ class State:
         }
 
 
-class _Form(Protocol):
-    """How a state is shown."""
+class Watch:
+    """Holds the last progress, and measures time and rate. Thread-safe.
 
-    def show(self, state: State, *, due: bool) -> None:
-        """Show a state.   due: whether some seconds or per cent have passed since the last one that was due."""
+    clock: seconds, never going back.
+    """
 
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._began, self._last = clock(), Progress(phase="starting")
+        self._recent: deque[tuple[float, int]] = deque()
 
-class _Lines:
-    """A line now and then, for a log file."""
-
-    def __init__(self) -> None:
-        self._phase = ""
-
-    def show(self, state: State, *, due: bool) -> None:
-        if state.progress.phase != self._phase:
-            self._phase = state.progress.phase
-            if not state.progress.total:
-                note(f"{self._phase} …")
-                return
-        if due and state.progress.total:
-            times = [f"{_clock(state.elapsed_s)} elapsed"]
-            if state.left_s is not None and state.share < 1:
-                times.append(f"about {_clock(state.left_s)} left")
-            note(", ".join([f"{state.progress.phase}: {state.counted()}", *times, *state.costs(), *state.troubles()]))
-
-
-class _Events:
-    """JSON, an object a line, on standard output."""
-
-    def __init__(self) -> None:
-        self._phase = ""
-
-    def show(self, state: State, *, due: bool) -> None:
-        if state.progress.finding is not None:
-            print_json({"event": "finding", **state.progress.finding.to_json()})
-        if due or state.progress.phase != self._phase:
-            self._phase = state.progress.phase
-            print_json(state.to_json())
-
-
-class _Panel:
-    """Three lines that stay where they are, in a terminal."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, state: State, *, due: bool) -> None:
-        self._live.update(panel(state))
-
-
-def panel(state: State) -> RenderableType:
-    """Return the panel of a terminal."""
-    progress = state.progress
-    if not progress.total:
-        return Text(f"{progress.phase} … {_clock(state.elapsed_s)}", style="cyan")
-    times = f"{_clock(state.elapsed_s)} elapsed"
-    if state.left_s is not None and state.share < 1:
-        times += f", about {_clock(state.left_s)} left"
-    first = Table.grid(padding=(0, 2))
-    first.add_row(
-        Text(progress.phase, style="cyan"),
-        ProgressBar(total=progress.total, completed=progress.done, width=28),
-        Text(state.counted()),
-        Text(times),
-    )
-    lines: list[RenderableType] = [first, Text("  " + " · ".join(state.costs()), style="dim")]
-    if troubles := state.troubles():
-        lines.append(Text("  " + " · ".join(safe(one) for one in troubles), style="yellow"))
-    return Group(*lines)
-
-
-class _Watch:
-    """Holds the last state, and shows it again as time passes."""
-
-    def __init__(self, form: _Form, clock: Callable[[], float] = time.monotonic) -> None:
-        self._form, self._clock = form, clock
-        self._lock = threading.Lock()
-        self._began = clock()
-        self._last: Progress | None = None
-        self._shown_s, self._shown_share = self._began, 0.0
-        self._recent: list[tuple[float, int]] = []
-
-    def listen(self, progress: Progress) -> None:
+    def take(self, progress: Progress) -> None:
+        """Take the latest progress."""
         with self._lock:
             now = self._clock()
-            if not self._recent and progress.total:
-                self._began, self._shown_s = now, now
             if progress.total:
+                self._began = self._began if self._recent else now
                 self._recent.append((now, progress.done))
-                while len(self._recent) > 2 and now - self._recent[1][0] > _RECENT_S:
-                    self._recent.pop(0)
-            self._last = progress
-            self._show(now)
+            self._last = replace(progress, finding=None)
 
-    def tick(self) -> None:
+    def state(self) -> State:
+        """Return where the run stands now."""
         with self._lock:
-            if self._last is not None:
-                self._show(self._clock(), again=True)
+            now, recent = self._clock(), self._recent
+            while len(recent) > 2 and now - recent[1][0] > _RECENT_S:
+                recent.popleft()
+            seconds, count = (now - recent[0][0], recent[-1][1] - recent[0][1]) if recent else (0.0, 0)
+            rate = count / seconds if seconds > 0 else 0.0
+            return State(progress=self._last, elapsed_s=now - self._began, rate=rate)
 
-    def _show(self, now: float, *, again: bool = False) -> None:
-        assert self._last is not None
-        last = replace(self._last, finding=None) if again else self._last
-        state = State(progress=last, elapsed_s=now - self._began, rate=self._rate(now))
-        since = now - self._shown_s
-        due = bool(last.total) and (
+
+class Told:
+    """Tells states as lines for a log, or as JSON events, whenever one is due.   events: JSON on standard output."""
+
+    def __init__(self, *, events: bool) -> None:
+        self.events = events
+        self._phase, self._elapsed_s, self._share = "", 0.0, 0.0
+
+    def tell(self, state: State) -> None:
+        """Tell a state if it is due: a new phase, some seconds or per cent after the last one, or the end."""
+        new_phase = state.progress.phase != self._phase
+        since, total = state.elapsed_s - self._elapsed_s, state.progress.total
+        due = bool(total) and (
             since >= EVERY_S
-            or (since >= LEAST_S and state.share - self._shown_share >= EVERY_SHARE)
-            or state.share >= 1 > self._shown_share
+            or (since >= LEAST_S and state.share - self._share >= EVERY_SHARE)
+            or state.share >= 1 > self._share
         )
+        self._phase = state.progress.phase
         if due:
-            self._shown_s, self._shown_share = now, state.share
-        self._form.show(state, due=due)
+            self._elapsed_s, self._share = state.elapsed_s, state.share
+        if self.events and (due or new_phase):
+            print_json(state.to_json())
+        elif due or (new_phase and not total):
+            note(state.line() if total else f"{self._phase} …")
 
-    def _rate(self, now: float) -> float:
-        if not self._recent:
-            return 0.0
-        (began, before), (_, done) = self._recent[0], self._recent[-1]
-        return (done - before) / (now - began) if now > began else 0.0
+
+def panel(state: State, width: int) -> RenderableType:
+    """Return the panel of a terminal, with the figures of a log's line.   width: of the terminal, in columns."""
+    progress = state.progress
+    if not progress.total:
+        return plain(f"{progress.phase} … {_clock(state.elapsed_s)}", "cyan")
+    first, (least, most) = Table.grid(padding=(0, 1)), _BAR
+    bar = ProgressBar(
+        total=progress.total, completed=progress.done, width=max(least, min(most, width - 2 - cell_len(progress.phase)))
+    )
+    first.add_row(plain(progress.phase, "cyan"), bar)
+    groups = {"": state.stands(), "dim": state.costs(), "yellow": state.troubles()}
+    lines = [plain(line, style) for style, parts in groups.items() for line in _folded(parts, width - 1)]
+    return Group(first, *lines)
+
+
+def _folded(parts: Sequence[str], width: int) -> list[str]:
+    """Return parts side by side, on as many lines as they need."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(f"{lines[-1]} · {part}") <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 @contextmanager
@@ -235,36 +197,43 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
 
     events: JSON events on standard output instead.   hidden: nothing at all.
     """
+    watch = Watch()
     if hidden:
         yield lambda progress: None
-        return
-    ended = threading.Event()
-
-    def ticking(watch: _Watch) -> None:
-        while not ended.wait(1 / _SLOWEST_REFRESH if isinstance(form, _Panel) else 1.0):
-            watch.tick()
-
-    live: Live | None = None
-    form: _Form
-    if events:
-        form = _Events()
-    elif err().is_terminal:
-        live = Live(console=err(), transient=True, auto_refresh=False, refresh_per_second=_SLOWEST_REFRESH)
-        form = _Panel(live)
+    elif not events and err().is_interactive and sys.stderr.isatty():
+        # Rich calls for the panel four times a second, and prints what is noted meanwhile above it.
+        with Live(get_renderable=lambda: panel(watch.state(), err().width), console=err(), transient=True,
+                  redirect_stdout=False):  # fmt: skip
+            yield watch.take
     else:
-        form = _Lines()
-    watch = _Watch(form)
-    thread = threading.Thread(target=ticking, args=(watch,), daemon=True)
-    if live is not None:
-        live.start()
+        with _telling(watch, Told(events=events)) as listener:
+            yield listener
+
+
+@contextmanager
+def _telling(watch: Watch, told: Told) -> Iterator[Callable[[Progress], None]]:
+    """Yield a listener that tells what has come, and tells again as time passes."""
+    ended, lock = threading.Event(), threading.Lock()
+
+    def listen(progress: Progress) -> None:
+        with lock:
+            watch.take(progress)
+            if told.events and progress.finding is not None:
+                print_json({"event": "finding", **progress.finding.to_json()})
+            told.tell(watch.state())
+
+    def tick() -> None:
+        while not ended.wait(LEAST_S):
+            with lock:
+                told.tell(watch.state())
+
+    thread = threading.Thread(target=tick, daemon=True)
     thread.start()
     try:
-        yield watch.listen
+        yield listen
     finally:
         ended.set()
         thread.join()
-        if live is not None:
-            live.stop()
 
 
 def _clock(seconds: float) -> str:
@@ -272,8 +241,3 @@ def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-def _large(number: int) -> str:
-    """Return "12,345" or "1.2 M"."""
-    return f"{number:,}" if number < 1_000_000 else f"{number / 1e6:.1f} M"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.errors import ConfigError
-from editloupe.values import parse_json
+from editloupe.values import not_finite, parse_json
 
 RUN_SCHEMA: Final = 2
 NAME: Final = "run.json"
@@ -19,7 +19,7 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     """Return the object in a run's run.json, with the key `identity`.
 
     Raises ConfigError, in words of its own for each: no such folder, a file, a folder without a run, a run.json that may
-    not be read, is no JSON, is another program's, or is of a newer version.
+    not be read, is no JSON, is another program's, holds NaN, or is of a newer version.
     """
     path = folder / NAME
     try:
@@ -43,6 +43,8 @@ def read_run_file(folder: Path) -> dict[str, Any]:
             f"{path} is of no run of editloupe: expected an object with the key 'identity', as editloupe judge writes it; "
             "name another folder"
         )
+    if field := not_finite(info):
+        raise ConfigError(f"{path}: {field} is no finite number, and JSON has no other. {_RESTORE}")
     return info
 
 

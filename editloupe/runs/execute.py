@@ -302,6 +302,9 @@ def execute(
                 ledger.check_time()
             judged = schedule.findings
             small = known.small_targets if known else _small_targets(setup, found, schedule)
+            if stop.is_set() and (left := limit.under_way):
+                calls = "1 call was" if left == 1 else f"{left} calls were"
+                changed.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
             notes = (*changed, *_notes(setup, found, small, schedule, judged, limit.limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
     findings = [f for f in (*judged, *schedule.problems(), *refused) if f.task_id not in keys]

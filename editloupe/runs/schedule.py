@@ -21,6 +21,9 @@ from editloupe.values import Sample, digest
 
 TASKS_PER_SAMPLE = 1000
 """A group in which a protocol plans more tasks than this for each sample is given up."""
+DEEPEST = 64
+"""So is one in which more questions than this follow one from another's answer. Judging takes at most 3, building a data
+set of nine turns about 30."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +42,10 @@ class _Group:
     samples: Group
     tasks: dict[str, Task] = field(default_factory=dict)
     findings: dict[tuple[str, int], Finding] = field(default_factory=dict)
+    depths: dict[str, int] = field(default_factory=dict)
+    """Task → how many follow one from another's finding up to it: 1 for what is planned at first."""
+    fresh: list[Task] = field(default_factory=list)
+    """Those whose findings are complete since `plan` was asked. What it plans now for the first time follows from these."""
     consults: bool = True
     """False once `plan` was seen to look at no finding: it need not be asked again."""
     problem: str = ""
@@ -111,7 +118,8 @@ class Schedule:
         """Take a new finding in. What rests on it is planned before anything is asked a second time."""
         group = self._group_of[finding.task_id]
         group.findings[finding.task_id, finding.repeat] = finding
-        if group.consults and self._complete(group, group.tasks[finding.task_id]):
+        if group.consults and self._complete(group, task := group.tasks[finding.task_id]):
+            group.fresh.append(task)
             self._changed[id(group)] = group
         self._plan_changed()
 
@@ -159,10 +167,11 @@ class Schedule:
                         f"{where} planned another task for a question that was planned before ({again.metric}, "
                         f"{again.about}); tell them apart by metric, turn or part"
                     )
+                _deepen(group, new, where)
             except EditLoupeError as error:
                 group.problem = str(error)
                 break
-            group.consults = known.consulted
+            group.consults, group.fresh = known.consulted, []
             # A finding that stands arrives at once, and may make more tasks ready.
             stood = [self._add(group, task) for task in new]
             grown = any(stood) and group.consults
@@ -186,6 +195,8 @@ class Schedule:
             else:
                 group.findings[task.id, repeat] = finding
                 self.reused += 1
+        if None not in standing:
+            group.fresh.append(task)
         return any(standing)
 
     def _count(self, task: Task) -> int:
@@ -198,6 +209,18 @@ class Schedule:
 
     def _complete(self, group: _Group, task: Task) -> bool:
         return len(self._answers(group, task)) == self._count(task)
+
+
+def _deepen(group: _Group, new: Sequence[Task], where: str) -> None:
+    """Note how deep new tasks lie. Raises ProtocolError, which names the protocol, for one that is too deep."""
+    for task in new:
+        same = [one for one in group.fresh if one.about.key == task.about.key] or group.fresh
+        depth = group.depths[task.id] = 1 + max((group.depths[one.id] for one in same), default=0)
+        if depth > DEEPEST:
+            raise ProtocolError(
+                f"{where} plans without an end: {task.metric}, {task.about} would be asked after {DEEPEST} questions that "
+                "follow one from another's answer; plan must come to an end"
+            )
 
 
 def _answered(task: Task) -> Task:

@@ -18,6 +18,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
+from pydantic import ValidationError
+
 from editloupe import files
 from editloupe.config import RunSpec
 from editloupe.data import human
@@ -666,6 +668,9 @@ class RunStore:
                     problem = "not an object"
             except (json.JSONDecodeError, UnicodeDecodeError):
                 problem = "not JSON"
+            except ValidationError as error:
+                wrong = error.errors()[0]
+                problem = f"not of the expected shape ({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
             except (KeyError, TypeError, ValueError, AssertionError) as error:
                 problem = f"not of the expected shape ({error!r})"
             if problem:

@@ -1,7 +1,8 @@
 """What a run may name, and what only the user may: addresses, keys, servers, weights and files.
 
-A run folder may come from somebody else, and so may a config.yaml. Nobody's key goes to an address that such a file names,
-and nothing that it names is loaded or started, unless the user names it too, on the command line or in the environment.
+A run folder may come from somebody else, and so may a config.yaml, or an editloupe.yaml beside the data. Nobody's key goes
+to an address that such a file names, and nothing that it names is loaded or started, unless the user names it too, on the
+command line or in the environment.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Trust:
     source: Path
     """That folder or file, for messages."""
     whole: bool = False
-    """Whether the user trusts it: --trust-run. Even then no variable that it names is read for a key."""
+    """Whether the user trusts it: --trust. Even then no variable that it names is read for a key."""
     named: Collection[str] = ()
     """Backends that the command line names. They stand for equal ones of the run."""
     given: Collection[str] = ()
@@ -90,7 +91,7 @@ class Trust:
         if (what := foreign(recorded)) and not self.whole:
             raise ConfigError(
                 f"{self.source} names {what} (backend {recorded.provider}), and you do not, so nothing is sent there. If "
-                f"you trust this run, add --trust-run; or name the backend yourself: --backend {shlex.quote(uri)}"
+                f"you trust it, add --trust; or name the backend yourself: --backend {shlex.quote(uri)}"
             )
         if variable != "none":
             self.tell(
@@ -129,8 +130,7 @@ class Trust:
     def _refuse(self, what: str, or_else: str = "") -> None:
         if not self.whole:
             raise ConfigError(
-                f"{self.source} names {what}, and you do not, so it is not opened. If you trust this run, add "
-                f"--trust-run{or_else}"
+                f"{self.source} names {what}, and you do not, so it is not opened. If you trust it, add --trust{or_else}"
             )
 
 
@@ -142,7 +142,7 @@ def words_of(runs: Iterable[RunConfig]) -> list[str]:
             if isinstance(judge.backend, str) and foreign(parse_uri(judge.backend)):
                 words[f"--backend={judge.backend}"] = None
         if any(getattr(run, name) for name in _WEIGHTS) or any(map(names_file, run.option.values())):
-            words["--trust-run"] = None
+            words["--trust"] = None
     return list(words)
 
 

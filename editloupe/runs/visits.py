@@ -68,7 +68,7 @@ def _joined(before: Sequence[str], now: Sequence[str], metrics: Iterable[Metric]
 
 
 def added(store: RunStore, setup: Setup, here: Collection[str], before: Mapping[str, Json]) -> list[str]:
-    """Return remarks on what a visit adds to a run: metrics and samples that its other judges were not asked about.
+    """Return remarks on what a visit adds to a run: a judge, and what its other judges were not asked about.
 
     store: with run.json at least.   here: ids of all judges of this command.   before: the options of its config.yaml.
     """
@@ -80,6 +80,12 @@ def added(store: RunStore, setup: Setup, here: Collection[str], before: Mapping[
     asked = {metric.id: metric for metric in setup.protocol.metrics}
     alone = f", for {who} alone: {others} {'has' if ', ' not in others else 'have'} none of " if others else ""
     lines = []
+    if others and setup.judge.id not in names:
+        is_another = "is another judge" if len(here) == 1 else "are other judges"
+        lines.append(
+            f"{store.folder} already holds findings of {others}; {who} {is_another} (by model or settings), added beside. "
+            "Nothing there is replaced."
+        )
     if new := [metric.name for id_, metric in asked.items() if id_ not in known]:
         was = ", ".join(metric.name for metric in known.values())
         these = alone and alone + ("it" if len(new) == 1 else "them")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 import traceback
+import unicodedata
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -45,13 +48,21 @@ SPELT = {
     "base64 as PHP writes it into JSON": in_base64("user").replace("/", "\\/"),
     "JSON": KEY.replace("/", "\\/"),
     "JSON, every character": "".join(f"\\u{ord(c):04x}" for c in KEY),
+    "HTML": "".join(f"&#{ord(c)};" for c in KEY),
+    "HTML, some characters": KEY.replace("/", "&sol;").replace("-", "&#x2D;").replace("=", "&equals;"),
+    "HTML in HTML": "".join(f"&amp;#{ord(c)};" for c in KEY),
+    "a zero-width space behind each character": "".join(f"{c}\u200b" for c in KEY)[:-1],
+    "other characters that nobody sees": f"{KEY[:9]}\xad{KEY[9:11]}\u200e{KEY[11:17]}\ufeff{KEY[17:]}",
+    "zero-width spaces in escapes": "".join(f"{c}\\u200b&#8203;" for c in KEY[:-1]) + KEY[-1],
+    "base64 in lines": "\r\n".join(re.findall(".{1,10}", in_base64(""))),
     "JSON in JSON": json.dumps("".join(f"\\u{ord(c):04X}" for c in KEY))[1:-1],
 }
 
 
 def readings(text: str) -> list[str]:
-    """The text, and the bytes behind each of its base64 words."""
-    found = [text]
+    """The text, also as a page shows it, and the bytes behind each of its base64 words."""
+    shown = html.unescape(html.unescape(text))
+    found = [text, "".join(c for c in shown if unicodedata.category(c) not in ("Cc", "Cf"))]
     for word in "".join(c if c.isalnum() or c in "+/-_" else " " for c in text).split():
         data = word.replace("-", "+").replace("_", "/").encode()
         found += [base64.b64decode(data[: len(data) // 4 * 4]).decode("latin-1")]
@@ -110,7 +121,8 @@ def test_a_placeholder_stays_in_the_models_words(monkeypatch: pytest.MonkeyPatch
 
 def test_words_in_escapes_that_are_no_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    words = f"100%25 sure: C:\\u0041 \\/ {quote(KEY[:-1], safe='')} {base64.b64encode(KEY[1:].encode()).decode()[:20]}"
+    words = "R&amp;D, 5 &lt; 6 &#8203;&copy; a\u200bb\n"
+    words += f"100%25 sure: C:\\u0041 \\/ {quote(KEY[:-1], safe='')} {base64.b64encode(KEY[1:].encode()).decode()[:20]}"
     with OpenAIServer(says(words), key=KEY) as server:
         backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
         assert backend.complete(HELLO, ImageStore()).text == words

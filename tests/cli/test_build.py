@@ -285,7 +285,7 @@ def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypa
     edits = draw(tmp_path / "edits", ["Paint it red", "mumble"])
     assert build(editloupe, edits)[0] == 3
     monkeypatch.setenv("VERIFIER_SPEAKS", "1")
-    assert editloupe("retry", "set/run", "--status", "unparsed", "--trust-run")[0] == 0
+    assert editloupe("retry", "set/run", "--status", "unparsed", "--trust")[0] == 0
     code, funnel = build(editloupe, edits)
     assert (code, funnel["written"]) == (0, 2)
 

@@ -155,7 +155,7 @@ def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_label(
     assert editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)[0] == 1
     assert len(server.seen) == ATTEMPTS
     server.script[:] = [looks_zooms_and_answers]
-    assert editloupe("retry", run, "--trust-run")[0] == 0
+    assert editloupe("retry", run, "--trust")[0] == 0
     assert [(f.status, f.label) for f in findings(run)] == [("ok", "Wrong Action")]
 
 

@@ -111,7 +111,7 @@ def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_labels(
     assert all(f"HTTP 500, out of memory (gave up after {ATTEMPTS} attempts" in f.reason for f in findings(run))
     assert len(server.seen) == 4 * ATTEMPTS
     server.script[:] = [answers_either_criterion]
-    code, said, _ = editloupe("retry", run, "--trust-run")
+    code, said, _ = editloupe("retry", run, "--trust")
     assert code == 0
     assert "4 of 4 findings judged" in said
     assert sorted(str(f.label) for f in findings(run)) == ["Single Anomaly"] * 2 + ["Wrong Action"] * 2
@@ -124,7 +124,7 @@ def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
     code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
     assert (code, len(server.seen)) == (1, 1 + ATTEMPTS)
     server.script[:] = [looks_then_answers]
-    code, said, _ = editloupe("retry", run, "--trust-run")
+    code, said, _ = editloupe("retry", run, "--trust")
     assert code == 0
     assert "1 of 1 findings judged" in said
     assert [(f.status, f.label) for f in findings(run)] == [("ok", "Wrong Action")]

@@ -101,7 +101,7 @@ def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
     assert "Judges side by side" in said
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"] == {uri(s): {"backend": uri(s)} for s in (first, second)}
-    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust-run", "--out", out, "--json")
+    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust", "--out", out, "--json")
     events = [json.loads(line) for line in said.splitlines()]
     lines = [event for event in events if event["event"] not in ("progress", "finding")]
     assert [line["event"] for line in lines] == ["done", "done", "judges"]
@@ -128,7 +128,7 @@ def test_a_failing_judge_stops_no_other_and_retry_asks_all_of_them(
     assert list(statuses(out).values()) == [["backend_failed"] * 2, ["ok"] * 2]
     broken.script[:] = [looks("Wrong Action")]
     fine_before = len(fine.seen)
-    code, _, told = editloupe("retry", out, "--trust-run")
+    code, _, told = editloupe("retry", out, "--trust")
     assert (code, len(fine.seen)) == (0, fine_before)
     assert "warning" not in told
     assert list(statuses(out).values()) == [["ok"] * 2, ["ok"] * 2]
@@ -139,7 +139,7 @@ def test_retry_mends_a_judge_that_was_not_the_last(editloupe: Run, serve: Serve,
     words = ("judge", edits(1), "--criteria", "if", "--out", out, "--backend")
     assert (editloupe(*words, uri(broken))[0], editloupe(*words, uri(fine))[0]) == (1, 0)
     broken.script[:] = [looks("Wrong Action")]
-    assert editloupe("retry", out, "--trust-run")[0] == 0
+    assert editloupe("retry", out, "--trust")[0] == 0
     assert list(statuses(out).values()) == [["ok"], ["ok"]]
 
 
@@ -171,7 +171,7 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"]["warm"] == {"backend": uri(server), "temperature": 1, "seed": 7, "reply_tokens": 99}
     assert config["judges"]["other"] == {"backend": uri(server), "seed": 5}
-    assert editloupe("retry", out, "--trust-run")[0] == 0
+    assert editloupe("retry", out, "--trust")[0] == 0
     assert len(server.seen) == before + 4
     assert len(statuses(out)) == 5
 
@@ -240,7 +240,7 @@ def test_a_budget_is_that_of_all_judges_together(editloupe: Run, serve: Serve, e
     code, _, told = editloupe(*words[:-4], *words[-2:], "--backend", uri(first), "--run-tokens", "42")
     assert (code, len(second.seen)) == (5, 4)
     assert "The budget is used up before" in told
-    assert editloupe("retry", tmp_path / "run", "--trust-run")[0] == 0
+    assert editloupe("retry", tmp_path / "run", "--trust")[0] == 0
 
 
 def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
@@ -266,7 +266,7 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
     assert "Wrong Action ×2" in editloupe("show", out)[1]
     assert "repeat 3" in editloupe("show", out, "s00")[1]
     assert "Self-consistency: 3 repeats a question" in editloupe("report", out)[1]
-    assert editloupe("retry", out, "--trust-run")[0] == 0
+    assert editloupe("retry", out, "--trust")[0] == 0
     assert len(server.seen) == 6
 
 
@@ -332,7 +332,7 @@ def test_show_fork_report_and_compare_call_judges_by_their_names(
     code, _, told = editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh")
     assert (code, "choose one with --criterion, --judge or --repeat" in " ".join(told.split())) == (2, True)
     harsh.seen.clear()
-    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2", "--trust-run")[0] == 0
+    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2", "--trust")[0] == 0
     # The second repeat's own seed, in what goes on from it too.
     assert [body["seed"] for body in harsh.seen] == [8]
     _, said, _ = editloupe("report", out)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,19 @@ import pytest
 from rich.console import Console
 
 from editloupe.cli import progress as module
-from editloupe.cli.progress import State, _Events, _Lines, _Watch, panel
+from editloupe.cli.progress import State, Told, Watch, panel
 from editloupe.runs.execute import Progress, Spent
-from tests.conftest import final
+from tests.backends.openai_server import OpenAIServer, says
+from tests.conftest import draw_edits, final
+from tests.terminal import Terminal
 
 Cli = Callable[..., tuple[int, str, str]]
 
 BUSY = Spent(calls=40, in_flight=18, retries=7, tokens=1_204_331, cost_usd=3.412)
+STANDS = ["412 of 1,889 questions (22%)", "3:12 elapsed", "about 12:18 left"]
+COSTS = ["2.0 a second", "18 calls in flight", "1.2 M tokens", "3.41 USD", "7 retries"]
+TROUBLES = ["9 failed: 5 unparsed, 4 refused", "3 rows rejected"]
+"""What is said of `state()`: at 2 a second the 1,477 questions that are left take 738.5 s."""
 
 
 class Clock:
@@ -33,91 +41,89 @@ def state(**given: Any) -> State:
     return State(progress=Progress(**{**usual, **given}), elapsed_s=192, rate=2.0)
 
 
-def test_what_is_counted_in_words() -> None:
-    one = state()
-    assert one.counted() == "412 of 1,889 (22%)"
-    assert one.left_s == (1889 - 412) / 2
-    assert one.costs() == ["2.0 a second", "18 calls in flight", "1.2 M tokens", "3.41 USD", "7 retries"]
-    assert one.troubles() == ["9 failed: 5 unparsed, 4 refused", "3 rows rejected"]
-    quiet = state(spent=Spent, failures={}, rejected=0)
-    assert (quiet.costs(), quiet.troubles()) == (["2.0 a second"], [])
+def test_what_is_not_known_or_nothing_is_not_said() -> None:
+    unknown = State(progress=Progress(done=0, total=10, grows=True), elapsed_s=1, rate=0.0)
+    assert unknown.line() == "judging: 0 of 10 questions (0%), more may follow, 0:01 elapsed, 0.0 a second"
+    assert state().line() == f"judging: {', '.join(STANDS + COSTS + TROUBLES)}"
 
 
-def test_what_is_not_known_is_not_said() -> None:
-    unknown = State(progress=Progress(done=0, total=10), elapsed_s=1, rate=0.0)
-    assert unknown.left_s is None
-    assert state(grows=True).counted().endswith("more may follow")
-
-
-def test_the_panel_fits_eighty_columns() -> None:
+@pytest.mark.parametrize("width", [120, 80, 60, 40])
+def test_the_panel_says_what_the_log_says_and_fits_the_terminal(width: int) -> None:
     file = io.StringIO()
-    Console(file=file, width=80).print(panel(state()))
+    Console(file=file, width=width).print(panel(state(), width))
     lines = file.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    told = " ".join(file.getvalue().split())
-    for words in ("judging", "412 of 1,889", "18 calls in flight", "9 failed: 5 unparsed, 4 refused", "3 rows rejected"):
-        assert words in told
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("judging ━")
+    told = [part for line in lines[1:] for part in line.split(" · ")]
+    assert told == STANDS + COSTS + TROUBLES
 
 
-def watched(form: Any, clock: Clock) -> _Watch:
-    return _Watch(form, clock)
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines of a log."""
+    found: list[str] = []
+    monkeypatch.setattr(module, "note", found.append)
+    return found
 
 
-def test_a_log_has_a_line_after_ten_seconds_or_five_per_cent(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(module, "note", said.append)
+def test_a_log_has_a_line_after_ten_seconds_or_five_per_cent(said: list[str]) -> None:
     clock = Clock()
-    watch = watched(_Lines(), clock)
-    watch.listen(Progress(phase="reading the data"))
-    watch.listen(Progress(done=0, total=1000))
-    for second in range(1, 10):
-        clock.now = second
-        watch.listen(Progress(done=second, total=1000))
+    watch, told = Watch(clock), Told(events=False)
+
+    def arrives(now: float, **progress: Any) -> None:
+        clock.now = now
+        watch.take(Progress(**progress))
+        told.tell(watch.state())
+
+    arrives(0, phase="reading the data")
+    for second in range(10):
+        arrives(second, done=second, total=1000)
     assert said == ["reading the data …"]
     clock.now = 10
-    watch.tick()
-    assert len(said) == 2 and said[1].startswith("judging: 9 of 1,000 (1%), 0:10 elapsed, about ")
-    clock.now = 12
-    watch.listen(Progress(done=60, total=1000))
+    told.tell(watch.state())
+    assert len(said) == 2
+    assert said[1].startswith("judging: 9 of 1,000 questions (1%), 0:10 elapsed, about ")
+    arrives(12, done=60, total=1000)
     assert len(said) == 3
-    clock.now = 12.1
-    watch.listen(Progress(done=999, total=1000))
+    arrives(12.1, done=999, total=1000)
     assert len(said) == 3, "two lines are a second apart"
-    watch.listen(Progress(done=1000, total=1000))
-    assert said[-1].startswith("judging: 1,000 of 1,000 (100%), 0:12 elapsed, ") and "left" not in said[-1]
+    arrives(12.1, done=1000, total=1000)
+    assert said[-1].startswith("judging: 1,000 of 1,000 questions (100%), 0:12 elapsed, ")
+    assert "left" not in said[-1]
 
 
-def test_a_slow_backend_is_heard_of_although_nothing_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(module, "note", said.append)
+def test_a_slow_backend_is_heard_of_although_nothing_arrives(said: list[str]) -> None:
     clock = Clock()
-    watch = watched(_Lines(), clock)
-    watch.listen(Progress(done=0, total=4, spent=lambda: Spent(in_flight=4)))
-    for second in range(1, 31):
+    watch, told = Watch(clock), Told(events=False)
+    watch.take(Progress(done=0, total=4, spent=lambda: Spent(in_flight=4)))
+    for second in range(31):
         clock.now = second
-        watch.tick()
-    assert len(said) == 3 and all("0 of 4 (0%)" in line and "4 calls in flight" in line for line in said)
+        told.tell(watch.state())
+    line = "judging: 0 of 4 questions (0%), 0:{}0 elapsed, 0.0 a second, 4 calls in flight"
+    assert said == [line.format(tens) for tens in (1, 2, 3)]
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
     clock = Clock()
-    seen: list[State] = []
-    form = type("Form", (), {"show": lambda self, state, due: seen.append(state)})()
-    watch = watched(form, clock)
-    for second in range(0, 200):
+    watch = Watch(clock)
+    for second in range(200):
         clock.now = second
-        watch.listen(Progress(done=second if second < 100 else 100 + 10 * (second - 100), total=5000))
-    assert seen[-1].rate == pytest.approx(10, rel=0.02)
+        watch.take(Progress(done=second if second < 100 else 100 + 10 * (second - 100), total=5000))
+    assert watch.state().rate == pytest.approx(10, rel=0.02)
 
 
-def test_events_have_a_finding_and_where_the_run_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_say_where_the_run_stands(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    watch = watched(_Events(), clock)
-    watch.listen(Progress(phase="reading the data"))
-    watch.tick()
-    watch.listen(Progress(done=0, total=2, spent=lambda: BUSY))
-    clock.now = 4
-    watch.listen(Progress(done=2, total=2, failures={"refused": 1}, rejected=1, spent=lambda: BUSY))
+    watch, told = Watch(clock), Told(events=True)
+    for now, progress in (
+        (0, Progress(phase="reading the data")),
+        (0, Progress(phase="reading the data")),
+        (0, Progress(done=0, total=2, spent=lambda: BUSY)),
+        (4, Progress(done=2, total=2, failures={"refused": 1}, rejected=1, spent=lambda: BUSY)),
+    ):
+        clock.now = now
+        watch.take(progress)
+        told.tell(watch.state())
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["phase"] for event in events] == ["reading the data", "judging", "judging"]
     assert events[-1] == {
@@ -125,6 +131,30 @@ def test_events_have_a_finding_and_where_the_run_stands(capsys: pytest.CaptureFi
         "rate": 0.5, "calls": 40, "in_flight": 18, "retries": 7, "tokens": 1204331, "cost_usd": 3.412,
         "failures": {"refused": 1}, "rejected_rows": 1,
     }  # fmt: skip
+
+
+def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    draw_edits(tmp_path / "edits", 3)
+
+    def slowly(handler: Any, body: dict[str, Any]) -> None:
+        time.sleep(0.3)
+        says(final("Wrong Action"))(handler, body)
+
+    with OpenAIServer(slowly) as server:
+        words = ("--mode", "plain", "--criteria", "if", "--concurrency", "1", "--out", "run")
+        backend = f"openai/tiny-vl?base_url={server.url}&env=none"
+        with Terminal("judge", "edits", "--backend", backend, *words, folder=tmp_path) as terminal:
+            code, drawn = terminal.end()
+    assert code == 0, drawn
+    counts = re.findall(r"(\d) of 3 questions \((\d+)%\) · \d:\d\d elapsed( · about \d:\d\d left)?", drawn)
+    assert {(done, percent) for done, percent, _ in counts} >= {("0", "0"), ("1", "33"), ("2", "67")}
+    assert any(done == "2" and left for done, _, left in counts)
+    assert re.search(r"\d\.\d a second · 1 call in flight · 14 tokens", drawn)
+    # Every line of the panel is erased in the end.
+    screen = terminal.screen()
+    assert "in flight" not in screen
+    assert "elapsed" not in screen
+    assert screen.index("Judging") < screen.index("3 of 3 findings judged")
 
 
 def test_a_judged_folder_is_followed_in_a_log(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
@@ -136,4 +166,4 @@ def test_a_judged_folder_is_followed_in_a_log(editloupe: Cli, edits: Callable[..
     lines = told.splitlines()
     assert code == 3
     assert "reading the data …" in lines
-    assert any(line.startswith("judging: 3 of 3 (100%)") and line.endswith("1 row rejected") for line in lines)
+    assert any(line.startswith("judging: 3 of 3 questions (100%)") and line.endswith("1 row rejected") for line in lines)

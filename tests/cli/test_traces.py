@@ -15,11 +15,11 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import TraceError
 from editloupe.imaging import render
 from editloupe.runs.fork import fork
+from editloupe.runs.lineage import read_whole
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces import GALLERY
-from editloupe.runs.lineage import read_whole
 from editloupe.traces.read import read_trace
 from tests.conftest import draw_edits, final
 from tests.runs.test_replay import trace_of

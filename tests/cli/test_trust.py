@@ -73,10 +73,10 @@ def test_no_key_goes_to_an_address_that_only_the_run_names(
     code, said, told = editloupe(*words)
     assert (code, server.seen, said) == (2, [], "")
     assert f"names the endpoint {server.url}" in " ".join(told.split())
-    assert "--trust-run" in told
+    assert "--trust" in told
     assert not (tmp_path / "new").exists()
     # Trusted, the server is asked, with the user's usual key; never with what the run's env= names.
-    told = editloupe(*words, "--trust-run")[2]
+    told = editloupe(*words, "--trust")[2]
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
     if name not in ("replay", "replay of misses", "fork"):
         # run.json and the traces hold no env=.
@@ -91,6 +91,24 @@ def test_a_model_that_the_command_line_names_is_asked_as_it_says(
     code, _, told = editloupe(*words, "--backend", f"openai/{server.model}?base_url={server.url}&env=CLOUD_SECRET")
     assert code in (0, 1), told
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {THEIRS}"}
+
+
+def test_an_editloupe_yaml_that_lies_here_is_trusted_no_more_than_another_file(
+    editloupe: Run, server: OpenAIServer, foreign: Path, tmp_path: Path
+):
+    address = f"openai/{server.model}?base_url={server.url}"
+    config = {"path": "edits", "criteria": "if", "backend": address}
+    (tmp_path / "editloupe.yaml").write_text(yaml.safe_dump(config))
+    shutil.copy(tmp_path / "editloupe.yaml", tmp_path / "other.yaml")
+    for words in (("judge", "--out", "new"), ("judge", "--config", "other.yaml", "--out", "new")):
+        server.headers.clear()
+        code, said, told = editloupe(*words)
+        assert (code, server.headers, said) == (2, [], "")
+        assert f"names the endpoint {server.url} (backend openai), and you do not" in " ".join(told.split())
+        assert not (tmp_path / "new").exists()
+        for out, *given in (("trusted", "--trust"), ("named", "--backend", address)):
+            assert editloupe(*words[:-1], f"{out} {len(words)}", *given)[0] == 0
+            assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
 def test_an_address_of_the_users_own_environment_is_the_users(
@@ -132,7 +150,7 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(
         code, said, told = editloupe(*command)
         assert (code, said) == (2, "")
         assert what in " ".join(told.split())
-        assert "--trust-run" in told
+        assert "--trust" in told
     assert not (tmp_path / "new").exists()
 
 
@@ -142,9 +160,9 @@ def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
     assert editloupe("judge", "edits", "--rubric", "mine.toml", "--out", "run")[0] == 0
     words = ("judge", "--config", "run/config.yaml", "--out", "run")
     assert editloupe(*words)[0] == 2
-    assert editloupe(*words, "--trust-run")[0] == 0
+    assert editloupe(*words, "--trust")[0] == 0
     assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
-    assert editloupe("retry", "run", "--trust-run")[0] == 0
+    assert editloupe("retry", "run", "--trust")[0] == 0
 
 
 def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

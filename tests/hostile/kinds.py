@@ -119,7 +119,7 @@ def answer(**changes: Any) -> Kind:
     )
 
 
-def set_in(file: str, *path: str, value: Any) -> Kind:
+def set_in(file: str, *path: str | int, value: Any) -> Kind:
     """Set a value deep in a JSON file."""
 
     def spoil(run: Path, outside: Path) -> None:
@@ -185,6 +185,10 @@ KINDS |= {
     "a record that is empty": content("run.json", ""),
     "a record in deep brackets": content("run.json", DEEP),
     "a record that is no number": content("run.json", "NaN"),
+    "a record with an option that is no number": set_in("run.json", "record", "options", "mask_pad", value=float("nan")),
+    "a record with a level that is no number": set_in(
+        "run.json", "identity", "options", "rubric", "criteria", 0, "levels", 0, "value", value=float("inf")
+    ),
     "a record of a later version": set_in("run.json", "schema", value=99),
     "a record with another identity": set_in("run.json", "identity", value=[1]),
     "a record with judges as a list": set_in("run.json", "judges", value=["x"]),
@@ -205,6 +209,7 @@ KINDS |= {
     "a sample whose id is a path": fields("samples.jsonl", id="../../../x"),
     "a sample whose id is a page": fields("samples.jsonl", id="<img src=x onerror=alert(1)>"),
     "a sample whose picture is a path": source(sha256="../../outside/victim.jsonl"),
+    "a sample of no width": source(width=0),
     "a sample of endless width": source(width=10**9, height=10**9),
     "a sample in deep brackets": prepended("samples.jsonl", DEEP),
     "a sample without turns": fields("samples.jsonl", turns=[]),

@@ -458,7 +458,7 @@ def test_a_run_judges_with_a_folder_and_goes_on_from_another_place(
     monkeypatch.chdir(tmp_path)
     code, _, told = editloupe("judge", folder, "--config", out / "config.yaml", "--out", tmp_path / "again")
     assert code == 2 and f"names the weights {mine}" in told
-    assert editloupe("retry", out, "--trust-run", "--status", "unparsed")[0] == 1
+    assert editloupe("retry", out, "--trust", "--status", "unparsed")[0] == 1
 
 
 def test_a_damaged_folder_ends_the_command_before_anything_is_asked(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
-from editloupe.runs.executors import together
+from editloupe.runs.executors import Stop, together
 
 
 def test_the_next_item_begins_while_results_are_looked_at():
@@ -37,3 +38,20 @@ def test_what_ended_before_a_failure_is_handed_out_and_nothing_begins_after_it()
     with pytest.raises(RuntimeError, match="no room"):
         next(batches)
     assert next(items) == 2
+
+
+def test_a_stop_that_waits_no_longer_leaves_what_is_under_way() -> None:
+    stop, late = Stop(), threading.Event()
+    items = iter([0.0, 30.0])
+
+    def work(seconds: float) -> float:
+        late.wait(seconds)
+        return seconds
+
+    batches = together(work, lambda: next(items, None), width=2, stop=stop)
+    assert next(batches) == [0.0]
+    began = time.monotonic()
+    stop.within(0.3)
+    assert list(batches) == []
+    assert 0.3 <= time.monotonic() - began < 5
+    late.set()

@@ -302,3 +302,19 @@ def test_a_folder_of_something_else_is_refused_before_it_is_searched(edits: Call
     (tmp_path / "home" / "deep" / "link").symlink_to("/etc/passwd")
     code, _, err = editloupe("judge", edits(1), "--out", tmp_path / "home")
     assert code == 2 and "holds other files and is no run" in err
+
+
+def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
+    lines = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    first = json.loads(lines[0])
+    first["source"]["width"] = 0
+    (gallery / "samples.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n", encoding="utf-8")
+    store = RunStore.read(gallery)
+    assert len(store.samples) == len(lines) - 1
+    (problem,) = (problem for problem in store.problems if problem.startswith("samples.jsonl, line 1: "))
+    assert "source.width: Input should be greater than or equal to 1" in problem
+    info = json.loads((gallery / "run.json").read_text(encoding="utf-8"))
+    info["record"]["metrics"][0]["domain"]["levels"][1]["value"] = float("nan")
+    (gallery / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"run\.json: record\.metrics\.0\.domain\.levels\.1\.value is no finite number"):
+        RunStore.read(gallery)

@@ -11,10 +11,10 @@ from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import Finding
 from editloupe.runs.fork import Changes, fork
+from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
-from editloupe.runs.lineage import read_whole
 from editloupe.traces.read import read_trace
 from tests.conftest import final
 from tests.runs.test_resume import Edits

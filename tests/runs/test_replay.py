@@ -16,6 +16,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.runs.drift import compare
+from editloupe.runs.lineage import Parent, read_whole
 from editloupe.runs.recording import Live, read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
@@ -24,7 +25,6 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance
 from editloupe.traces import GALLERY
 from editloupe.traces.events import MessageEvent, ModelCall, ToolResult, ToolStarted
-from editloupe.runs.lineage import Parent, read_whole
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, View
 from tests.conftest import final

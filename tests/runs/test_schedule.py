@@ -8,7 +8,7 @@ from editloupe.answers import YES_NO, Choice
 from editloupe.findings import Finding
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.schedule import Schedule, ScheduledTask
+from editloupe.runs.schedule import DEEPEST, Schedule, ScheduledTask
 from editloupe.scores import Binary, Metric
 from editloupe.tasks import About, Ask
 from editloupe.values import ImageRef, Sample, Turn
@@ -108,3 +108,37 @@ def test_what_rests_on_answers_is_asked_before_others_are_asked_again() -> None:
         schedule.arrived(finding(place))
     # The answers about one sample were complete: what rests on them comes before the other is asked a second time.
     assert order[:5] == [("right", "one", 0)] * 4 + [("seen", "b", 1)]
+
+
+class Endless(Chained):
+    """Asks one question about each sample, and of each answer another one."""
+
+    name = "endless"
+
+    def plan(self, group, known):  # type: ignore[no-untyped-def]
+        for sample in group:
+            number = 0
+            while not number or known.answer("seen", About.of(sample, part=str(number))):
+                number += 1
+                yield Ask(
+                    protocol=self.name,
+                    metric="seen",
+                    about=About.of(sample, part=str(number)),
+                    prompt="Is it there?",
+                    answer=YES_NO,
+                )
+
+
+def test_a_plan_that_follows_its_own_answers_without_an_end_is_given_up_early() -> None:
+    sample = a_sample("a")
+    schedule = Schedule(Endless(), [sample, replace(sample, id="b")], Repeats(count=1), lambda task, repeat: None)
+    asked = 0
+    while (place := schedule.next()) is not None:
+        schedule.arrived(finding(place))
+        asked += 1
+    assert asked <= 2 * DEEPEST
+    problems = schedule.problems()
+    assert {one.sample_id for one in problems} == {"a", "b"}
+    assert {(one.status, one.ending) for one in problems} == {("input_error", "protocol")}
+    assert "protocol 'endless'" in problems[0].reason
+    assert f"plans without an end: seen, a, 65 would be asked after {DEEPEST} questions" in problems[0].reason

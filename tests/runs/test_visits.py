@@ -61,6 +61,8 @@ def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others
     replies.write_text(json.dumps(final("Perfect Consistency")) + "\n")
     config, told = visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
     run = tmp_path / "run"
+    beside = "second is another judge (by model or settings), added beside. Nothing there is replaced."
+    assert told.index(f"{run} already holds findings of baseline; {beside}") < told.index("reading the data")
     more = "Visual Consistency is added, for second alone: baseline has none of it."
     assert f"{run} was asked about Instruction Following. {more}" in told
     assert f"{run} was asked about Instruction Following too, which second is not." in told

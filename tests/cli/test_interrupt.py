@@ -1,0 +1,121 @@
+"""Ctrl-C in a terminal: waits and retries end at once, calls under way have a grace, and the same command goes on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.runs.store import RunStore
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.conftest import draw_edits, final
+from tests.terminal import Terminal
+
+Cli = Callable[..., tuple[int, str, str]]
+
+CTRL_C = "\x03"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working folder with four edits."""
+    draw_edits(tmp_path / "edits", 4)
+    return tmp_path
+
+
+@contextmanager
+def judging(folder: Path, server: OpenAIServer, *more: str, grace_s: float = 5.0) -> Iterator[Terminal]:
+    """A terminal in which the edits are judged, two at a time.   more: words of the command line."""
+    backend = f"openai/tiny-vl?base_url={server.url}&env=none"
+    words = ("--mode", "plain", "--criteria", "if", "--concurrency", "2", "--out", "run")
+    before = f"from editloupe.cli import output; output.GRACE_S = {grace_s}"
+    with Terminal("judge", "edits", "--backend", backend, *words, *more, folder=folder, before=before) as terminal:
+        yield terminal
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.01)
+
+
+def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:
+    # Two calls are answered; the next two are told to wait for a minute.
+    busy = fails(429, headers={"Retry-After": "60"})
+    with OpenAIServer(says(final("Wrong Action")), says(final("Wrong Action")), busy) as server:
+        with judging(folder, server) as terminal:
+            terminal.wait_for("2 of 4 questions")
+            until(lambda: len(server.seen) == 4)
+            # Both have their answer, and wait.
+            time.sleep(0.3)
+            pressed = time.monotonic()
+            terminal.press(CTRL_C)
+            code, _ = terminal.end()
+            seconds = time.monotonic() - pressed
+        assert (code, len(server.seen)) == (130, 4)
+        assert seconds < 4, "less than the grace of calls under way"
+        screen = terminal.screen()
+        texts = ("Stopping: nothing more is asked", "2 of 4 findings judged", "goes on from here")
+        assert sorted(texts, key=screen.index) == list(texts)
+        assert "elapsed" not in screen, "the panel is gone"
+        with closing(RunStore.read(folder / "run")) as store:
+            assert [finding.status for finding in store.findings.values()] == ["ok", "ok"]
+        server.script[:] = [says(final("Wrong Action"))]
+        backend = f"openai/tiny-vl?base_url={server.url}&env=none"
+        words = ("--mode", "plain", "--criteria", "if", "--out", "run")
+        assert editloupe("judge", "edits", "--backend", backend, *words)[0] == 0
+        assert len(server.seen) == 6, "what was judged is not asked again"
+
+
+def test_a_call_under_way_that_ends_soon_is_recorded(folder: Path) -> None:
+    answered = threading.Event()
+
+    def soon(handler: Any, body: dict[str, Any]) -> None:
+        answered.wait(30)
+        says(final("Wrong Action"))(handler, body)
+
+    # The second judge is not begun, although the first has no question left.
+    with OpenAIServer(soon) as server, judging(folder, server, "--limit", "2", "--backend", "baseline") as terminal:
+        until(lambda: len(server.seen) == 2)
+        terminal.press(CTRL_C)
+        terminal.wait_for("Stopping: nothing more is asked")
+        answered.set()
+        code, drawn = terminal.end(5)
+        assert (code, len(server.seen)) == (130, 2)
+    assert "2 of 2 findings judged" in drawn
+    assert "Judge 2 of 2" not in drawn
+
+
+@pytest.mark.parametrize(("grace_s", "presses"), [(0.5, 1), (60.0, 2)])
+def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
+    folder: Path, grace_s: float, presses: int
+) -> None:
+    late = threading.Event()
+
+    def never(handler: Any, body: dict[str, Any]) -> None:
+        late.wait(60)
+        handler.close_connection = True
+
+    with OpenAIServer(never) as server:
+        with judging(folder, server, grace_s=grace_s) as terminal:
+            until(lambda: len(server.seen) == 2)
+            pressed = time.monotonic()
+            # A plain kill is the same as Ctrl-C.
+            terminal.process.send_signal(signal.SIGTERM)
+            terminal.wait_for("Stopping: nothing more is asked")
+            if presses == 2:
+                terminal.press(CTRL_C)
+            code, drawn = terminal.end()
+            seconds = time.monotonic() - pressed
+        late.set()
+    assert (code, len(server.seen)) == (130, 2)
+    assert seconds < 3
+    for text in ("2 calls were still under way", "The same command goes on from here."):
+        assert (text in drawn) == (presses == 1)
