@@ -1,4 +1,4 @@
-"""Serve a GGUF model over llama.cpp's own HTTP server, and print its address. Runs in the environment of the client "llama"."""
+"""Serve a GGUF model over llama.cpp's HTTP server, and print its address. Runs in the environment of the client "llama"."""
 
 from __future__ import annotations
 
