@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from editloupe.answers import fold, unfenced
+from editloupe.answers import AnswerSpec, FreeText, fold, read_answer, unfenced
 from editloupe.chat import MalformedCall, Reply, ToolCall
+from editloupe.errors import ReplyError
 from editloupe.values import Json, canonical_json, check_nesting
 
 THINKING = "Start Thinking"
@@ -165,6 +166,23 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
         tagged=tagged and bool(given),
         contradictory=len(set(given)) > 1 and len(set(map(fold, set(given)))) > 1,
     )
+
+
+def settled(parsed: Parsed, spec: AnswerSpec, metric: str, *, tools: bool) -> Parsed:
+    """Return a reply whose untagged text cannot be read as an answer, or is free text beside tools, as a thought alone.
+
+    For replies that were not held to a schema: prose without tags is no answer.
+    """
+    if parsed.answer is None or parsed.tagged:
+        return parsed
+    try:
+        read_answer(spec, parsed.answer, metric)
+        if not (tools and isinstance(spec, FreeText)):
+            return parsed
+    except ReplyError as error:
+        if error.status == "abstained":
+            return parsed
+    return replace(parsed, answer=None, thought="\n".join(filter(None, (parsed.thought, parsed.answer))))
 
 
 def parse_bare(reply: Reply, *, last_line: bool) -> Parsed:

@@ -22,7 +22,7 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Reque
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
-from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
+from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply, settled
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
@@ -79,6 +79,9 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:
         parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
+        if not held:
+            tools = bool(context.task.tools) and not state["last"]
+            parsed = settled(parsed, spec, context.task.metric, tools=tools)
     message = _reply_message(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {

@@ -19,7 +19,7 @@ from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
-from editloupe.replies import parse_bare, parse_reply
+from editloupe.replies import parse_bare, parse_reply, settled
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
@@ -28,7 +28,7 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.read import held, last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
 
@@ -252,6 +252,9 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:
         parsed = parse_reply(reply, turn=1, native=native)
+        if last.choices is None and not held(trace.events)[1]:
+            tools = bool(trace.header.task.get("tools"))
+            parsed = settled(parsed, spec, finding.metric, tools=tools)
     without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
         return without(status="unparsed", reason="the last reply holds no answer")
