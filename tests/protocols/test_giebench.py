@@ -74,9 +74,7 @@ def planned(sample: Sample, **options: Any) -> dict[str, Ask | Measure]:
     return {task.metric: task for task in protocol.plan([sample], Known())}
 
 
-@pytest.mark.parametrize(
-    "reply", ["B", "b)", "(B)", "B. Red", "Red.", "**Red**", "Answer: Red", "red", '{"answer": "B"}']
-)
+@pytest.mark.parametrize("reply", ["B", "b)", "(B)", "B. Red", "Red.", "**Red**", "Answer: Red", "red", '{"answer": "B"}'])
 def test_a_letter_or_the_words_of_an_option_are_one_choice(reply: str) -> None:
     assert as_shown("Green", "Red", "Blue", ABSTAIN).answer.parse(reply) == Choice(name="Red")
 
