@@ -155,7 +155,7 @@ class Step:
 
     @property
     def answer(self) -> str | None:
-        """The text between the answer tags; None without any."""
+        """The text between the answer tags; without tags and calls the whole reply. None for nothing."""
         return self.parsed.answer
 
 

@@ -43,7 +43,7 @@ class LoopState(TypedDict):
     thought: str
     """The last thought."""
     answer: str | None
-    """Text between the answer tags; None without tags."""
+    """Text between the answer tags, or the whole reply without tags and calls; None for nothing."""
     confidences: list[float | None]
     """How sure the judge is of each entry of its answer, by the reply's tokens; [] where that is not known."""
     turns: int

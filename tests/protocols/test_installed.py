@@ -75,7 +75,7 @@ VALUES: dict[str, dict[tuple[str, int, str, str], float | str]] = {
     "stars": {
         ("a", 0, "", "overall"): 4.0,
         ("b", 0, "", "overall"): 6.0,
-        ("c", 0, "", "overall"): "off_menu",
+        ("c", 0, "", "overall"): "unparsed",
         ("c", 0, "", "keeps"): 5.0,
     },
     "choice": {("a", 0, "", "accuracy"): 1.0, ("b", 0, "", "accuracy"): 0.0, ("c", 0, "", "accuracy"): "abstained"},

@@ -40,7 +40,7 @@ NO_CHANGE: Final = "no change"
 NOT_ASKED: Final = "No edit was asked for."
 """The instruction of a pair that was built. The detector never reads it."""
 Reply: TypeAlias = Literal["tags", "plain"]
-"""tags: the answer between the tags of `editloupe.tags`, as judges write it.   plain: the answer alone."""
+"""tags: the answer between the tags of `editloupe.replies`, as judges write it.   plain: the answer alone."""
 
 
 class LeftOut(Exception):
