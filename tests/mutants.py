@@ -164,10 +164,10 @@ def _is_text(node: ast.BinOp) -> bool:
     return any(isinstance(p, ast.JoinedStr) or (isinstance(p, ast.Constant) and isinstance(p.value, str)) for p in parts)
 
 
-def drawn(area: Area, count: int, seed: int) -> list[Mutant]:
+def drawn(root: Path, area: Area, *, count: int, seed: int) -> list[Mutant]:
     """Draw mutants of an area: the same for the same tree, count and seed."""
-    files = sorted({file for glob in area.code for file in (ROOT / "editloupe").glob(glob)})
-    named = [(file, file.relative_to(ROOT).as_posix()) for file in files]
+    files = sorted({file for glob in area.code for file in (root / "editloupe").glob(glob)})
+    named = [(file, file.relative_to(root).as_posix()) for file in files]
     found = [mutant for file, name in named for mutant in mutants(file.read_text(encoding="utf-8"), name)]
     return random.Random(seed).sample(found, min(count, len(found)))
 
@@ -230,12 +230,11 @@ def tried(name: str, count: int, seed: int, processes: int) -> Counter[str]:
         trees: Queue[Tree] = Queue()
         for number in range(processes):
             trees.put(Tree(Path(folder, str(number)), tests))
-        first = trees.get()
+        first = trees.queue[0]
         began = time.monotonic()
         if first.outcome(1800) != "survived":
             raise SystemExit(f"{name}: {' '.join(tests)} fail without any fault; nothing can be said")
         needed = time.monotonic() - began
-        trees.put(first)
         print(f"{name}: the tests take {needed:.0f} s", flush=True)
 
         def outcome(mutant: Mutant) -> str:
@@ -248,7 +247,7 @@ def tried(name: str, count: int, seed: int, processes: int) -> Counter[str]:
                 print(f"  survived  {mutant}", flush=True)
             return said
 
-        return Counter(threads.map(outcome, drawn(area, count, seed)))
+        return Counter(threads.map(outcome, drawn(first.folder, area, count=count, seed=seed)))
 
 
 def main() -> None:

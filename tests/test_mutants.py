@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
-from tests.mutants import AREAS, Mutant, drawn, mutants
+from tests.mutants import AREAS, ROOT, Mutant, drawn, mutants
 
 SOURCE = dedent('''\
     def f(xs: "list[int]" = ()) -> "int | 3":
@@ -42,6 +42,6 @@ def test_a_mutant_changes_its_own_place_alone():
 
 
 def test_the_same_seed_draws_the_same_mutants_of_code_that_can_be_read():
-    words = [str(mutant) for mutant in drawn(AREAS["words"], 5, seed=1)]
-    assert words == [str(mutant) for mutant in drawn(AREAS["words"], 5, seed=1)]
-    assert len(set(words)) == 5 and words != [str(mutant) for mutant in drawn(AREAS["words"], 5, seed=2)]
+    words = [str(mutant) for mutant in drawn(ROOT, AREAS["words"], count=5, seed=1)]
+    assert words == [str(mutant) for mutant in drawn(ROOT, AREAS["words"], count=5, seed=1)]
+    assert len(set(words)) == 5 and words != [str(mutant) for mutant in drawn(ROOT, AREAS["words"], count=5, seed=2)]
