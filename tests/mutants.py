@@ -39,11 +39,11 @@ class Area:
     """Globs below editloupe/."""
 
     tests: tuple[str, ...]
-    """Paths below tests/."""
+    """Globs below tests/."""
 
 
 AREAS: Final[Mapping[str, Area]] = {
-    "words": Area(("*.py",), ("core", "agent")),
+    "words": Area(("*.py",), ("core", "agent/test_repl*.py", "agent/test_answer*.py")),
     "agent": Area(("agent/**/*.py", "traces/**/*.py"), ("agent", "traces")),
     "backends": Area(("backends/**/*.py",), ("backends",)),
     "runs": Area(("runs/**/*.py",), ("runs",)),
@@ -225,7 +225,8 @@ class Tree:
 def tried(name: str, count: int, seed: int, processes: int) -> Counter[str]:
     """Try mutants of an area, print each survivor, and return how many had which outcome."""
     area = AREAS[name]
-    tests = [f"tests/{test}" for test in area.tests if (ROOT / "tests" / test).exists()]
+    found = [path for glob in area.tests for path in sorted((ROOT / "tests").glob(glob))]
+    tests = [path.relative_to(ROOT).as_posix() for path in found]
     with tempfile.TemporaryDirectory(prefix="editloupe-mutants-") as folder, ThreadPoolExecutor(processes) as threads:
         trees: Queue[Tree] = Queue()
         for number in range(processes):
