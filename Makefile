@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm bench gallery docs site
+.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm house bench gallery docs site
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -8,11 +8,12 @@ help:  ## Show the targets
 install:  ## Install the package with what development needs
 	$(PYTHON) -m pip install -e ".[dev]"
 
-check:  ## Lint, types, import contracts
+check:  ## Lint, types, import contracts, budgets of lines
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	$(PYTHON) -m tests.house
 
 test:  ## The default tests: no network, no key, no GPU
 	$(PYTHON) -m pytest
@@ -32,6 +33,9 @@ test-gpu:  ## The tests on a CUDA GPU; needs the extra local
 
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
 	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -n 0 -m vllm -s
+
+house:  ## Record the lower figures of tests/house.json, after something was removed
+	$(PYTHON) -m tests.house --write
 
 bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline

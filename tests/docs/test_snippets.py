@@ -117,25 +117,43 @@ def prepare(block: Block, workplace: Path) -> None:
         in_a_process(["editloupe", "judge", "examples/edits", "--limit", "4", "--out", "runs/first"], workplace)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_block_says_what_it_is(block: Block):
-    kind, _, rest = block.info.partition(" ")
-    assert kind in DATA | {"sh", "python"}, f"{block}: unknown kind {kind!r}"
-    if rest and kind in DATA:
-        assert re.fullmatch(r"[\w-]+\.\w+", rest), f"{block}: {rest!r} is no file name"
-    elif rest:
-        assert re.fullmatch(r"not-run: \S.*", rest), f"{block}: {rest!r} gives no reason"
-    if kind == "json":
-        json.loads(block.text)
-    if kind == "toml":
-        tomllib.loads(block.text)
+def test_every_block_says_what_it_is():
+    problems = [f"{block}: {problem}" for block in BLOCKS if (problem := wrong_with(block.info, block.text))]
+    assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_lead_somewhere(page: Path):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+def test_a_block_that_does_not_say_what_it_is_is_found():
+    wrong = [("bash", ""), ("json words", "{}"), ("sh not-run:", ""), ("json", "{"), ("toml", "a ="), ("yaml a b.yaml", "")]
+    right = [("", "words"), ("json a.json", "{}"), ("python not-run: needs a GPU", ""), ("toml", "a = 1"), ("sh", "ls")]
+    assert [info for info, text in wrong + right if wrong_with(info, text)] == [info for info, _ in wrong]
+
+
+def wrong_with(info: str, text: str) -> str:
+    """What a block's first line says wrongly, or why its content cannot be read; nothing otherwise."""
+    kind, _, rest = info.partition(" ")
+    if kind not in DATA | {"sh", "python"}:
+        return f"unknown kind {kind!r}"
+    if rest and kind in DATA and not re.fullmatch(r"[\w-]+\.\w+", rest):
+        return f"{rest!r} is no file name"
+    if rest and kind not in DATA and not re.fullmatch(r"not-run: \S.*", rest):
+        return f"{rest!r} gives no reason"
+    readers = {"json": json.loads, "toml": tomllib.loads}
+    try:
+        readers.get(kind, str)(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_links_lead_somewhere():
+    links = [
+        (page, target)
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+        if not target.startswith("http")
+    ]
+    lost = [f"{page.name} links to {target}" for page, target in links if not (page.parent / target).exists()]
+    assert len(links) > 100 and not lost, lost
 
 
 @pytest.mark.slow
