@@ -451,6 +451,13 @@ class _Spec(Serialisable):
         """Return the only texts that are an answer; None where the answer is free."""
         return None
 
+    @property
+    def json_form(self) -> str:
+        """The JSON object of an answer with dots in place of its values, as prompts show it."""
+        properties: Any = self.json_schema()["properties"]
+        blank = '"…"' if properties[self.key].get("type") == "string" else "…"
+        return f'{{"reason": "…", "{self.key}": {blank}}}'
+
     def json_schema(self) -> dict[str, Json]:
         """Return the JSON Schema of an answer: an object of a reason and the answer."""
         return _closed({"reason": {"type": "string"}, self.key: self._value_schema()})

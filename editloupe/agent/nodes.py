@@ -108,10 +108,7 @@ def _successor(state: LoopState, context: Context, parsed: Parsed, reply: Reply)
     if context.judge.bare_replies:
         cut = "was cut off at its token limit" if reply.finish == "length" else "is empty"
         return _over("unparsed", "answer", f"the reply {cut}")
-    noun = context.task.answer.noun
-    if state["last"] and not _reminds(state, context):
-        return _over("over_budget", "turns", f"turns: no {noun} after {state['turns']} turns and a last word")
-    return {"next": "remind", "problem": _problem(parsed, reply, noun)}
+    return {"next": "remind", "problem": _problem(parsed, reply, context.task.answer.noun)}
 
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
@@ -167,7 +164,11 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     of the answer, unless a tool call was malformed: that call may come again.
     """
     reminders, repeated = state["reminders"], _repeats_itself(state, context)
-    if repeated or reminders >= context.task.budget.max_reminders:
+    last_word = state["last"] and not context.judge.remind_answers
+    if repeated or last_word or reminders >= context.task.budget.max_reminders:
+        if state["last"] and state["answer"] is None:
+            noun = context.task.answer.noun
+            return _over("over_budget", "turns", f"turns: no {noun} after {state['turns']} turns and a last word")
         return _over("unparsed", "reminders", _unheard(state, context, repeated=repeated))
     held = context.holds and (state["last"] or not context.task.tools or not state["malformed"])
     text = render(
@@ -213,7 +214,7 @@ NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remin
 
 
 def _reminds(state: LoopState, context: Context) -> bool:
-    """Return whether one more reply is asked for after an unusable answer, or after a last turn without an answer."""
+    """Return whether one more reply is asked for after an unusable answer."""
     return context.judge.remind_answers and state["reminders"] < context.task.budget.max_reminders
 
 

@@ -225,8 +225,9 @@ def test_a_last_turn_without_a_label_is_over_budget(sample: Sample, store: Image
     def looks(request: Request) -> str:
         return f"<Start Thinking>{len(request.messages)}</Start Thinking>{LOOK}"
 
-    for remind, calls in ((True, 4), (False, 2)):
-        lmm = ScriptedLMM(looks)
+    # A call that comes again word for word is not reminded of twice.
+    for script, remind, calls in ((looks, True, 4), ([LOOK] * 4, True, 3), (looks, False, 2)):
+        lmm = ScriptedLMM(script)
         finding = judged(lmm, sample, store, budget=Budget(max_turns=1), remind_answers=remind)
         # Reminders are no turns with calls: the last turn has them too.
         assert (finding.status, finding.ending, finding.turns, len(lmm.requests)) == ("over_budget", "turns", 1, calls)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from editloupe.answers import YES_NO, BoxList, FreeText, LabelledBoxes, OneOf, RecordOf, Scale, read_answer, reason_in
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
-from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, settled, tags_in
+from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, tags_in
 from editloupe.rubrics import load_rubric
 
 METRIC = "instruction_following"
@@ -175,20 +175,6 @@ def test_without_tags_and_calls_the_whole_reply_is_the_answer():
     assert parsed("Wrong Action", malformed_calls=()).thought == ""
     for text in ("", " ", THOUGHT, "<Start Final Answer></Start Final Answer>", "<think>Wrong Action"):
         assert parsed(text).answer is None, text
-
-
-def test_prose_without_tags_is_no_answer_and_free_text_beside_tools_needs_them():
-    for spec, text, tools, answer in (
-        (LABELS, "**wrong action**", True, "**wrong action**"),
-        (LABELS, "I take Wrong Action or Over Modification.", False, None),
-        (LABELS, "Cannot Judge", False, "Cannot Judge"),
-        (FreeText(), "a mug", False, "a mug"),
-        (FreeText(), "I look at the mug.", True, None),
-        (FreeText(), tagged("a mug"), True, "a mug"),
-        (LABELS, tagged("Good"), True, "Good"),
-    ):
-        reply = settled(parsed(text), spec, METRIC, tools=tools)
-        assert (reply.answer, reply.thought) == (answer, "" if answer else text), text
 
 
 def test_an_answer_that_is_cut_off_is_none_and_one_that_nobody_closed_goes_to_the_end():

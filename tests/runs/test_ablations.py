@@ -245,6 +245,6 @@ def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_
     assert {f.status for f in first.findings} == {"backend_failed"}
     replies[1] = ZOOM
     again = judged(tmp_path / "run", "black-crops", backend=ScriptedLMM(replies), limit=1)
-    assert {(f.status, f.label) for f in again.findings} == {("ok", "Wrong Action"), ("off_menu", None)}
+    assert {(f.status, f.label) for f in again.findings} == {("ok", "Wrong Action"), ("unparsed", None)}
     straight = judged(tmp_path / "straight", "black-crops", backend=ScriptedLMM([LOOK, ZOOM, *replies[2:]]), limit=1)
     assert [seen for _, seen, _ in looked(again)] == [seen for _, seen, _ in looked(straight)]

@@ -84,7 +84,7 @@ def test_a_failing_backend_is_pending_and_resumed_where_it_failed(edits: Edits, 
 
 def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([final("Superb")] * 3), folder, out)
+    run(ScriptedLMM([final("Superb"), final("Grand"), final("Fine")]), folder, out)
     silent = talker()
     assert run(silent, folder, out).findings[0].status == "off_menu"
     assert silent.requests == []
@@ -230,7 +230,7 @@ def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp
 
 def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
     folder, out, stop = edits(4), tmp_path / "run", threading.Event()
-    run(ScriptedLMM([final("Superb")] * 3), folder, out)
+    run(ScriptedLMM([final("Superb"), final("Grand"), final("Fine")]), folder, out)
 
     def stopping(request: Request) -> str:
         stop.set()

@@ -73,13 +73,16 @@ def test_unknown_events_and_broken_lines_are_named_with_their_line_and_left_out(
     assert [e.kind for e in trace.events] == ["header", "note"]
     told = "\n".join(trace.problems)
     assert "line 2: unknown event 'dream'" in told
-    assert "line 3: not JSON" in told
+    assert "line 3: no event: not of the expected shape" in told
     assert "line 4: note event: note.text" in told
 
 
 def test_a_newer_schema_is_refused_with_the_advice_to_update(tmp_path: Path):
-    line = EVENT.dump_json(header()).replace(b'"version":2', b'"version":99')
+    line = EVENT.dump_json(header()).replace(b'"version":3', b'"version":99')
     with pytest.raises(TraceError, match=r"schema 99.*update editloupe"):
+        read_trace(written(tmp_path / "t.jsonl", line))
+    line = EVENT.dump_json(header()).replace(b'"version":3', b'"version":1')
+    with pytest.raises(TraceError, match=r"schema 1, this version reads 2 to 3; editloupe 0.2.0 reads it"):
         read_trace(written(tmp_path / "t.jsonl", line))
 
 
