@@ -94,13 +94,14 @@ def _request(state: LoopState, context: Context) -> Request:
 
 def _successor(state: LoopState, context: Context, parsed: Parsed, reply: Reply) -> dict[str, Any]:
     """Return where a reply leads: to its calls, its answer, a reminder, or the end."""
-    open_for_calls = bool(context.task.tools) and not state["last"] and not state["held"]
+    open_for_calls = bool(context.task.tools) and not state["last"]
     if parsed.calls and open_for_calls:
         if parsed.answer is not None:
             context.recorder.note("an answer beside tool calls was ignored: it came before the observations")
         return {"next": "act"}
     # Prose of a judge that may still call tools is no free text answer: it may be about to look.
-    unmarked = open_for_calls and not parsed.tagged and isinstance(context.task.answer, FreeText)
+    free = isinstance(context.task.answer, FreeText) and not state["held"]
+    unmarked = open_for_calls and free and not parsed.tagged
     if parsed.contradictory and not _reminds(state, context):
         return _over("contradictory", "answer", _CONTRADICTORY)
     if parsed.answer is not None and not parsed.contradictory and not unmarked:
