@@ -220,7 +220,7 @@ def test_prose_alone_is_said_to_be_no_label_and_its_beginning_is_quoted() -> Non
     assert finding.reason.startswith("no call and no label after 2 reminders: it held neither a tool call nor a label")
     assert finding.reason.endswith("word word…”")
     (finding,) = Judge(lambda messages: "", mode="plain", criteria="if").judge(edit())
-    assert finding.reason == "no label after 2 reminders: the last reply was empty"
+    assert finding.reason == "no label after 2 reminders: it is empty (finish reason stop)"
 
 
 def test_what_is_no_sample_is_named() -> None:
