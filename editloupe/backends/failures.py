@@ -25,6 +25,7 @@ _TEXTS: Final = ("message", "msg", "detail", "error", "raw", "error_msg", "error
 _CODES: Final = ("code", "type", "status", "reason", "error_type", "error_code", "quotaId")
 _PARAMS: Final = ("param", "loc", "field")
 _DEEPEST = 8
+_LONGEST = 4000
 
 # Words of codes and types, which are identifiers, not sentences.
 _FILTER_CODES: Final = ("filter", "inspection", "moderation", "policy", "safety", "sensitive")
@@ -66,6 +67,11 @@ class Said:
     wait_s: float | None = None
     """The wait that it names."""
 
+    @property
+    def shown(self) -> str:
+        """Its sentences as a message has them."""
+        return one_line(self.words)
+
     def coded(self, parts: Collection[str]) -> bool:
         """Return whether a code holds one of these."""
         return any(part in code for code in self.codes for part in parts)
@@ -102,7 +108,7 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
         wait = max(asked) if asked else wait_in(words) if status in (429, 503, 529) else None
     return Said(
         status=status,
-        words=one_line(words),
+        words=one_line(words, _LONGEST),
         codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind in ("code", "own"))),
         own_codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "own")),
         params=tuple(text for kind, text in found if kind == "param"),
@@ -219,7 +225,7 @@ def failure(told: Said, endpoint: Endpoint, *, pictures: int = 0, answered: bool
     pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.
     """
     status = told.status
-    message = f"{endpoint.where}: HTTP {status}" + (f", {told.words}" if told.words else "")
+    message = f"{endpoint.where}: HTTP {status}" + (f", {told.shown}" if told.words else "")
 
     def rejected(advice: str, *, for_all: bool = False) -> Rejected:
         return Rejected(f"{message}; {advice}" if advice else message, status=status, for_all=for_all)

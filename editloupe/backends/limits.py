@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import median_high
 from typing import Final
 
 from editloupe.backends.stopping import LOOK_S, check_stop, sleep
@@ -20,15 +18,11 @@ from editloupe.errors import BackendError, RateLimited
 
 START: Final = 8
 MOST: Final = 64
-_WAVES_SEEN = 4
 _REFUSED = 0.2
 """Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
 would bring an endpoint that always refuses one call in ten down to one connection."""
 _SEEN = 16
 """So many calls are looked at, or a wave if that is more, before a share of them says something."""
-_SLOWER = 3.0
-"""Times the usual answer's seconds from which an endpoint counts as overloaded. Answers differ by their length alone by a
-factor of two."""
 
 
 class ConnectionLimit:
@@ -36,8 +30,7 @@ class ConnectionLimit:
 
     The limit doubles with each wave of answers (as many as the limit) that used all of it and saw few refusals; once it has
     fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
-    rate, and falls by a quarter where answers have become three times as slow as they were at the limit's start; both at
-    most once a wave. `fix` sets it for good, `fixed` for a while.
+    rate, at most once a wave. `fix` sets it for good, `fixed` for a while.
     After a pause one call goes alone; each two answers at the width that there is let one more go beside them.
     """
 
@@ -50,8 +43,6 @@ class ConnectionLimit:
         self._answered = 0
         self._ended = self._refused_lately = 0
         self._changed_at = clock()
-        self._usual: float | None = None
-        self._seconds: deque[float] = deque(maxlen=_WAVES_SEEN * most)
         self._free = threading.Condition()
         self._opens_at = 0.0
         self._width: float | None = None
@@ -130,7 +121,7 @@ class ConnectionLimit:
                 self._pause(clock() + error.retry_after_s)
             raise
         else:
-            self._kept_up(began, clock())
+            self._kept_up()
         finally:
             with self._free:
                 self._under_way -= 1
@@ -169,25 +160,18 @@ class ConnectionLimit:
             else:
                 self._end()
 
-    def _kept_up(self, began: float, now: float) -> None:
+    def _kept_up(self) -> None:
         with self._free:
             self._trouble_since = None
             if self._width is not None:
                 self._width += 0.5 / int(self._width)
                 self._width = self._width if self._width < self._limit else None
                 self._free.notify_all()
-            self._seconds.append(now - began)
             self._answered += 1
             self._end()
             if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):
                 return
-            recent = median_high(list(self._seconds)[-self._answered :])
-            if self._usual is None:
-                self._usual = recent
-            if recent > _SLOWER * max(self._usual, 0.05) and self.limit > 1:
-                self._doubling = False
-                self._change(self._limit * 0.75)
-            elif self._full and self._refused_lately <= _REFUSED / 2 * max(self.limit, _SEEN):
+            if self._full and self._refused_lately <= _REFUSED / 2 * max(self.limit, _SEEN):
                 self._change(self._limit * 2 if self._doubling else self._limit + 1)
                 self._free.notify_all()
             else:

@@ -102,6 +102,10 @@ def together(
                 yield results
             for future in ready[failed:]:
                 future.result()
+    except KeyboardInterrupt:
+        # What waits for an endpoint ends too.
+        stop.set()
+        raise
     finally:
         with waiting():
             pool.shutdown(wait=waits(), cancel_futures=True)

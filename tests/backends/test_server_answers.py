@@ -74,7 +74,7 @@ def plays(case: Case, slept: list[float], editloupe: Run, edits: Edits) -> None:
     if case.kind == "parameter":
         negotiated(case)
     elif case.expect["outcome"] == "run_stops":
-        stopped(case, editloupe, edits(3))
+        stopped(case, editloupe, edits(3, name=f"edits-{case.id}"))
     else:
         judged(case, slept)
 
