@@ -38,7 +38,7 @@ def heading_of(setup: Setup) -> Heading:
         )
     ablations = checked(setup.config.ablate)
     notes += [
-        f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
+        f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations
     ]
     if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
         in_json = setup.backend.traits.constrains_schema

@@ -83,7 +83,7 @@ class Judge:
         built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
         remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
-        ablate: "black-crops", "sham-differences" or both (docs/tools.md).
+        ablate: "black-crops" shows black pictures in place of what tools show (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
         langsmith: whether LangGraph sends traces of the loop to LangSmith; without it none are sent, whatever the
