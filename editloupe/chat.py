@@ -130,24 +130,19 @@ class Usage(Serialisable):
 
 DEFAULT_SEED: Final = 0
 
-DEFAULT_REPLY_TOKENS: Final = 16384
-"""Enough for models that think at length before a short answer, and what most hosted models take as an answer's length; a
-reply that runs on without an end stops there."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Serialisable):
     """What is asked for. The reply records what was really sent.
 
-    None leaves a parameter to the provider. What a model does not take is left off and named in `Reply.sent["dropped"]`. So
-    is a bound that it cannot take: above its own, or above what its context leaves.
+    None leaves a parameter to the provider. What a model does not take is left off and named in `Reply.sent["dropped"]`.
     """
 
     temperature: float | None = 0.0
     top_p: float | None = None
     seed: int | None = DEFAULT_SEED
-    max_tokens: int | None = DEFAULT_REPLY_TOKENS
-    """Of one reply, hidden thoughts included."""
+    max_tokens: int | None = None
+    """Of one reply, hidden thoughts included. None sends no bound: the server has its own."""
 
     def of_repeat(self, repeat: int) -> Sampling:
         """Return the same with a seed of its own for each repeat (from 0): the seed plus the repeat's number."""
@@ -225,3 +220,17 @@ class Reply(Serialisable):
     tokens: Annotated[tuple[Token, ...], _Sparse] = ()
     """What the model wrote, token by token, where `Request.top_logprobs` asked for it; `raw` does not repeat it. Boxes are
     in the model's own convention, and a thought or a mark of the server may stand among them."""
+
+    @property
+    def empty_because(self) -> str:
+        """Why there is neither a text nor a call, in words: the reason to stop, and whether only thought came."""
+        told = at_finish(self.raw) or self.finish
+        return f"it is empty (finish reason {told}{'; only reasoning came' if self.reasoning.strip() else ''})"
+
+
+def at_finish(raw: Json) -> str:
+    """Return the finish reason in a provider's own payload; "" where there is none."""
+    choices = raw.get("choices") if isinstance(raw, Mapping) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    found = first.get("finish_reason") if isinstance(first, Mapping) else None
+    return found if isinstance(found, str) else ""

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
+from editloupe.chat import DEFAULT_SEED, Sampling
 from editloupe.errors import ConfigError
 from editloupe.nearest import did_you_mean
 from editloupe.tasks import Budget
@@ -33,6 +33,9 @@ from editloupe.values import Json
 
 ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
 Aggregation: TypeAlias = Literal["median", "majority"]
+
+DEFAULT_PATIENCE_S: Final = 600.0
+"""How long an endpoint that answers nobody is waited for."""
 
 SHORTHANDS: Final = ("mode", "asks", "rubric", "criteria", "prompt")
 """Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
@@ -151,8 +154,8 @@ class JudgeConfig(_Strict):
     """Nucleus sampling."""
     seed: Whole | None = DEFAULT_SEED
     """Seed of the first repeat; each further one adds 1."""
-    reply_tokens: Whole | None = Field(default=DEFAULT_REPLY_TOKENS, ge=1)
-    """Maximum tokens of one reply."""
+    reply_tokens: Whole | None = Field(default=None, ge=1)
+    """Maximum tokens of one reply. Default: the server's own bound."""
 
     tool_protocol: ToolProtocolChoice = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
@@ -160,11 +163,6 @@ class JudgeConfig(_Strict):
     """Constrain the last answer to the allowed ones, if the backend can."""
     remind_answers: bool = True
     """Send a reminder after an unusable answer too, such as one that is none of the labels."""
-
-    launch: bool = False
-    """Start vllm serve for the backend vllm/MODEL."""
-    launch_args: str | None = None
-    """Arguments for that vllm serve, in one string."""
 
     @property
     def title(self) -> str:
@@ -272,6 +270,8 @@ class RunConfig(_Strict):
     """Tasks at once. Default: one a core in process, else what the endpoint takes."""
     max_connections: Whole | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint. Default: as many as it takes."""
+    patience: Number = Field(default=DEFAULT_PATIENCE_S, ge=0, le=7 * 86400)
+    """Seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing."""
     workers: Whole | None = Field(default=None, ge=1, le=1024)
     """Answer the tasks in so many processes. Default: in this one."""
     executor: Literal["local", "ray"] = "local"
@@ -328,10 +328,6 @@ class RunConfig(_Strict):
             backends = [backends]
         judges = [_named(one) for one in backends]
         judges += [(name, _options_of(name, own)) for name, own in listed.items()]
-        if len(judges) > 1 and shared.get("launch"):
-            raise ConfigError(
-                "--launch starts the server of one judge; of several, say 'launch: true' in the file of --judges-file"
-            )
         runs = [run.with_judge(_judge(name, {**shared, **own})) for name, own in judges or [("", {})]]
         titles = Counter(run.judge.title for run in runs)
         # Of judges without a name, those with one title are one judge given twice.

@@ -114,6 +114,7 @@ class BackendError(EditLoupeError):
     status: the HTTP status where there was one.   retryable: whether the same request may succeed later.
     for_all: whether it lies in the key, the account, the model's name or the address, so that every other request will be
     refused as well.   lost: how the connection failed, in equal words for equal failures; "" where there was an answer.
+    how: whether no connection came about, one broke, or the answer took too long; "" where there was an answer.
     """
 
     retryable = False
@@ -126,8 +127,10 @@ class BackendError(EditLoupeError):
         retry_after_s: float | None = None,
         for_all: bool = False,
         lost: str = "",
+        how: Literal["", "unreached", "broken", "late"] = "",
     ) -> None:
-        self.status, self.retry_after_s, self.for_all, self.lost = status, retry_after_s, for_all, lost
+        self.status, self.retry_after_s, self.for_all = status, retry_after_s, for_all
+        self.lost, self.how = lost, how
         super().__init__(message)
 
 

@@ -108,7 +108,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         )
     return update | {
         "next": "remind",
-        "problem": _problem(parsed, reply.finish, context.task.answer.noun),
+        "problem": _problem(parsed, reply, context.task.answer.noun),
     }
 
 
@@ -343,7 +343,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
     return None
 
 
-def _problem(parsed: Parsed, finish: str, noun: str) -> str:
+def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
     # The model reads this in a reminder. Traces hold it: with other words no recorded conversation could be replayed.
     if parsed.malformed:
         return "; ".join(m.error for m in parsed.malformed)
@@ -351,7 +351,9 @@ def _problem(parsed: Parsed, finish: str, noun: str) -> str:
         return f"{parsed.unused}; give the {noun} in the tags, alone and last"
     if parsed.calls:
         return "there are no tools to call here"
-    if finish == "length":
+    if not reply.text.strip():
+        return reply.empty_because
+    if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
     return _NOTHING.format(noun=noun)
 
@@ -366,7 +368,7 @@ def _unheard(state: LoopState, context: Context) -> str:
         problem = "nothing stood in <Start Final Answer>…</Start Final Answer>"
     reply = " ".join(context.recorder.messages(state["history"])[-1].text.split())
     if not reply:
-        return f"{head}: the last reply was empty"
+        return f"{head}: {problem}"
     return f"{head}: {problem}; the last reply begins “{reply[:_QUOTED].rstrip()}{'…' if len(reply) > _QUOTED else ''}”"
 
 

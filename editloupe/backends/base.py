@@ -51,8 +51,10 @@ class Traits:
     """Media types that are sent as they are."""
     max_image_side: int | None = None
     """Longest side in px; longer images are reduced. None for no limit."""
+    max_image_bytes: int | None = None
+    """Bytes of one image as sent; None for no limit. A larger one is refused before it is sent."""
     max_images: int | None = None
-    """Images in one request; None for no limit."""
+    """Images in one request; None for no limit. More are refused before they are sent."""
     boxes: str = "thousandths"
     """How the model writes boxes: a name of `editloupe.backends.boxes.DIALECTS`. Everything recorded is in thousandths, x
     first."""
@@ -125,6 +127,16 @@ class BackendURI:
     def __str__(self) -> str:
         query = "&".join(f"{k}={quote(v, safe='/:')}" for k, v in sorted(self.params.items()))
         return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
+
+
+def wait_at_most(backend: LMM, patience_s: float) -> None:
+    """Let a backend wait so long for an endpoint that answers nobody, if it has a method `wait_at_most` for that."""
+    getattr(backend, "wait_at_most", lambda seconds: None)(patience_s)
+
+
+def takes_tools(backend: LMM) -> bool:
+    """Return whether the endpoint of a backend with native tools takes them, if it has a method `takes_tools` that asks."""
+    return bool(getattr(backend, "takes_tools", lambda: True)())
 
 
 def reach(backend: LMM) -> None:

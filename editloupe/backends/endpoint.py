@@ -5,28 +5,25 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
-import re
 import socket
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from queue import Empty, Queue
+from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Replies, Traits, check_parameters, replies_of
 from editloupe.backends.keys import scrub
-from editloupe.errors import ConfigError, Rejected, Unavailable
+from editloupe.errors import ConfigError, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
 MOST_TIMEOUT_S: Final = 86_400
 """A day; far longer ones are more than a socket takes."""
-CONNECT_TIMEOUT_S: Final = 10.0
-LOOK_S: Final = 5.0
-"""To connect in the look before a run."""
-MAX_REPLY_BYTES: Final = 64 * 2**20
-"""A longer answer is no answer of a chat model; reading stops there."""
+CONNECT_TIMEOUT_S: Final = 4.0
+"""To connect, in the look before a run too: a mistyped host is told within 5 s."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
 TOO_LONG_ADVICE: Final = (
@@ -34,17 +31,11 @@ TOO_LONG_ADVICE: Final = (
 )
 UNREACHABLE_ADVICE: Final = "check the address, and that a server answers there"
 
-NO_VISION: Final = (
-    # OpenAI's words, vLLM's, those of gateways, of servers that read text only, and Gemini's.
-    re.compile(
-        r"image_url is only supported|not a multimodal model|not support (multimodal|image)|support image input"
-        r"|image input (is not|modality is not)|unknown variant `image_url`|content must be a string",
-        re.IGNORECASE,
-    ),
-    "the model takes no images: name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)",
-)
-"""How servers say that a model takes no images, and what to do about it."""
-PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "replies", "timeout_s")
+PARAMETERS: Final = (
+    "base_url", "boxes", "env", "image_formats", "max_image_bytes", "max_image_side", "max_images", "replies", "timeout_s",
+)  # fmt: skip
+FORMATS: Final = ("png", "jpeg")
+"""What every server decodes; others are sent as PNG unless the URI allows them."""
 EXAMPLE: Final = "http://HOST:PORT/v1 or https://HOST/v1"
 
 
@@ -57,8 +48,14 @@ class Parameters:
     """How the model writes boxes."""
     env: str | None
     """The environment variable that holds the key, or "none"."""
+    image_formats: tuple[str, ...] = tuple(f"image/{name}" for name in FORMATS)
+    """Media types that are sent as they are."""
+    max_image_bytes: int | None = None
+    """Bytes of one image as sent; None for what the endpoint is known to take."""
     max_image_side: int | None
-    """Longest side in px; None for no limit."""
+    """Longest side in px; None for what the endpoint is known to take."""
+    max_images: int | None = None
+    """Images in one request; None for what the endpoint is known to take."""
     replies: Replies
     """Whether the model answers between tags, or alone."""
     timeout_s: float
@@ -73,7 +70,10 @@ def read_parameters(uri: BackendURI, *, known: Sequence[str] = PARAMETERS, examp
         base_url=_base_url(params["base_url"], example) if "base_url" in params else None,
         boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
         env=params.get("env"),
+        image_formats=_formats(params.get("image_formats")),
+        max_image_bytes=whole_number(uri, "max_image_bytes", 1000, "bytes of one image"),
         max_image_side=max_image_side(uri),
+        max_images=whole_number(uri, "max_images", 1, "images in one request"),
         replies=replies_of(uri),
         timeout_s=_seconds(params.get("timeout_s", str(DEFAULT_TIMEOUT_S))),
     )
@@ -95,8 +95,31 @@ class Provider:
     """Environment variables that may hold the key, in this order, unless the URI's `env` names one."""
     key_needed: bool = True
     """Whether an address that is not this machine's needs a key."""
-    hints: tuple[tuple[re.Pattern[str], str], ...] = ()
-    """(pattern of what the server says when it refuses, what to do about it)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """What a provider's own address takes of pictures, as its maker publishes; None where nothing is said."""
+
+    images: int | None = None
+    """In one request."""
+    bytes: int | None = None
+    """Of one image."""
+    side: int | None = None
+    """Px of the longer side; longer images are reduced to it."""
+
+
+_TAKES: Final[Mapping[str, Pictures]] = {
+    "api.openai.com": Pictures(images=500, bytes=50_000_000),
+    "generativelanguage.googleapis.com": Pictures(images=3000, bytes=15_000_000),
+    "api.anthropic.com": Pictures(images=100, bytes=3_750_000, side=8000),
+}
+"""Host → what it takes. Anthropic's 5 MB and Google's 20 MB are counted in base64."""
+
+
+def pictures_of(url: str) -> Pictures:
+    """Return what an address takes of pictures: nothing is known of servers of one's own."""
+    return _TAKES.get(urlsplit(url).hostname or "", Pictures())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +142,16 @@ class Endpoint(Parameters):
     def traits(self) -> Traits:
         """What the model can do."""
         describes = f"{self.uri.model} {self.provider.traits.describes.format(place=self.place)}"
-        bare = self.replies == "bare"
+        takes = pictures_of(self.url)
         return replace(
             self.provider.traits,
             describes=describes,
             boxes=self.boxes,
-            max_image_side=self.max_image_side,
-            bare_replies=bare,
+            image_formats=self.image_formats,
+            max_image_bytes=self.max_image_bytes or takes.bytes,
+            max_image_side=self.max_image_side or takes.side,
+            max_images=self.max_images or takes.images,
+            bare_replies=self.replies == "bare",
         )
 
     @property
@@ -142,19 +168,19 @@ class Endpoint(Parameters):
         """Take the key out of a text, however it is spelt there."""
         return scrub(text, (self.key,))
 
-    def advice(self, words: str) -> str:
-        """Return what to do about a refusal in these words; "" where nothing is known."""
-        return next((hint for pattern, hint in (*self.provider.hints, NO_VISION) if pattern.search(words)), "")
-
     def unreachable(self, error: BaseException) -> Unavailable:
         """Return an error of the HTTP library as ours."""
         kind = type(error).__name__
         if "ConnectTimeout" in kind:
-            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s", lost=kind)
+            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s", lost=kind, how="unreached")
         if "Timeout" in kind:
-            return Unavailable(f"{self.where}: no answer within {self.timeout_s:g} s")
+            return Unavailable(f"{self.where}: no whole answer within {self.timeout_s:g} s", how="late")
         words = f"{kind}: {self.scrub(str(error))}"
-        return Unavailable(f"{self.where}: the connection failed ({words}); {UNREACHABLE_ADVICE}", lost=words)
+        return Unavailable(
+            f"{self.where}: the connection failed ({words}); {UNREACHABLE_ADVICE}",
+            lost=words,
+            how="unreached" if "ConnectError" in kind else "broken",
+        )
 
 
 def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
@@ -184,19 +210,33 @@ def connect_to(url: str) -> None:
     """Open a connection to an address and close it again. Nothing is sent.
 
     Where the environment names a proxy for the address, nothing is tried: the proxy would be reached, and not the server.
-    Raises Unavailable where nothing takes the connection within LOOK_S.
+    Raises Unavailable where nothing takes the connection within CONNECT_TIMEOUT_S, the search for its name included.
     """
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if proxied(url):
         return
+    parts = urlsplit(url)
+    address = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    ended: Queue[OSError | None] = Queue()
+
+    def look() -> None:
+        try:
+            socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+            ended.put(None)
+        except OSError as error:
+            ended.put(error)
+
+    # In a thread, since nothing else bounds the search for a name.
+    threading.Thread(target=look, daemon=True).start()
     try:
-        socket.create_connection((host, port), timeout=LOOK_S).close()
-    except TimeoutError as error:
-        raise Unavailable(f"{url}: no connection within {LOOK_S:g} s; {UNREACHABLE_ADVICE}", lost="timeout") from error
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise Unavailable(f"{url}: no connection ({words}); {UNREACHABLE_ADVICE}", lost=words) from error
+        error = ended.get(timeout=CONNECT_TIMEOUT_S + 0.3)
+    except Empty:
+        error = TimeoutError()
+    if error is None:
+        return
+    words = f"within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"({error.strerror or error})"
+    raise Unavailable(
+        f"{url}: no connection {words}; {UNREACHABLE_ADVICE}", lost=words, how="unreached", for_all=True
+    ) from error
 
 
 def proxied(url: str) -> bool:
@@ -207,55 +247,6 @@ def proxied(url: str) -> bool:
         and bool({parts.scheme, "all"} & getproxies().keys())
         and not proxy_bypass(parts.hostname or "")
     )
-
-
-def read_whole(chunks: Iterable[bytes], endpoint: Endpoint, began: float) -> bytes:
-    """Return the body of an answer to a request that began then (`time.monotonic`).
-
-    Raises Unavailable where it takes longer than `timeout_s`, Rejected where it is longer than `MAX_REPLY_BYTES`.
-    """
-    read = bytearray()
-    for chunk in chunks:
-        read += chunk
-        if time.monotonic() > began + endpoint.timeout_s:
-            raise Unavailable(
-                f"{endpoint.where}: no whole answer within {endpoint.timeout_s:g} s ({len(read):,} bytes so far)"
-            )
-        if len(read) > MAX_REPLY_BYTES:
-            raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
-    return bytes(read)
-
-
-def bounded(
-    client_class: type, endpoint: Endpoint, *, check: Callable[[str, int, bytes, Mapping[str, str]], None] | None = None
-) -> type:
-    """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
-
-    The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker indefinitely. Here an answer is read whole within `timeout_s` and `MAX_REPLY_BYTES`; a later or
-    longer one raises BackendError.
-
-    check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
-    """
-    timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
-
-    class Bounded(client_class):  # type: ignore[misc]
-        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            began = time.monotonic()
-            request.extensions["timeout"] = timeout
-            response = super().send(request, stream=True, **options)
-            try:
-                body = read_whole(response.iter_bytes(), endpoint, began)
-            finally:
-                response.close()
-            if check is not None:
-                check(request.url.path, response.status_code, body, response.headers)
-            # The body is no longer packed.
-            packed = ("content-encoding", "content-length", "transfer-encoding")
-            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
-            return type(response)(response.status_code, headers=headers, content=body, request=response.request)
-
-    return Bounded
 
 
 def _key(variables: Sequence[str], backend: str, url: str, needed: bool) -> tuple[str, str]:
@@ -311,15 +302,25 @@ def _seconds(text: str) -> float:
 
 def max_image_side(uri: BackendURI) -> int | None:
     """Return the longest side in px that a URI allows; None for no limit. Raises ConfigError."""
-    text = uri.params.get("max_image_side")
+    return whole_number(uri, "max_image_side", SMALLEST_SIDE_PX, "px of the longest side")
+
+
+def whole_number(uri: BackendURI, name: str, least: int, what: str) -> int | None:
+    """Return a parameter that is a whole number; None where it is not given. Raises ConfigError."""
+    text = uri.params.get(name)
     if text is None:
         return None
-    # Python turns no text of thousands of digits into a number, and no image is that wide.
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= SMALLEST_SIDE_PX):
-        raise ConfigError(
-            f"max_image_side={text[:40]!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
-        )
+    # Python turns no text of thousands of digits into a number, and no image is that large.
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+        raise ConfigError(f"{name}={text[:40]!r}: expected {what}, a whole number from {least}")
     return int(text)
+
+
+def _formats(text: str | None) -> tuple[str, ...]:
+    names = FORMATS if text is None else tuple(dict.fromkeys(text.lower().replace("jpg", "jpeg").split(",")))
+    if unknown := sorted(set(names) - {"png", "jpeg", "webp", "gif"}):
+        raise ConfigError(f"image_formats={text!r}: {unknown[0]!r} is unknown; expected some of png,jpeg,webp,gif")
+    return tuple(f"image/{name}" for name in names)
 
 
 def is_loopback(url: str) -> bool:

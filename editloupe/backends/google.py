@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
+from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
+from editloupe.backends.failures import is_filtered
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
+from editloupe.backends.transport import bounded
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
+from editloupe.errors import BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from google import genai
@@ -59,9 +61,8 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
     def check(_: str, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        # Here, before the SDK makes an error of it that holds the request, and in it the key.
         if status != 200:
-            raise wire.failure(status, body, headers, endpoint)
+            raise wire.failed(status, body, headers, endpoint)
 
     # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
     http = bounded(library.Client, endpoint, check=check)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
@@ -104,11 +105,13 @@ class GoogleBackend(Remote):
         sent, config = wire.config_of(model, request, system, refused)
         try:
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
-        except Rejected as error:
-            name = wire.refused_parameter(error, sent)
-            if name is None:
-                raise
-            raise ParameterRefused(name) from error
+        except wire.Failed as error:
+            if is_filtered(error.told):
+                return Reply(text=error.told.words, finish="filter", sent=sent)
+            if names := wire.refused(error.told, sent):
+                raise ParameterRefused(*names) from error
+            pictures = sum(len(message.images) for message in request.messages)
+            raise wire.failure_of(error.told, self._at, pictures=pictures, answered=self._first.answered) from error
         except BackendError:
             raise
         except Exception as error:

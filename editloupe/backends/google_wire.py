@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
+from editloupe.backends.endpoint import Endpoint
+from editloupe.backends.failures import Said, failure, said
 from editloupe.backends.payload import (
-    REPLY_BOUND,
     JsonObject,
     at,
     clean_text,
@@ -26,7 +25,6 @@ from editloupe.backends.payload import (
     named_pictures,
     one_line,
     parse_answer,
-    retry_after_s,
     sampling_of,
     text_at,
     texts_without,
@@ -34,7 +32,7 @@ from editloupe.backends.payload import (
 )
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import EncodedImage
-from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, Rejected, Unavailable
 from editloupe.values import ImageRef, Json, finite
 
 if TYPE_CHECKING:
@@ -67,22 +65,15 @@ _BAD_CALLS: Final[Mapping[str, str]] = {
     "UNEXPECTED_TOOL_CALL": "a tool was called where none may be called",
     "TOO_MANY_TOOL_CALLS": "too many calls in one reply",
 }
-DROPPABLE: Final = {
-    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
-    "top_p": re.compile(r"\btop[_ ]?p\b", re.IGNORECASE),
-    "seed": re.compile(r"\bseed\b", re.IGNORECASE),
-    "max_tokens": REPLY_BOUND,
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    **{ours: (ours, wire) for ours, wire in SAMPLING.items()},
+    "max_tokens": ("max_output_tokens",),
     # Several models take no schema beside function declarations.
-    "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
-    "top_logprobs": re.compile(r"log_?probs", re.IGNORECASE),
+    "answer_schema": ("response_mime_type", "response_json_schema", "response_schema"),
+    "top_logprobs": ("logprobs", "response_logprobs"),
+    "tools": ("tools", "function_declarations", "function_calling"),
 }
-"""Our name of what a model may refuse and we can do without → how its refusal names it."""
-_REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
-_CONTEXT = re.compile(
-    r"token count.{0,40}exceeds|exceeds the maximum number of tokens|context (window|length)|"
-    r"(request|payload).{0,40}(too large|size exceeds)",
-    re.IGNORECASE,
-)
+"""Our name of what a model may refuse and we can do without → how a refusal names it, in either spelling."""
 _ADDRESS_HINT = "base_url is the address under which /v1beta/models lies, without that path"
 
 
@@ -199,9 +190,11 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
     tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    payload = parse_answer(
-        body, endpoint, "candidates", lambda status, found: _failure(status, found, {}, endpoint), _ADDRESS_HINT
-    )
+    payload = parse_answer(body, endpoint, _ADDRESS_HINT)
+    if payload.get("error"):
+        code = at(payload, "error", "code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else 502
+        raise failure(said(status, payload, {}), endpoint, hint=_ADDRESS_HINT)
     common: dict[str, Any] = {
         "usage": _usage(payload.get("usageMetadata")),
         "model": text_at(payload, "modelVersion"),
@@ -310,55 +303,38 @@ def _usage(value: Json) -> Usage:
 # Failure → BackendError
 
 
-def failure(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endpoint) -> BackendError:
-    """Return a failed answer as one of our errors, with what to do about it."""
+class Failed(BackendError):
+    """An answer that is a failure, taken apart: before the SDK makes an error of it that holds the request, and the key."""
+
+    def __init__(self, told: Said) -> None:
+        super().__init__(told.words, status=told.status)
+        self.told = told
+
+
+def failed(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endpoint) -> Failed:
+    """Return a failed answer, taken apart and without the key."""
     try:
         payload = cleaned(loads(body), endpoint.scrub)
     except ValueError:
-        payload = {"message": clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]}
-    return _failure(status, payload, headers, endpoint)
+        payload = clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]
+    return Failed(said(status, payload, headers))
 
 
-def _failure(status: int, payload: Json, headers: Mapping[str, str], endpoint: Endpoint) -> BackendError:
-    # The error stands under "error", in a list of one, or is the payload itself.
-    payload = payload[0] if isinstance(payload, list) and payload else payload
-    error = payload.get("error", payload) if isinstance(payload, Mapping) else payload
-    words = text_at(error, "message") if isinstance(error, Mapping) else str(error)[:400]
-    words = "(a web page)" if words.lstrip().startswith("<") else one_line(words)
-    details = [d for d in items_at(error, "details") if isinstance(d, Mapping)]
-    message = f"{endpoint.where}: HTTP {status}" + (f", {words}" if words else "")
-    if status == 429:
-        if any("PerDay" in json.dumps(d) for d in details):
-            return Rejected(
-                f"{message}; the day's quota is used up, waiting a little does not help", status=status, for_all=True
-            )
-        return RateLimited(message, status=status, retry_after_s=_delay_s(details, headers))
-    if status == 408 or status >= 500:
-        return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
-    if status in (400, 413) and _CONTEXT.search(words):
-        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
-    reasons = {str(d.get("reason")) for d in details}
-    if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in words:
-        return Rejected(f"{message}; {endpoint.key_hint}", status=status, for_all=True)
-    if advice := endpoint.advice(words):
-        return Rejected(f"{message}; {advice}", status=status)
-    if status in (404, 405) or status < 400:
-        return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
-    return Rejected(message, status=status)
+def failure_of(told: Said, endpoint: Endpoint, *, pictures: int, answered: bool) -> BackendError:
+    """Return a failed answer as one of our errors, with what to do about it."""
+    return failure(told, endpoint, pictures=pictures, answered=answered, hint=_ADDRESS_HINT)
 
 
-def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
-    """Return the name of a parameter that was sent, that the model refuses, and that we can do without."""
-    # Behind the address and the model's name, which may be anything.
-    _, _, words = str(error).partition("HTTP 400")
-    if error.status != 400:
-        return None
-    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(words):
-        return "max_tokens"
-    if not _REFUSES_PARAMETER.search(words):
-        return None
-    wire_names = {**SAMPLING, "answer_schema": _SCHEMA, "top_logprobs": _LOGPROBS}
-    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(words)), None)
+def refused(told: Said, sent: JsonObject) -> frozenset[str]:
+    """Return what a failed answer names of the parameters that were sent and can be left out, by our names."""
+    if told.status != 400:
+        return frozenset()
+    wire_names = {**SAMPLING, "answer_schema": _SCHEMA, "top_logprobs": _LOGPROBS, "tools": "tools"}
+    given = {name: _NAMES[name] for name, wire in wire_names.items() if wire in sent}
+    found = told.names([spelt for names in given.values() for spelt in names], own=(str(sent["model"]),))
+    names = {name for name, spelt in given.items() if found & set(spelt)}
+    # "Function calling with a response mime type": the schema is what can be left out.
+    return frozenset(names - {"tools"} if "answer_schema" in names else names)
 
 
 def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
@@ -368,12 +344,3 @@ def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
         return endpoint.unreachable(error)
     words = one_line(endpoint.scrub(str(error)))
     return Rejected(f"{endpoint.where}: the SDK refuses the request ({type(error).__name__}: {words})")
-
-
-def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:
-    """Return the wait in seconds that the endpoint asks for: RetryInfo's "17.5s", or `Retry-After`; None for neither."""
-    for detail in details:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
-        if match:
-            return float(match[1])
-    return retry_after_s(headers)

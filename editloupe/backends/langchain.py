@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages,
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
-from editloupe.backends import payload, retry
+from editloupe.backends import failures, payload, retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, read_parameters
 from editloupe.backends.keys import scrub
@@ -31,7 +31,7 @@ from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
 
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,21 +39,17 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
 }
 """Our names for sampling, and the fields under which LangChain's classes hold them; the first one found is set."""
-_ENDS: Final[Mapping[Finish, re.Pattern[str]]] = {
-    "length": re.compile("length|max_.*tokens|context_window"),
-    "tools": re.compile("tool|function"),
-    "filter": re.compile("filter|safety|recitation|blocklist|prohibited|spii|guardrail"),
-    "refusal": re.compile("refusal"),
+_ENDS: Final[Mapping[Finish, str]] = {
+    "length": "length|max_.*tokens|context_window",
+    "filter": "filter|safety|recitation|blocklist|prohibited|spii|guardrail",
+    "refusal": "refusal",
 }
 """What is in the providers' finish reasons, in lower case; any other one is a whole answer."""
-_HINTS: Final = {401: "check the key that the provider's class reads", 402: "the account has no money left",
-                 403: "check the key that the provider's class reads", 404: "check the model's name and the address"}  # fmt: skip
-"""HTTP status that holds for every request → what to do about it."""
-_KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
+_KEY_VARIABLE: Final = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 
 
-def open_backend(uri: BackendURI, **policy: Any) -> LangChainLMM:
-    """Open `langchain/PROVIDER:MODEL`. Nothing is sent yet.   policy: of `LangChainLMM`.
+def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_POLICY) -> LangChainLMM:
+    """Open the backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
     """
@@ -88,7 +84,7 @@ def open_backend(uri: BackendURI, **policy: Any) -> LangChainLMM:
     chat = make(**options)
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params={k: v for k, v in uri.params.items() if k == "base_url"})).partition("/")[2]
-    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, **policy)
+    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
 
 
 class LangChainLMM(Remote):
@@ -101,6 +97,8 @@ class LangChainLMM(Remote):
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
 
+    key_hint: Final = "check the key that the provider's class reads"
+
     def __init__(
         self,
         model: BaseChatModel,
@@ -112,7 +110,7 @@ class LangChainLMM(Remote):
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
-        if name is not None and (not name.strip() or not name.isprintable() or " " in name):
+        if name is not None and not re.fullmatch(r"[^\s?#]+(\?\S*)?", name):
             raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
         self._scrub = _scrubber(model)
         # What LangChain keeps of earlier answers would be given out as a new one.
@@ -121,9 +119,14 @@ class LangChainLMM(Remote):
         super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, policy=policy)
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
 
+    @property
+    def where(self) -> str:
+        """The head of messages."""
+        return f"{self.uri} ({self.endpoint})"
+
     def context_limit(self) -> int | None:
         """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
-        return (self._model.profile or {}).get("max_input_tokens") or None
+        return (self._model.profile or {}).get("max_input_tokens")
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
@@ -132,35 +135,34 @@ class LangChainLMM(Remote):
 
     def _message(self, message: Message, images: ImageStore) -> BaseMessage:
         """Return the message as it came from this model, else as LangChain reads it."""
-        calls = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
         if payload.at(message.carry, "langchain", "by") == self.uri:
             (own,) = messages_from_dict([payload.at(message.carry, "langchain", "message")])
-            if isinstance(own, AIMessage) and [c["id"] for c in own.tool_calls] == [c["id"] for c in calls]:
+            if [call["id"] for call in getattr(own, "tool_calls", ())] == [call.id for call in message.tool_calls]:
                 return own
-        content: Any = message.text
-        if message.images:
-            content = [
-                self._picture(part, images) if isinstance(part, ImagePart) else part.to_json() for part in message.parts
-            ]
-        read = {"role": message.role, "content": content, **({"tool_calls": calls} if calls else {})}
-        return convert_to_messages(
-            [read | ({"tool_call_id": message.tool_call_id or ""} if read["role"] == "tool" else {})]
-        )[0]
-
-    def _picture(self, part: ImagePart, images: ImageStore) -> dict[str, str]:
-        media_type, _, data = self._image_urls.of(images, part.image).removeprefix("data:").partition(";base64,")
-        return {"type": "image", "base64": data, "mime_type": media_type}
+        content: list[Json] = []
+        for part in message.parts:
+            if isinstance(part, ImagePart):
+                kind, _, data = self._image_urls.of(images, part.image).removeprefix("data:").partition(";base64,")
+                content.append({"type": "image", "base64": data, "mime_type": kind})
+            else:
+                content.append({"type": "text", "text": part.text})
+        read: dict[str, Any] = {"role": message.role, "content": content if message.images else message.text}
+        if message.role == "assistant":
+            read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
+        if message.role == "tool":
+            read["tool_call_id"] = message.tool_call_id or ""
+        return convert_to_messages([read])[0]
 
     def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
         model, sent = self._sampled(request, refused)
         asked: Any = model
         try:
             if request.tools:
-                # No class takes a schema beside tools in the same way as another.
                 choice = "auto" if request.calls_allowed or "tool_choice" in refused else "none"
-                tools = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
+                sent |= {"tools": [tool.to_json() for tool in request.tools], "tool_choice": choice}
+                tools = [{"type": "function", "function": tool} for tool in sent["tools"]]
                 asked = model.bind_tools(tools, **({} if choice == "auto" else {"tool_choice": choice}))
-                sent["tool_choice"] = choice
+                # No class takes a schema beside tools in the same way as another.
                 sent["dropped"] += ["answer_schema"] if request.answer_schema else []
             elif request.answer_schema is not None and "answer_schema" not in refused:
                 sent["answer_schema"] = schema = dict(request.answer_schema)
@@ -170,82 +172,77 @@ class LangChainLMM(Remote):
             with nullcontext() if var_child_runnable_config.get() else tracing(False):
                 found = asked.invoke(messages)
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
-            return self._failed(error, sent)
+            return self._failed(error, sent, sum(len(message.images) for message in request.messages))
         message, parsed = (found["raw"], found["parsed"]) if isinstance(found, Mapping) else (found, None)
         if isinstance(parsed, Mapping) and not message.text:
             # A class that takes the answer as a call of a tool with the schema.
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message), raw=raw, sent=sent, carry=_carry(message, self.uri))
+        return replace(_reply(message, self.uri), raw=raw, sent=sent)
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
         wanted = {ours: value for ours, value in request.sampling.to_json().items() if value is not None}
         fields = {ours: field for ours in _FIELDS if (field := _field(self._model, ours))}
         # A refused bound is left to the class: some must have one.
-        update = {fields[ours]: None if ours in refused else wanted[ours] for ours in fields if ours in wanted}
-        model = self._model.model_copy(
-            update={k: v for k, v in update.items() if (k, v) != (fields.get("max_tokens"), None)}
-        )
-        set_ = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
+        asked = [ours for ours in fields if ours in wanted and not (ours == "max_tokens" and ours in refused)]
+        update = {fields[ours]: None if ours in refused else wanted[ours] for ours in asked}
+        model = self._model.model_copy(update=update)
+        made = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
         name = self._scrub(_model_name(model))
-        return model, {"model": name, **set_, "dropped": [ours for ours in wanted if ours not in fields]}
+        return model, {"model": name, **made, "dropped": [ours for ours in wanted if ours not in fields]}
 
-    def _failed(self, error: Exception, sent: Mapping[str, Json]) -> Reply:
+    def _failed(self, error: Exception, sent: Mapping[str, Json], pictures: int) -> Reply:
         """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
         chain = list(_chain(error))
-        status, body = (
-            next(filter(None, map(_status, chain)), None),
-            next((b for e in chain if (b := _of(e, "body"))), None),
-        )
-        code = payload.error_code(body)
-        words = payload.said(body) or payload.one_line("; ".join(dict.fromkeys(f"{type(e).__name__}: {e}" for e in chain)))
-        words = self._scrub(words)
-        if status == 400 and payload.FILTERED.search(code):
-            return Reply(text=words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
-        message = f"{self.uri} ({self.endpoint}): " + (f"HTTP {status}, " if status else "") + words
-        wait_s = next(
-            (s for e in chain if (s := payload.retry_after_s(_of(e, "response", "headers") or {})) is not None), None
-        )
-        if any(isinstance(one, ContextOverflowError) for one in chain) or status == 413:
-            raise ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status) from None
-        if status in _HINTS or code == "insufficient_quota":
-            raise Rejected(
-                f"{message}; {_HINTS[status if status in _HINTS else 402]}", status=status, for_all=True
-            ) from None
-        if status == 429:
-            raise RateLimited(message, status=status, retry_after_s=wait_s) from None
-        if status == 408 or (status or 0) >= 500:
-            raise Unavailable(message, status=status, retry_after_s=wait_s) from None
-        if status is None and any(isinstance(e, OSError) or type(e).__module__.startswith("http") for e in chain):
-            raise Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=words) from None
-        named = [ours for ours in sent for name in _FIELDS.get(ours, ()) if re.search(rf"\b{name}\b", words)]
-        # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
-        named += [name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto")]
-        if named:
-            raise ParameterRefused(named[0], lasting=status is not None) from None
-        raise Rejected(message, status=status) from None
+        status = next(filter(None, map(_status, chain)), None)
+        body = next((found for one in chain if (found := _of(one, "body"))), None)
+        headers: Mapping[str, str] = next((found for one in chain if (found := _of(one, "response", "headers"))), {})
+        words = body or payload.one_line("; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain)))
+        told = failures.said(status or 0, payload.cleaned(words, self._scrub), headers)
+        if failures.is_filtered(told):
+            return Reply(text=told.words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
+        ours: BackendError = Rejected(f"{self.where}: {told.words}")
+        if any(isinstance(one, ContextOverflowError) for one in chain):
+            raise ContextTooLong(f"{self.where}: {told.words}; {TOO_LONG_ADVICE}", status=status) from None
+        if status is None and any(isinstance(one, OSError) or type(one).__module__.startswith("http") for one in chain):
+            kinds = " ".join(type(one).__name__ for one in chain)
+            how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
+            raise Unavailable(f"{self.where}: {told.words}; {UNREACHABLE_ADVICE}", lost=told.words, how=how) from None
+        if status is not None:
+            ours = failures.failure(told, self, pictures=pictures, answered=self._first.answered)
+        if status in (None, 400, 404, 422):
+            names = {**_FIELDS, "tools": ("tools",)}
+            named = [n for n in names if n in sent and told.names(names[n], own=(str(sent["model"]),))]
+            # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
+            if type(ours) is Rejected and not ours.for_all and not named:
+                named = [name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto")]
+            if named:
+                raise ParameterRefused(*named) from None
+        raise ours from None
 
 
-def _reply(message: AIMessage) -> Reply:
-    """Return what the model said. raw, sent and carry are left to fill in."""
+def _reply(message: AIMessage, by: str) -> Reply:
+    """Return what the model said. by: the backend to which its own form goes back, such as signed thoughts."""
     metadata, kwargs, usage = message.response_metadata, message.additional_kwargs, message.usage_metadata
-    said = next((s for n in ("finish_reason", "stop_reason", "stopReason", "done_reason") if (s := metadata.get(n))), None)
-    said = str(said or payload.at(metadata, "incomplete_details", "reason") or "").lower()
-    finish: Finish = next((end for end, names in _ENDS.items() if names.search(said)), "stop")
-    if finish == "stop" and (message.tool_calls or message.invalid_tool_calls):
-        finish = "tools"
+    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason"))
+    said = str(next(filter(None, reasons), None) or payload.at(metadata, "incomplete_details", "reason")).lower()
+    whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
+    finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
+    plain = isinstance(message.content, str) and not any(kwargs.values())
     return Reply(
         text=kwargs.get("refusal") or str(message.text),
-        reasoning="\n".join(str(b.get("reasoning")) for b in message.content_blocks if b["type"] == "reasoning"),
+        reasoning="\n".join(
+            str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"
+        ),
         tool_calls=tuple(
-            ToolCall(id=c["id"] or f"call_{n}", name=c["name"], arguments=c["args"])
-            for n, c in enumerate(message.tool_calls, 1)
+            ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
+            for number, call in enumerate(message.tool_calls, 1)
         ),
         malformed_calls=tuple(
-            MalformedCall(raw=c["args"] or "", error=f"the arguments of {c['name']} are not a JSON object")
-            for c in message.invalid_tool_calls
+            MalformedCall(raw=call["args"] or "", error=f"the arguments of {call['name']} are not a JSON object")
+            for call in message.invalid_tool_calls
         ),
         finish="refusal" if kwargs.get("refusal") else finish,
         usage=Usage(
@@ -256,14 +253,8 @@ def _reply(message: AIMessage) -> Reply:
         ),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
         fingerprint=str(metadata.get("system_fingerprint") or ""),
+        carry=None if plain else {"langchain": {"by": by, "message": message_to_dict(message)}},
     )
-
-
-def _carry(message: AIMessage, by: str) -> Json:
-    """Return what the provider wants back as it came, such as signed thoughts; None where plain text holds it all."""
-    if isinstance(message.content, str) and not any(message.additional_kwargs.values()):
-        return None
-    return {"langchain": {"by": by, "message": message_to_dict(message)}}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -274,17 +265,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             error = error.__cause__ or error.__context__
 
 
-def _of(error: object, *names: str) -> Any:
+def _of(value: object, *names: str) -> Any:
+    """Return what an object or a mapping holds under these names; None where it holds nothing."""
     for name in names:
-        error = error.get(name) if isinstance(error, Mapping) else getattr(error, name, None)
-    return error
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value
 
 
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error, wherever its library keeps it."""
     places = [(*at, name) for at in ((), ("response",)) for name in ("status_code", "code", "status")]
     found = [_of(error, *place) for place in (*places, ("response", "ResponseMetadata", "HTTPStatusCode"))]
-    return next((int(n) for n in found if isinstance(n, int) and 300 <= n < 600), None)
+    return next((int(number) for number in found if isinstance(number, int) and 300 <= number < 600), None)
 
 
 def traits_of(model: BaseChatModel) -> Traits:
@@ -304,31 +296,22 @@ def _field(model: BaseChatModel, ours: str) -> str | None:
 
 
 def _model_name(model: BaseChatModel) -> str:
-    return next((n for at in ("model_name", "model", "model_id") if isinstance(n := getattr(model, at, None), str)), "")
+    found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+    return next((name for name in found if isinstance(name, str)), "")
 
 
 def _endpoint(model: BaseChatModel) -> str:
     """Return where the model answers, as far as it says so without credentials."""
     names = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url")
-    urls = (_of(model, "root_client", "base_url"), *(_of(model, name) for name in names))
-    known = (str(url).rstrip("/") for url in urls if str(url).startswith("http") and "@" not in str(url))
+    urls = map(str, (_of(model, "root_client", "base_url"), *(_of(model, name) for name in names)))
+    known = (url.rstrip("/") for url in urls if url.startswith("http") and "@" not in url)
     return next(known, f"LangChain's {type(model).__name__}, at its own address")
 
 
 def _own_name(model: BaseChatModel) -> str:
-    """Return class, model and a digest of what else the model says identifies it: two that think otherwise are two judges."""
-    plain = {
-        "model",
-        "model_name",
-        "temperature",
-        "seed",
-        "timeout",
-        "request_timeout",
-        "max_retries",
-        "stream",
-        "streaming",
-    }
-    other = {k: repr(v) for k, v in model._identifying_params.items() if k not in plain and v not in (None, {}, [])}
+    """Return class and model, with a digest of what else identifies it: two that think otherwise are two judges."""
+    ours = re.compile("model|model_name|temperature|seed|.*timeout|max_retries|stream|streaming")
+    other = {name: repr(value) for name, value in model._identifying_params.items() if not ours.fullmatch(name) and value}
     name = f"{type(model).__name__}:{re.sub(r'[?#]|[^!-~]', '_', _model_name(model))}".rstrip(":")
     return f"{name}?params={digest(other)[:12]}" if other else name
 

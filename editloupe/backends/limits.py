@@ -1,7 +1,12 @@
-"""How many calls are under way at one endpoint: more while it keeps up, half as many when it says that it does not."""
+"""How many calls are under way at one endpoint, and when none may be: one object for all callers in the process.
+
+The number grows while the endpoint keeps up, and halves when it says that it does not. Where it names a wait, all callers
+pause until then, and come back one after another.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -10,7 +15,8 @@ from contextlib import contextmanager
 from statistics import median_high
 from typing import Final
 
-from editloupe.errors import RateLimited
+from editloupe.backends.stopping import LOOK_S, check_stop, sleep
+from editloupe.errors import BackendError, RateLimited
 
 START: Final = 8
 MOST: Final = 64
@@ -32,6 +38,7 @@ class ConnectionLimit:
     fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
     rate, and falls by a quarter where answers have become three times as slow as they were at the limit's start; both at
     most once a wave. `fix` sets it for good, `fixed` for a while.
+    After a pause one call goes alone; each two answers at the width that there is let one more go beside them.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,6 +53,10 @@ class ConnectionLimit:
         self._usual: float | None = None
         self._seconds: deque[float] = deque(maxlen=_WAVES_SEEN * most)
         self._free = threading.Condition()
+        self._opens_at = 0.0
+        self._width: float | None = None
+        """Calls at once since the last pause; None where it holds nobody back any more."""
+        self._trouble_since: float | None = None
         self.throttled = 0
         """How often the endpoint refused a call for its rate."""
         self.retried = 0
@@ -54,7 +65,7 @@ class ConnectionLimit:
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return max(1, int(self._limit))
+        return max(1, int(self._limit if self._width is None else min(self._limit, self._width)))
 
     @property
     def under_way(self) -> int:
@@ -65,6 +76,13 @@ class ConnectionLimit:
         """Take note that a call is made again."""
         with self._free:
             self.retried += 1
+
+    def trouble_since(self, now: float) -> float:
+        """Return since when the endpoint has answered nobody; `now` where this failure is the first."""
+        with self._free:
+            if self._trouble_since is None:
+                self._trouble_since = now
+            return self._trouble_since
 
     def fix(self, connections: int) -> None:
         """Set the limit, 1 or more, for good, whatever the endpoint says."""
@@ -88,26 +106,55 @@ class ConnectionLimit:
                 self._free.notify_all()
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Make one call to the endpoint: wait for its turn, and learn from how it ends."""
-        with self._free:
-            while self._under_way >= self.limit:
-                self._full = True
-                self._free.wait()
-            self._under_way += 1
-            self._full = self._full or self._under_way >= self.limit
-        began = self._clock()
+    def call(
+        self,
+        clock: Callable[[], float] | None = None,
+        wait: Callable[[float], None] = sleep,
+        *,
+        patience_s: float = math.inf,
+    ) -> Iterator[None]:
+        """Make one call to the endpoint: wait for its turn, and learn from how it ends.
+
+        clock, wait: tell seconds and let them pass.   patience_s: a longer wait that the endpoint names holds nobody back.
+        Raises Interrupted once the run is to stop.
+        """
+        clock = clock or self._clock
+        self._enter(clock, wait)
+        began = clock()
         try:
             yield
-        except RateLimited:
-            self._refused(began)
+        except BackendError as error:
+            if isinstance(error, RateLimited):
+                self._refused(began)
+            if error.retry_after_s and error.retry_after_s <= patience_s:
+                self._pause(clock() + error.retry_after_s)
             raise
         else:
-            self._kept_up(began)
+            self._kept_up(began, clock())
         finally:
             with self._free:
                 self._under_way -= 1
                 self._free.notify()
+
+    def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
+        while True:
+            with self._free:
+                while self._under_way >= self.limit:
+                    self._full = True
+                    self._free.wait(LOOK_S)
+                    check_stop()
+                left = self._opens_at - clock()
+                if left <= 0:
+                    self._under_way += 1
+                    self._full = self._full or self._under_way >= self.limit
+                    return
+            wait(left)
+
+    def _pause(self, until: float) -> None:
+        """Let nobody call before then, and one alone at first."""
+        with self._free:
+            self._opens_at = max(self._opens_at, until)
+            self._width = 1.0
 
     def _refused(self, began: float) -> None:
         with self._free:
@@ -122,9 +169,14 @@ class ConnectionLimit:
             else:
                 self._end()
 
-    def _kept_up(self, began: float) -> None:
+    def _kept_up(self, began: float, now: float) -> None:
         with self._free:
-            self._seconds.append(self._clock() - began)
+            self._trouble_since = None
+            if self._width is not None:
+                self._width += 0.5 / int(self._width)
+                self._width = self._width if self._width < self._limit else None
+                self._free.notify_all()
+            self._seconds.append(now - began)
             self._answered += 1
             self._end()
             if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):

@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
+from editloupe.backends.endpoint import Endpoint
+from editloupe.backends.failures import Said, failure, said
 from editloupe.backends.payload import (
-    FILTERED,
-    FLAGGED,
-    TOO_LONG,
     ImageURL,
     JsonObject,
     Scrub,
@@ -27,13 +25,10 @@ from editloupe.backends.payload import (
     clean_text,
     cleaned,
     count,
-    error_code,
     items_at,
     loads,
     move_pictures,
     parse_answer,
-    retry_after_s,
-    said,
     sampling_of,
     text_at,
     whole_tokens,
@@ -51,21 +46,36 @@ from editloupe.chat import (
     ToolCall,
     Usage,
 )
-from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, Rejected, Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
 
 if TYPE_CHECKING:
     import openai
 
 _FINISHES: Final[Mapping[str, Finish]] = {
-    "stop": "stop",
-    "length": "length",
     "tool_calls": "tools",
     "function_call": "tools",
     "content_filter": "filter",
 }
 OLD_NAME: Final = "max_tokens by its old name"
 """What a model refuses that takes `max_completion_tokens` only."""
+_OURS: Final[Mapping[str, str]] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "response_format": "answer_schema",
+    "logprobs": "top_logprobs",
+    "top_logprobs": "top_logprobs",
+    "tools": "tools",
+    "tool_choice": "tools",
+}
+"""The wire's name of what an endpoint may refuse → ours."""
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "response_format": ("json_schema", "schema", "structured_output", "grammar")
+}
+"""Names under which what stands inside a parameter is refused."""
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
 
 
@@ -82,6 +92,8 @@ def parameters_of(model: str, request: Request, refused: frozenset[str]) -> dict
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     if request.top_logprobs is not None and "top_logprobs" not in refused:
         wire |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if request.answer_schema is not None and "answer_schema" not in refused:
+        wire["response_format"] = response_format(request.answer_schema)
     return wire
 
 
@@ -112,9 +124,9 @@ def pieces_of(
     return pieces
 
 
-def body_of(before: JsonObject, pieces: Sequence[bytes], behind: JsonObject) -> list[bytes]:
-    """Return the pieces of a body of `before`, the messages, and `behind`: the bytes of one `json.dumps` of it all."""
-    return [compact_bytes(before)[:-1], b',"messages":', *pieces, b"," + compact_bytes(behind)[1:] if behind else b"}"]
+def body_of(parameters: JsonObject, pieces: Sequence[bytes]) -> bytes:
+    """Return the body: what one `json.dumps` of it all would give."""
+    return b"".join([compact_bytes(parameters)[:-1], b',"messages":', *pieces, b"}"])
 
 
 # Of this process alone, so that no text of a user, a model or an image can hold it.
@@ -162,18 +174,22 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
     tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
     Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
     """
-    payload = parse_answer(
-        body, endpoint, "choices", lambda status, found: _failure(status, found["error"], endpoint), _BASE_URL_HINT
-    )
+    payload = parse_answer(body, endpoint, _BASE_URL_HINT)
+    if payload.get("error"):
+        # Beside choices too: what stands there is not whole.
+        code = at(payload, "error", "code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else 502
+        raise failure(said(status, payload, {}), endpoint, hint=_BASE_URL_HINT)
     choice = at(payload, "choices", 0)
     message = at(choice, "message")
     if not isinstance(message, Mapping):
         raise Unavailable(f"{endpoint.where}: answered without a message; expected choices[0].message")
-    reason = at(choice, "finish_reason")
+    reason = str(at(choice, "finish_reason") or "stop")
     if reason in ("error", "abort"):
         raise Unavailable(f"{endpoint.where}: the server broke the answer off (finish_reason {reason!r})")
     calls = [_call(item, n, endpoint.scrub) for n, item in enumerate(items_at(message, "tool_calls"), 1)]
-    finish: Finish = _FINISHES.get(str(reason), "stop")
+    cut = any(word in reason.lower() for word in ("length", "max", "limit"))
+    finish: Finish = "length" if cut else _FINISHES.get(reason, "stop")
     if finish == "stop" and calls:
         # Servers that were words which tool to call say "stop".
         finish = "tools"
@@ -248,28 +264,65 @@ def _usage(usage: Json) -> Usage:
 # Foreign error → BackendError
 
 
+def told_of(error: openai.APIStatusError, endpoint: Endpoint) -> Said:
+    """Return a failed answer, taken apart and without the key."""
+    return said(error.status_code, clean_body(error, endpoint), error.response.headers)
+
+
+def clean_body(error: openai.APIStatusError, endpoint: Endpoint) -> Json:
+    """Return the whole body of a failed answer, without the key: parsed where it is JSON, else its text."""
+    try:
+        return cleaned(loads(error.response.content), endpoint.scrub)
+    except (ValueError, RecursionError):
+        return clean_text(error.response.text[:2000], endpoint.scrub)
+
+
+def refused(told: Said, sent: JsonObject) -> frozenset[str]:
+    """Return what a failed answer names of the parameters that were sent and can be left out, by our names."""
+    if not 400 <= told.status < 500 or told.status in (401, 402, 407, 408, 413, 429):
+        return frozenset()
+    inside = {inner: name for name, inners in _FIELDS.items() if name in sent for inner in inners}
+    own = (str(sent["model"]), str(sent["model"]).rpartition("/")[2])
+    found = told.names([*(name for name in _OURS if name in sent), "max_completion_tokens", *inside], own=own)
+    if "max_tokens" in sent and "max_completion_tokens" in found:
+        return frozenset({OLD_NAME})
+    named = {inside.get(name, name) for name in found}
+    return frozenset(_OURS[name] for name in named if name in sent)
+
+
 def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
-    """Return an error of the SDK as one of ours. It is cleaned of the key in place, since it becomes the cause."""
+    """Return an error of the SDK without an answer as one of ours. It is cleaned of the key in place: it is the cause."""
     import openai
 
     if isinstance(error.__cause__, BackendError):
         # Up to 2 the SDK wraps whatever its HTTP client raises.
         ours, error.__cause__ = error.__cause__, None
         return ours
-    if isinstance(error, openai.APIError):
-        error.message = clean_text(error.message, endpoint.scrub)
-        error.body = _clean(error.body, endpoint)
-    error.args = tuple(clean_text(str(a), endpoint.scrub) for a in error.args)
-    if isinstance(error, openai.APIStatusError):
-        wait, location = retry_after_s(error.response.headers), error.response.headers.get("location")
-        if 300 <= error.status_code < 400 and location:
-            return redirected(error.status_code, location, endpoint)
-        return _failure(error.status_code, error.body, endpoint, retry_after_s=wait)
+    clean_error(error, endpoint)
     cause = error.__cause__ or error
     kind = type(cause).__name__
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError) and "Timeout" not in kind:
         return Rejected(f"{endpoint.where}: {kind}: {endpoint.scrub(str(cause))}")
     return endpoint.unreachable(cause)
+
+
+def status_error(
+    error: openai.APIStatusError, told: Said, endpoint: Endpoint, *, pictures: int, answered: bool
+) -> BackendError:
+    """Return a failed answer as one of our errors. The SDK's is cleaned of the key in place: it is the cause."""
+    clean_error(error, endpoint)
+    location = error.response.headers.get("location")
+    if 300 <= error.status_code < 400 and location:
+        return redirected(error.status_code, location, endpoint)
+    return failure(told, endpoint, pictures=pictures, answered=answered, hint=_BASE_URL_HINT)
+
+
+def clean_error(error: Exception, endpoint: Endpoint) -> None:
+    """Take the key out of an error of the SDK."""
+    for name in ("message", "body"):
+        if hasattr(error, name):
+            setattr(error, name, _clean(getattr(error, name), endpoint))
+    error.args = tuple(clean_text(str(a), endpoint.scrub) for a in error.args)
 
 
 def redirected(status: int, location: str, endpoint: Endpoint) -> Rejected:
@@ -282,39 +335,9 @@ def redirected(status: int, location: str, endpoint: Endpoint) -> Rejected:
     )
 
 
-def filtered_reply(error: openai.APIStatusError, sent: JsonObject, endpoint: Endpoint) -> Reply | None:
-    """Return the Reply for a 400 that refuses the prompt for its content; None for any other error."""
-    if error.status_code != 400 or not FILTERED.search(error_code(error.body)):
-        return None
-    text = clean_text(said(error.body), endpoint.scrub)
-    return Reply(text=text, finish="filter", raw=_clean(error.body, endpoint), sent=sent)
-
-
 def _clean(body: object, endpoint: Endpoint) -> Json:
     """Return a failed answer's body without the key; None where it is nested too deep to be read."""
     try:
         return cleaned(body, endpoint.scrub)
     except RecursionError:
         return None
-
-
-def _failure(status: int, body: object, endpoint: Endpoint, *, retry_after_s: float | None = None) -> BackendError:
-    """Return a failed answer as one of our errors, with what to do about it."""
-    words, code = said(body), error_code(body)
-    message = f"{endpoint.where}: HTTP {status}" + (f", {words}" if words else "")
-    if status == 429 and code == "insufficient_quota":
-        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
-    if status == 429:
-        return RateLimited(message, status=status, retry_after_s=retry_after_s)
-    if status == 408 or status >= 500:
-        return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {words}"):
-        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
-    if status in (401, 403):
-        # Some gateways refuse a single prompt with a 403.
-        return Rejected(f"{message}; {endpoint.key_hint}", status=status, for_all=not FLAGGED.search(words))
-    if advice := endpoint.advice(words):
-        return Rejected(f"{message}; {advice}", status=status)
-    if status in (404, 405) or status < 400:
-        return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status, for_all=True)
-    return Rejected(message, status=status)

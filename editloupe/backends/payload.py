@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import email.utils
-import json
 import math
 import re
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
@@ -17,38 +14,13 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.backends.endpoint import Endpoint
 from editloupe.chat import Message, Part, Request, TextPart, Token
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import BackendError, Rejected, Unavailable
+from editloupe.errors import Rejected, Unavailable
 from editloupe.values import ImageRef, Json, parse_json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
 """Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the longest unused
 goes first, and is made again where it is needed after all."""
 
-# OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".
-TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum (context|model) length|context (length|size|window)"
-    r"|prompt is too long|input is too long",
-    re.IGNORECASE,
-)
-
-REPLY_BOUND = re.compile(
-    r"max_?(completion_?|new_?|output_?)?tokens\b.{0,80}?(too (large|big|high)|at most|exceed|must be|less than|range"
-    r"|maximum|[<>]=?)|(in|for) the completion",
-    re.IGNORECASE,
-)
-"""How endpoints say that a reply may not have so many tokens: their own bound is lower, or what the context leaves."""
-
-REFUSES = re.compile(
-    r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
-    re.IGNORECASE,
-)
-"""How endpoints say that they do not take a parameter."""
-
-# Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
-FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
-
-FLAGGED = re.compile(r"moderat|flagged|content.?policy|safety", re.IGNORECASE)
-"""How gateways say that it is the prompt that they forbid, and not the caller."""
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 
@@ -123,27 +95,20 @@ def texts_without(message: Message, where: str) -> tuple[TextPart, ...]:
     return (*texts, *([TextPart(text=f"{where}: {', '.join(names)}.")] if names else []))
 
 
-def parse_answer(
-    body: bytes, endpoint: Endpoint, wanted: str, failed: Callable[[int, JsonObject], BackendError], address_hint: str
-) -> JsonObject:
+def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObject:
     """Parse an answer's body, cleaned of the key.
 
-    wanted: the field that holds the answer.   failed: makes an error of an HTTP status and an answer that holds "error" in
-    its place, as some gateways report a failure with HTTP 200.
-    Raises that error, Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text.
         payload = cleaned(loads(endpoint.scrub(body.decode("utf-8-sig", "replace"))), endpoint.scrub)
     except ValueError as error:
         if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}") from error
+            raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}", for_all=True) from error
         raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
     if not isinstance(payload, Mapping):
         raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
-    if payload.get("error") and not payload.get(wanted):
-        code = at(payload, "error", "code")
-        raise failed(code if isinstance(code, int) and 400 <= code < 600 else 502, payload)
     return payload
 
 
@@ -216,41 +181,6 @@ def clean_text(text: str, scrub: Scrub) -> str:
     """Return the text without the key, with image data cut, and as valid UTF-8."""
     text = scrub(text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8"))
     return _IMAGE_DATA.sub(r"\1…", text) if ";base64," in text else text
-
-
-def error_body(body: object) -> object:
-    """Return what stands under "error" in a failed answer, else the whole."""
-    return at(body, "error") or body
-
-
-def error_code(body: object) -> str:
-    """Return the failure's code, or its type; "" where there is neither."""
-    inner = error_body(body)
-    return str(at(inner, "code") or at(inner, "type") or "")
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `retry-after-ms`, or of `Retry-After` as seconds or a date; None where unreadable."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            value = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        if math.isfinite(value) and value >= 0:
-            return value
-    try:
-        when = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, when.timestamp() - time.time())
-
-
-def said(body: object) -> str:
-    """Return what the endpoint says about its failure: one line of at most 400 characters."""
-    inner = error_body(body)
-    if isinstance(inner, Mapping):
-        inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
-    return "" if inner is None else one_line(str(inner))
 
 
 def one_line(text: str, most: int = 400) -> str:

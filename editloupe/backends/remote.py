@@ -1,12 +1,16 @@
-"""What backends over HTTP share: who they are, box dialects out and in, retries, the limit of connections."""
+"""What backends over HTTP share: who they are, box dialects out and in, what is negotiated, who goes first, retries."""
 
 from __future__ import annotations
 
+import copy
 import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
@@ -14,20 +18,68 @@ from editloupe.backends.endpoint import connect_to
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import Reply, Request
+from editloupe.backends.stopping import LOOK_S, check_stop
+from editloupe.chat import Message, Reply, Request, Sampling, ToolSpec
 from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, Rejected
 from editloupe.values import Json
+
+TOOLS: Final = "tools"
+TOOL_IMAGES: Final = "tool_images"
+REMEMBERED_S: Final = 60.0
+"""How long a backend that has never answered, and refuses every request, is not asked again."""
+_NO_TOOLS: Final = (
+    "the endpoint takes no tools: use --tool-protocol text, or auto (vLLM takes them where it is started with "
+    "--enable-auto-tool-choice --tool-call-parser NAME)"
+)
 
 
 class ParameterRefused(Exception):
-    """The model does not take a parameter that was sent: it is asked again without it.
+    """The endpoint does not take what was sent: it is asked again without it.
 
-    name: of `Sampling`, "answer_schema" or "top_logprobs".   lasting: False where another conversation may be asked with
-    it again.
+    names: of `Sampling`, "answer_schema", "top_logprobs", TOOLS, TOOL_IMAGES (pictures in a tool's message), or a name of
+    the adapter's own.
     """
 
-    def __init__(self, name: str, *, lasting: bool = True) -> None:
-        self.name, self.lasting = name, lasting
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
+
+
+class _First:
+    """Lets one call of a backend go alone until one was answered: a refusal of all requests then costs one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.answered = False
+        self._changed = threading.Condition()
+        self._busy = False
+        self._refused: tuple[float, BackendError] | None = None
+
+    def forget(self) -> None:
+        """Let the next call be asked, whatever the last one was refused for."""
+        self._refused = None
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Yield whether this call goes alone. Raises Interrupted, and anew the refusal of all requests before it."""
+        with self._changed:
+            while self._busy and not self.answered:
+                self._changed.wait(LOOK_S)
+                check_stop()
+            alone = not self.answered
+            if alone and self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
+                raise copy.copy(self._refused[1])
+            self._busy = self._busy or alone
+        try:
+            yield alone
+            self.answered = True
+        except BackendError as error:
+            self._refused = (time.monotonic(), error) if error.for_all else None
+            raise
+        finally:
+            if alone:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
 
 
 class Remote(ABC):
@@ -60,10 +112,12 @@ class Remote(ABC):
             params["replies"] = "bare"
         self._uri, self.endpoint = replace(uri, params=params), place
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
-        in_place = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        self._tool_images = tool_images or in_place
+        self._tool_images = tool_images
         self._address, self._policy, self._lock = address, policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
+        self._first = _First()
+        self._takes_tools: bool | None = None
+        self._weighed: set[str] = set()
         self._close = weakref.finalize(self, close)
 
     def __repr__(self) -> str:
@@ -83,36 +137,94 @@ class Remote(ABC):
         if self._address is not None:
             connect_to(self._address)
 
+    def wait_at_most(self, patience_s: float) -> None:
+        """Wait so long for an endpoint that answers nobody; 0 waits for nothing."""
+        self._policy = replace(self._policy, patience_s=patience_s)
+
+    def takes_tools(self) -> bool:
+        """Return whether the endpoint takes tools. It is asked once, with one short question. Raises BackendError."""
+        if self._takes_tools is not None:
+            return self._takes_tools
+        tool = ToolSpec(name="look", description="Looks.", parameters={"type": "object", "properties": {}})
+        question = (Message.of_text("user", "Reply with the word ready."),)
+        try:
+            self.complete(Request(messages=question, tools=(tool,), sampling=Sampling(seed=None)), ImageStore())
+        except Rejected:
+            if TOOLS not in self._refused:
+                raise
+            self._first.forget()
+        self._takes_tools = TOOLS not in self._refused
+        return self._takes_tools
+
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Answer `request`, retried as the policy says; `sent["attempts"]` counts.
 
-        Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
+        Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded, Interrupted once the run
+        is to stop.
         """
+        self._check_pictures(request, images)
         sizes = boxes.sizes_of(request, self.traits.image_policy)
         ask = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
-        limit = limit_of(self.endpoint)
-        reply, attempts = retry.call(lambda: self._negotiated(request, ask), policy=self._policy, limit=limit)
+        with self._first.turn() as alone:
+            if alone:
+                self._look()
+            reply, attempts = retry.call(
+                lambda: self._negotiated(request, ask),
+                policy=self._policy,
+                limit=limit_of(self.endpoint),
+                final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
+            )
         sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
         if any(message.role == "tool" and message.images for message in request.messages):
-            sent["tool_images"] = self._tool_images
+            inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
+            moved = "in the tool's message" if inside else "in a user's message behind it"
+            sent["tool_images"] = self._tool_images or moved
         return boxes.incoming(
             replace(reply, sent=sent), self.traits.boxes, sizes, answer=boxes.answer_image(request, sizes)
         )
 
+    def _look(self) -> None:
+        """Look at the endpoint before its first question. Raises BackendError where it cannot answer any."""
+        self.reach()
+
+    def _check_pictures(self, request: Request, images: ImageStore) -> None:
+        """Raise Rejected for pictures that the endpoint is known not to take. Nothing is sent."""
+        most, heaviest = self.traits.max_images, self.traits.max_image_bytes
+        shown = [part.image for message in request.messages for part in message.images]
+        if most is not None and len(shown) > most:
+            raise Rejected(
+                f"{self.uri} takes at most {most} images in one request, found {len(shown)}; lower --max-turns, or say "
+                "?max_images=N where it takes more"
+            )
+        for ref in shown if heaviest is not None else ():
+            if ref.sha256 in self._weighed:
+                continue
+            size = len(images.encoded(ref, self.traits.image_policy).data)
+            if heaviest is not None and size > heaviest:
+                raise Rejected(
+                    f"{self.uri} takes images of at most {heaviest:,} bytes, found one of {size:,}; reduce images with "
+                    "?max_image_side=PX, or say ?max_image_bytes=N where it takes more"
+                )
+            self._weighed.add(ref.sha256)
+
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
-        """Return one answer, without the parameters that this model refuses. Lasting refusals are remembered."""
+        """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""
         can = {"answer_schema": self.traits.constrains_schema, "top_logprobs": self.traits.gives_logprobs}
-        now = frozenset(name for name, able in can.items() if not able)
+        refused = self._refused | {name for name, able in can.items() if not able}
         while True:
-            refused = self._refused | now
+            if request.tools and TOOLS in refused:
+                raise Rejected(f"{self.uri}: {_NO_TOOLS}", for_all=True)
             try:
                 reply = ask(refused)
                 break
             except ParameterRefused as refusal:
-                now |= {refusal.name}
-                if refusal.lasting:
-                    with self._lock:
-                        self._refused |= {refusal.name}
+                check_stop()
+                if not refusal.names - refused:
+                    named = ", ".join(sorted(refusal.names))
+                    raise Rejected(f"{self.uri} refuses {named}, which was not sent") from refusal
+                refused |= refusal.names
+                self._remember(refusal.names & {TOOLS})
+        self._remember(refused - {name for name, able in can.items() if not able})
         asked = [name for name, value in request.sampling.to_json().items() if value is not None]
         asked += [name for name in can if getattr(request, name) is not None]
         if not reply.tokens:
@@ -122,9 +234,16 @@ class Remote(ABC):
         dropped: list[Json] = [name for name in asked if name in refused or (isinstance(left, list) and name in left)]
         return replace(reply, sent={**reply.sent, "dropped": dropped}) if dropped else reply
 
+    def _remember(self, names: frozenset[str]) -> None:
+        if names - self._refused:
+            with self._lock:
+                self._refused |= names
+                if TOOLS in names:
+                    self.traits = replace(self.traits, native_tools=False)
+
     @abstractmethod
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         """Make once what all attempts at a request share, and return a function that asks once.
 
-        It is given the names of the parameters to leave out, and raises ParameterRefused for a further one.
+        It is given the names of what to leave out, and raises ParameterRefused for further ones.
         """

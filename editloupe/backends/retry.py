@@ -1,45 +1,68 @@
-"""The one retry policy: what may succeed later is asked again, a few times, with waits that spread callers out."""
+"""Ask again what may succeed later: how long an endpoint is waited for, and what ends at once.
+
+Waited for are 429, 503, 529 and broken connections, until the endpoint has answered nobody for `patience_s`: an answer to
+any caller begins the time anew. Other failures that may pass (another 5xx, half an answer, none in time) are tried a few
+times. What the endpoint names as a wait holds for all its callers (`limits.ConnectionLimit`).
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from editloupe.backends import stopping
 from editloupe.backends.limits import ConnectionLimit
+from editloupe.config import DEFAULT_PATIENCE_S
 from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
-_TOO_MUCH = (503, 529)
+OVERLOADED: Final = (429, 503, 529)
+"""HTTP statuses that say that it is too much."""
+LOST_IN_A_ROW: Final = 5
+"""Refused connections in a row after which an endpoint that has answered before is waited for no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
     """Bounds of one call. All times are in seconds."""
 
+    patience_s: float = DEFAULT_PATIENCE_S
+    """How long an endpoint may answer nobody. 0 waits for nothing."""
     attempts: int = 5
-    """In all, the first one included."""
+    """In all, of a call whose failures are not waited for with patience. 1 asks once, whatever comes."""
     base_s: float = 1.0
-    """Ceiling of the first wait where the endpoint says that it is too much (429, 503, 529). It doubles with every further
+    """Ceiling of the first wait where the endpoint says that it is too much and names none. It doubles with every further
     one."""
     lost_base_s: float = 0.25
-    """The same for other failures: a lost connection, half an answer, none in time, another 5xx. There is no load to be
-    taken off the endpoint."""
+    """The same for other failures: there is no load to be taken off the endpoint."""
     max_wait_s: float = 30.0
-    """Ceiling of every wait."""
-    total_s: float = 300.0
-    """No attempt starts later than this after the first one. One that runs is not cut short."""
-    sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
-    """How the seconds are waited."""
+    """Ceiling of every wait that the endpoint does not name."""
+    sleep: Callable[[float], None] | None = field(default=None, repr=False, compare=False)
+    """How the seconds are waited, for tests; the policy's own clock goes on by what was not really waited."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"a retry policy needs at least 1 attempt, found {self.attempts}")
+        object.__setattr__(self, "_skipped", [0.0])
 
-    def wait_s(self, attempt: int, fraction: float, *, lost: bool = False) -> float:
+    def now(self) -> float:
+        """Return seconds, never going back."""
+        return time.monotonic() + float(self._skipped[0])  # type: ignore[attr-defined]
+
+    def wait(self, seconds: float) -> None:
+        """Wait. Raises Interrupted as soon as the run is to stop."""
+        if self.sleep is None:
+            return stopping.sleep(seconds)
+        began = time.monotonic()
+        self.sleep(seconds)
+        stopping.check_stop()
+        self._skipped[0] += max(0.0, seconds - (time.monotonic() - began))  # type: ignore[attr-defined]
+        return None
+
+    def backoff_s(self, attempt: int, fraction: float, *, lost: bool = False) -> float:
         """Return the seconds to wait after failure `attempt` (from 1). Full jitter: `fraction` (0..1) of the ceiling."""
         base_s = min(self.base_s, self.lost_base_s) if lost else self.base_s
         # The exponent is bounded because 2.0**1024 overflows; no ceiling is that far away.
@@ -54,38 +77,55 @@ def call(
     *,
     policy: RetryPolicy = DEFAULT_POLICY,
     limit: ConnectionLimit | None = None,
+    final: Callable[[BackendError], bool] = lambda error: False,
     rng: Callable[[], float] = random.random,
-    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[T, int]:
     """Call `fn` until it returns. Return its value and the number of attempts.
 
-    Raises the last BackendError, with the attempts made, where the policy is used up.
+    Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
 
-    Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
-    wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
-    limit: each attempt waits for its turn there; the sleep between two holds no place.   rng: 0 <= x < 1.
-    clock: seconds, never going back.
+    limit: each attempt waits for its turn there; the sleep between two holds no place.   final: whether a failure that may
+    pass ends the call all the same.   rng: 0 <= x < 1.
     """
-    start = clock()
-    for attempt in range(1, policy.attempts + 1):
+    limit = limit or ConnectionLimit()
+    began, attempt, fleeting, unreached = policy.now(), 0, 0, 0
+    while True:
+        attempt += 1
         try:
-            with nullcontext() if limit is None else limit.call():
+            with limit.call(policy.now, policy.wait, patience_s=policy.patience_s):
                 return fn(), attempt
         except BackendError as error:
-            if not error.retryable:
+            stopping.check_stop()
+            if not error.retryable or error.for_all or final(error) or policy.attempts == 1 or policy.patience_s == 0:
                 raise
-            lost = not isinstance(error, RateLimited) and error.status not in _TOO_MUCH
-            wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
-            elapsed = clock() - start
-            if attempt == policy.attempts or elapsed + wait > policy.total_s:
-                summary = f"gave up after {attempt} {'attempt' if attempt == 1 else 'attempts'} in {elapsed:.0f} s"
-                if attempt < policy.attempts and error.retry_after_s and elapsed + error.retry_after_s > policy.total_s:
-                    summary += (
-                        f": the endpoint asks to wait {error.retry_after_s:,.0f} s, and a call has {policy.total_s:g} s"
-                    )
-                error.args = (f"{error} ({summary})",)
+            patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how in ("unreached", "broken")
+            unreached = unreached + 1 if error.how == "unreached" else 0
+            fleeting += not patient
+            since, asked = limit.trouble_since(policy.now()), error.retry_after_s
+            wait = policy.backoff_s(attempt, rng(), lost=error.how != "unreached" and error.status not in OVERLOADED)
+            wait = wait if asked is None else asked
+            over = _over(asked, policy, fleeting=fleeting, unreached=unreached, waits=policy.now() + wait - since)
+            if over:
+                error.for_all = patient
+                tries = "1 attempt" if attempt == 1 else f"{attempt} attempts"
+                error.args = (f"{error} (gave up after {tries} in {policy.now() - began:.0f} s: {over})",)
                 raise
-            if limit is not None:
-                limit.again()
-            policy.sleep(wait)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            limit.again()
+            if asked is None:
+                policy.wait(wait)
+
+
+def _over(asked: float | None, policy: RetryPolicy, *, fleeting: int, unreached: int, waits: float) -> str:
+    """Return why a failure that may pass is not waited for any more; "" where it is.
+
+    asked: the wait that the endpoint names.   fleeting: failures so far that patience is not for.   unreached: connections
+    in a row that did not come about.   waits: seconds without an answer to anybody, when the next attempt would begin.
+    """
+    patience = f"the patience is {policy.patience_s:g} s (--patience)"
+    if asked is not None and asked > policy.patience_s:
+        return f"the endpoint asks to wait {asked:,.0f} s, and {patience}"
+    if unreached >= LOST_IN_A_ROW:
+        return f"{unreached} connections in a row did not come about"
+    if fleeting >= policy.attempts:
+        return f"{fleeting} failures that do not say that waiting helps"
+    return f"the endpoint has answered nobody for so long; {patience}" if waits > policy.patience_s else ""

@@ -27,7 +27,7 @@ _WHAT = {
     "transformers": ("transformers/FOLDER[?base=…]", "a local model or adapter, in this process, with the extra local"),
     "vllm": (
         "vllm/MODEL[?base_url=…]",
-        "a model that vLLM serves, here on port 8000 or elsewhere; judge --launch starts it",
+        "a model that vLLM serves, here on port 8000 or elsewhere",
     ),
 }
 
@@ -63,15 +63,15 @@ def probe(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Ask a backend live what it can do: answer, see, tell several pictures apart, call tools, keep to choices.
+    """Ask a backend live what it can do: answer, see, tell several pictures apart, call a tool, keep to a JSON schema.
 
-    About seven short questions with small drawn pictures, at the provider's price. Exit code 0 where it can judge
+    About five short questions with small drawn pictures, at the provider's price. Exit code 0 where it can judge
     (answers, sees, tells pictures apart), 1 where it cannot, 2 for a URI that cannot be opened.
     """
     backend = open_backend(uri)
     # A folder that is no run is found before anything is asked.
     store = None if run_folder is None else RunStore.read(run_folder)
-    report = run(backend, listener=None if as_json else lambda name: note(f"asking: {name}"))
+    report = run(backend, listener=lambda name: None if as_json else note(f"asking: {name}"))
     if store is not None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         kept = store.write_probe({**report.to_json(), "asked_at": at})
@@ -79,7 +79,7 @@ def probe(
     if as_json:
         print_json(report.to_json(), indent=2)
         return 0 if report.can_judge else 1
-    if report.embedded:
+    if not report.rows:
         say(f"{backend.uri}: {report.verdict}")
         return 0
     say(f"{backend.uri} at {backend.endpoint}")

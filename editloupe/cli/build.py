@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from editloupe import files, plugins
 from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import budget_of, exit_code, opened
+from editloupe.cli.judge import budget_of, exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
@@ -30,13 +30,13 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.setup import Setup, models_of, weights_of
+from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
 
 _NOT_HERE: Final = (
     "protocol", "asks", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit",
-    "judges", "constrain_labels", "launch", "launch_args", "ablate", "config", "trust_run",
+    "judges", "constrain_labels", "ablate", "config", "trust_run",
 )  # fmt: skip
 _NOT_FOR_IMAGES: Final = (
     *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",
@@ -132,7 +132,7 @@ def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outc
         raise ConfigError(f"{folder.parent} is built from {known}, not from {run.path}; name another --out")
     option = {**training_set.VERIFIER_ONLY, **run.option}
     run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
-    setup = opened(run)
+    setup = open_setup(run)
     if not as_json:
         note(f"Verifying {run.path} with {setup.backend.uri} into {folder}")
     return _asked(setup, run, folder, stop, what="edits", as_json=as_json)
@@ -339,7 +339,7 @@ def _build(
     run = run.model_copy(update={"path": path, "protocol": builder.protocol, "option": option})
     marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
     _check_built(out, marker)
-    setup = opened(run)
+    setup = open_setup(run)
     builder.check(options, setup.models)
     loaded = _loaded(builder, run, options, out, marker)
     if reviews:

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import shlex
-import textwrap
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from typer import Option
 
 from editloupe import plugins
-from editloupe.backends.base import LMM, BackendURI, parse_uri
 from editloupe.backends.prices import read_prices
-from editloupe.backends.vllm_server import Server, check_launch, unstarted
-from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AllJudges, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, say, slug, status, stoppable, tell_traces
+from editloupe.cli.output import fail, note, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
-from editloupe.config import JudgeConfig, RunConfig
+from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
 from editloupe.runs.budget import Ledger, RunBudget
-from editloupe.runs.estimate import look_ahead
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.judges import Entry
-from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.setup import Setup, open_setup, settled_tools
 from editloupe.runs.store import RunStore
 from editloupe.runs.visits import added
 from editloupe.values import digest
@@ -71,7 +64,7 @@ def judge(
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:
-        return estimate([opened(run) for run in runs], entries_of(runs), folder, as_json=as_json)
+        return estimate([open_setup(run) for run in runs], entries_of(runs), folder, as_json=as_json)
     return judge_all(runs, folder, redo=PENDING, as_json=as_json, full=full)
 
 
@@ -136,96 +129,31 @@ def _judge(
     told: judge_report.Told,
 ) -> Outcome:
     """run: as the user gave it.   entries: all judges of this command."""
-    setup, launch, server = opened(run), _launch_of(run.judge), None
-    with ExitStack() as stack:
-        if launch is not None:
-            # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is.
-            ahead = look_ahead(setup, folder, redo=redo)
-            if ahead.asked or ahead.grows:
-                backend, server = stack.enter_context(_launched(launch, hidden=as_json))
-                setup = open_setup(_with_backend(run, backend))
-        heading = judge_report.heading_of(setup)
-        if not as_json:
-            judging = f"Judging {run.path} with {heading.judge}"
-            note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
-        if not as_json and (folder / "run.json").exists():
-            with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
-                store = RunStore.read_info(folder)
-                for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
-                    note(line)
-        at_once = server.kill if server else lambda: None
-        with stoppable(at_once) as stop, progress(events=as_json) as listener:
-            outcome = execute(
-                setup,
-                folder,
-                config=run.to_options(),
-                budget=budget,
-                prices=read_prices(run.prices),
-                redo=redo,
-                listener=listener,
-                stop=stop,
-                entries=[_entry(run, setup), *entries],
-                remembers=True,
-            )
-        judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
-        if server and (trouble := server.trouble()):
-            note(trouble)
-    return outcome
-
-
-Launch: TypeAlias = tuple[BackendURI, tuple[str, ...]]
-"""A server to be started: the URI that names the model, and the arguments of `vllm serve`."""
-
-
-def _launch_of(judge: JudgeConfig) -> Launch | None:
-    """Return what a judge launches; None if it launches nothing. Raises ConfigError."""
-    if not judge.launch:
-        if judge.launch_args:
-            raise ConfigError("--launch-args needs --launch")
-        return None
-    try:
-        given = shlex.split(judge.launch_args or "")
-    except ValueError as error:
-        raise ConfigError(f"--launch-args {judge.launch_args!r} cannot be split as a shell does it: {error}") from error
-    uri = parse_uri(judge.backend or "baseline")
-    if judge.tool_protocol in ("native", "auto") and not any("tool-call-parser" in a for a in given):
-        # Without these the server refuses every request that offers tools.
-        given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    check_launch(uri, given)
-    return uri, tuple(given)
-
-
-def _with_backend(run: RunConfig, backend: LMM) -> RunConfig:
-    """Return the same run, asked of an open backend."""
-    return run.with_judge(run.judge.model_copy(update={"backend": backend}))
-
-
-@contextmanager
-def _launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
-    """Start a server, with a progress line; yield the backend that asks it."""
-    uri, arguments = launch
-    begun = time.monotonic()
-    with ExitStack() as stack:
-        with status("starting vllm serve", hidden=hidden) as line:
-
-            def tell(seconds: float, text: str) -> None:
-                last = textwrap.shorten(text, 100, placeholder=" …")
-                line.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
-
-            pair = stack.enter_context(start(uri, arguments, progress=tell))
-        if not hidden:
-            note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
-        yield pair
-
-
-def opened(run: RunConfig) -> Setup:
-    """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
-    launch = _launch_of(run.judge)
-    if launch is not None and run.workers:
-        raise ConfigError(
-            "--launch with --workers: start vllm serve yourself, and name it with ?base_url=http://HOST:PORT/v1"
+    setup = settled_tools(open_setup(run))
+    heading = judge_report.heading_of(setup)
+    if not as_json:
+        judging = f"Judging {run.path} with {heading.judge}"
+        note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
+    if not as_json and (folder / "run.json").exists():
+        with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
+            store = RunStore.read_info(folder)
+            for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
+                note(line)
+    with stoppable() as stop, progress(events=as_json) as listener:
+        outcome = execute(
+            setup,
+            folder,
+            config=run.to_options(),
+            budget=budget,
+            prices=read_prices(run.prices),
+            redo=redo,
+            listener=listener,
+            stop=stop,
+            entries=[_entry(run, setup), *entries],
+            remembers=True,
         )
-    return open_setup(run if launch is None else _with_backend(run, unstarted(*launch)))
+    judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
+    return outcome
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
@@ -233,7 +161,7 @@ def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
     budget, prices = budget_of(runs[0]), read_prices(runs[0].prices)
     found: dict[str, tuple[str, Entry]] = {}
     for run in runs:
-        setup = opened(run)
+        setup = open_setup(run)
         Ledger(budget=budget, prices=prices, stop=threading.Event()).check(setup.backend)
         if (same := found.get(setup.judge.id)) is not None:
             raise ConfigError(

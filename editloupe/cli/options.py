@@ -35,7 +35,7 @@ def _fields(first: str, last: str) -> list[str]:
 PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Data": _fields("format", "sample"),
     "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
-    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "remind_answers", "launch", "launch_args"),
+    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "remind_answers"),
     "Tools": _fields("tools", "marks"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
@@ -92,10 +92,10 @@ _METAVARS: Final[Mapping[str, str]] = {
     "device": "DEVICE",
     "max_seconds": "SECONDS",
     "max_run_seconds": "SECONDS",
+    "patience": "SECONDS",
     "max_cost": "USD",
     "fail_on_error": "SHARE",
     "picture_budget": "SHARE",
-    "launch_args": "ARGUMENTS",
     "preference": "ADDRESS",
     "editor": "EDITOR",
     "reader": "NAME",
@@ -255,7 +255,7 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
     named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
         named.add("backend")
-        kept = {name: v for name, v in kept.items() if name not in ("backend", "judges", "launch", "launch_args")}
+        kept = {name: v for name, v in kept.items() if name not in ("backend", "judges")}
     # Of the protocol's options, each by itself.
     line["option"] = {**kept.get("option", {}), **line["option"]}
     try:
@@ -265,18 +265,13 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     if file is None:
         return found
-    launch, arguments = bool(line.get("launch")), line.get("launch_args")
     trust = Trust(
         source=file,
         whole=trusted,
         given=named,
-        launch=launch,
-        launch_args=() if arguments is None else (arguments,),
         # A remark on several judges is made once.
         tell=functools.cache(note),
     )
-    for run in found:
-        trust.start(run.judge)
     return [trust.run(run) for run in found]
 
 

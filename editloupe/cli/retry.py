@@ -7,13 +7,14 @@ from typing import Annotated
 
 from typer import Option
 
-from editloupe.cli.judge import judge_all, opened
+from editloupe.cli.judge import judge_all
 from editloupe.cli.options import AllJudges, AsJson, LangSmith, RunFolder, TrustRun, words
 from editloupe.cli.output import note
 from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
 from editloupe.reports.judged import why_empty
+from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 
@@ -30,10 +31,6 @@ def retry(
         list[str] | None,
         Option(metavar="URI", help="A backend of the run that may be asked at the address it has; may be repeated."),
     ] = None,
-    launch: Annotated[bool, Option("--launch", help="Start vllm serve again, where the run did.")] = False,
-    launch_args: Annotated[
-        list[str] | None, Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
-    ] = None,
     trust_run: TrustRun = False,
     langsmith: LangSmith = False,
     full: AllJudges = False,
@@ -43,8 +40,6 @@ def retry(
     chosen = frozenset(words(status) or ())
     if unknown := sorted(chosen - FAILURES):
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
-    if launch_args and not launch:
-        raise ConfigError("--launch-args needs --launch")
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
     if not store.info.get("judges"):
@@ -54,16 +49,12 @@ def retry(
         source=run_folder,
         whole=trust_run,
         named=backend or (),
-        launch=launch,
-        launch_args=launch_args or (),
         # A remark on several judges is made once.
         tell=cache(note),
     )
     runs = [trust.run(run.model_copy(update=asked)) for run in recorded_runs(run_folder)]
-    for run in runs:
-        trust.start(run.judge)
     try:
-        ids = {opened(run).judge.id for run in runs}
+        ids = {open_setup(run).judge.id for run in runs}
     except UnknownPlugin as error:
         if error.group != "protocol":
             raise

@@ -36,7 +36,7 @@ from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
 _OF_JUDGING: Final = (
     "limit", "sample", "asks", "rubric", "criteria", "prompt", "option", "repeats", "backend", "tool_protocol",
-    "constrain_labels", "launch", "launch_args", "temperature", "reply_tokens", "concurrency", "max_connections",
+    "constrain_labels", "temperature", "reply_tokens", "concurrency", "max_connections", "patience",
     "max_run_tokens", "max_run_seconds", "max_cost", "fail_on_error",
 )  # fmt: skip
 """Options of `editloupe judge` for a folder of probes."""

@@ -16,6 +16,7 @@ import cv2
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
+from editloupe.backends.stopping import stopping
 from editloupe.config import RunConfig
 from editloupe.cores import usable_cores
 from editloupe.data.identified import Identified
@@ -31,7 +32,7 @@ from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
-from editloupe.runs.setup import Setup, weights_of
+from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.runs.workers import Crew, Job, Launcher, Local
@@ -194,6 +195,7 @@ def execute(
         found = loaded
     setup.protocol.check(found.samples)
     launcher = _launcher(plan)
+    setup = settled_tools(setup)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config)
     with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
@@ -274,7 +276,8 @@ def execute(
             try:
                 if crew is None:
                     return worker.run_task(task, repeat=repeat)
-                return crew.answer(Job(task=task, repeat=repeat, sample=samples.get(task.about.key)))
+                with stopping(stop):
+                    return crew.answer(Job(task=task, repeat=repeat, sample=samples.get(task.about.key)))
             except Interrupted:
                 return None
 

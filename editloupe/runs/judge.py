@@ -15,7 +15,7 @@ from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.backends.function import Chat, as_lmm
 from editloupe.chat import Reply, Sampling
-from editloupe.config import RunConfig, ToolProtocolChoice
+from editloupe.config import DEFAULT_PATIENCE_S, RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
@@ -24,7 +24,7 @@ from editloupe.runs.execute import default_concurrency, rejected_findings
 from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule
-from editloupe.runs.setup import open_setup, weights_of
+from editloupe.runs.setup import open_setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tasks import Task
@@ -69,6 +69,7 @@ class Judge:
         remind_answers: bool = True,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
+        patience: float = DEFAULT_PATIENCE_S,
         langsmith: bool = False,
     ) -> None:
         """Open a judge.
@@ -86,6 +87,7 @@ class Judge:
         ablate: "black-crops" shows black pictures in place of what tools show (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
+        patience: seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing.
         langsmith: whether LangGraph sends traces of the loop to LangSmith; without it none are sent, whatever the
         environment says.
 
@@ -127,10 +129,12 @@ class Judge:
             max_turns=max_turns,
             tools=names,
             ablate=ablate,
+            patience=float(patience),
             langsmith=langsmith,
         )
         self._setup = open_setup(config, own_tools=tuple(own.values()))
         self._stop = threading.Event()
+        self._settled = False
         self._lock = threading.Lock()
         self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._store: RunStore | None = None
@@ -156,6 +160,7 @@ class Judge:
                 "Sample.from_images(source, edited, instruction)"
             )
         store = self._store
+        self._settle()
         if store is not None:
             with self._lock:
                 store.add_samples(Loaded(format="python", samples=(sample,), rejected=()))
@@ -260,6 +265,13 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _settle(self) -> None:
+        """Settle how tools are called, before the first question."""
+        with self._lock:
+            if not self._settled:
+                self._setup = settled_tools(self._setup)
+                self._settled = True
 
     def _recorded(self, store: RunStore, worker: Worker, task: Task) -> Finding:
         """Return the finding of a task in the run folder: the one that stands, or a new one."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend
+from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend, takes_tools, wait_at_most
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig, RunSpec
 from editloupe.data.hub import origin_of
@@ -168,6 +168,21 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
     return Questions(protocol=protocol, toolbox=toolbox, spec=RunSpec(identity=identity, record=record))
 
 
+def settled_tools(setup: Setup) -> Setup:
+    """Return the setup with `--tool-protocol auto` settled: text where an endpoint takes no tools, which is asked of it.
+
+    Raises BackendError.
+    """
+    if not setup.toolbox.tools:
+        return setup
+    found: dict[str, Respondent] = {}
+    for role, one in setup.respondents.items():
+        given = setup.config.role.get(role, setup.config.judge)
+        refused = given.tool_protocol == "auto" and one.spec.tool_protocol == "native" and not takes_tools(one.backend)
+        found[role] = replace(one, spec=replace(one.spec, tool_protocol="text")) if refused else one
+    return replace(setup, respondents=found)
+
+
 @no_collection()
 def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
@@ -178,6 +193,8 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     digest_of_questions = digest({"protocol": config.protocol, "options": identity_options(asked.protocol)})
     respondents = _respondents(config, asked.protocol, asked.toolbox, digest_of_questions)
     others: dict[str, Json] = {role: r.spec.id for role, r in respondents.items() if role != JUDGE}
+    for respondent in respondents.values():
+        wait_at_most(respondent.backend, config.patience)
     identity, record = dict(asked.spec.identity), dict(asked.spec.record)
     setup = Setup(
         config=config,

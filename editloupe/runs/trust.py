@@ -71,10 +71,6 @@ class Trust:
     """Backends that the command line names. They stand for equal ones of the run."""
     given: Collection[str] = ()
     """Options that the command line gives; "option.NAME" for those of the protocol."""
-    launch: bool = False
-    """Whether the command line says --launch."""
-    launch_args: Collection[str] = ()
-    """Values of --launch-args on the command line."""
     tell: Callable[[str], None] = lambda text: None
     """Takes remarks."""
 
@@ -126,18 +122,6 @@ class Trust:
             if weights is not None and name not in self.given and os.environ.get(variable, "").strip() != weights:
                 self._refuse(f"the {name} {weights!r}", f"; or name them yourself: {variable}={shlex.quote(weights)}")
 
-    def start(self, judge: JudgeConfig) -> None:
-        """Raise ConfigError if only the source says that a server is started, or with which arguments."""
-        if not (judge.launch or judge.launch_args) or "backend" in self.given:
-            return
-        arguments_named = self.whole or not judge.launch_args or judge.launch_args in self.launch_args
-        if not self.launch or not arguments_named:
-            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
-            raise ConfigError(
-                f"{self.source} starts a server for {judge.title}; if you trust what it is started with, say so: "
-                f"--launch{arguments}"
-            )
-
     def _judge(self, judge: JudgeConfig) -> JudgeConfig:
         known = judge.backend
         return judge.model_copy(update={"backend": self.backend(known)}) if isinstance(known, str) else judge
@@ -157,10 +141,6 @@ def words_of(runs: Iterable[RunConfig]) -> list[str]:
         for judge in (run.judge, *run.role.values()):
             if isinstance(judge.backend, str) and foreign(parse_uri(judge.backend)):
                 words[f"--backend={judge.backend}"] = None
-        if run.judge.launch:
-            words["--launch"] = None
-        if run.judge.launch_args:
-            words[f"--launch-args={run.judge.launch_args}"] = None
         if any(getattr(run, name) for name in _WEIGHTS) or any(map(names_file, run.option.values())):
             words["--trust-run"] = None
     return list(words)

@@ -16,6 +16,7 @@ import editloupe
 from editloupe.agent.judge import finding_of, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
+from editloupe.backends.stopping import stopping
 from editloupe.cores import computing
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
@@ -66,7 +67,7 @@ class Worker:
         if task.blocked is not None:
             return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
         # A measure may have its own way to share cores and devices.
-        with computing() if task.kind == "ask" else nullcontext():
+        with stopping(self.stop), computing() if task.kind == "ask" else nullcontext():
             return self._ended(task, end, trace, name, repeat, anew)
 
     def _ended(

@@ -12,6 +12,7 @@ A worker that is lost is replaced, and its tasks are asked again: they go on fro
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import signal
@@ -24,7 +25,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import AuthenticationError
@@ -39,6 +40,7 @@ from editloupe import files
 from editloupe.backends import langsmith
 from editloupe.backends.base import LMM
 from editloupe.backends.limits import ConnectionLimit, limit_of, stand_in
+from editloupe.backends.stopping import sleep
 from editloupe.chat import Usage
 from editloupe.config import RunConfig, RunSpec
 from editloupe.cores import usable_cores, use_cores
@@ -281,7 +283,7 @@ class Crew:
                             with suppress(BackendError), limit_of(endpoint).call():
                                 worker.send(None)
                                 if (failed := worker.recv()) is not None:
-                                    raise failed("")
+                                    raise failed[0]("", retry_after_s=failed[1])
                         case "again", endpoint:
                             limit_of(endpoint).again()
                         case "ended", BackendError() as error:
@@ -588,14 +590,22 @@ class _Connections(ConnectionLimit):
             _here.seat.send(("again", self._endpoint))
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(
+        self,
+        clock: Callable[[], float] | None = None,
+        wait: Callable[[float], None] = sleep,
+        *,
+        patience_s: float = math.inf,
+    ) -> Iterator[None]:
         _ask("connect", self._endpoint)
-        failed: type[BackendError] | None = BackendError
+        failed: tuple[type[BackendError], float | None] | None = BackendError, None
         try:
             yield
             failed = None
-        except RateLimited:
-            failed = RateLimited
+        except BackendError as error:
+            kind = RateLimited if isinstance(error, RateLimited) else BackendError
+            asked = error.retry_after_s
+            failed = kind, asked if asked is not None and asked <= patience_s else None
             raise
         finally:
             with _or_end():

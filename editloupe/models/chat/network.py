@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE
-from editloupe.chat import DEFAULT_REPLY_TOKENS, Sampling, Token, Usage
+from editloupe.chat import Sampling, Token, Usage
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.chat.loading import model_of, processor_of
@@ -236,7 +236,7 @@ def _marks(processor: Any) -> re.Pattern[str]:
 
 def _bound(asked: int | None, length: int, context: int | None, name: str) -> int:
     """Return how many tokens an answer may have. Raises ContextTooLong where none is left for it."""
-    most = asked or DEFAULT_REPLY_TOKENS
+    most = asked or 16384
     if context is None:
         return most
     if length >= context:

@@ -1,0 +1,317 @@
+"""What a server says about a failure, and what comes of it.
+
+A rule rests on the HTTP status, on `code`, `type`, `param` and headers, on the name of a parameter that was sent, on a
+number with its unit, and on a few short words; never on a provider's sentences.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from editloupe.backends.endpoint import TOO_LONG_ADVICE
+from editloupe.backends.payload import loads, one_line
+from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+
+_TEXTS: Final = ("message", "msg", "detail", "error", "raw", "error_msg", "error_message", "error_description", "reason")
+_CODES: Final = ("code", "type", "status", "reason", "error_type", "error_code", "quotaId")
+_PARAMS: Final = ("param", "loc", "field")
+_DEEPEST = 8
+
+# Words of codes and types, which are identifiers, not sentences.
+_FILTER_CODES: Final = ("filter", "inspection", "moderation", "policy", "safety", "sensitive")
+_ACCOUNT_CODES: Final = ("quota", "balance", "billing", "arrear", "credit", "payment")
+_RATE_CODES: Final = ("rate", "limit", "throttl", "exhaust", "overload", "concurren", "request", "token")
+_KEY_CODES: Final = ("api_key", "apikey", "authentication", "unauthenticated")
+_MODEL_CODES: Final = ("model_not", "invalid_model", "deploymentnotfound", "modelnotfound", "unknown_model")
+# Words of sentences: at most three for each class.
+_FILTER_WORDS: Final = ("moderation", "flagged", "safety")
+_ACCOUNT_WORDS: Final = ("quota", "balance", "credit")
+_PLACE_WORDS: Final = ("location", "region", "country")
+_IMAGE_WORDS: Final = ("image", "vision", "multimodal")
+
+_UNITS: Final = (
+    ("ms|milli\\w*|毫秒", 0.001), ("s|sec\\w*|sek\\w*|seg\\w*|сек\\w*|秒钟?|초", 1.0),
+    ("m|min\\w*|мин\\w*|分钟?|분", 60.0), ("h|hrs?|hours?|heures?|horas?|std|stunden?|час\\w*|小时|時間|시간", 3600.0),
+    ("d|days?|tage?n?|jours?|d[ií]as?|天|日", 86400.0),
+)  # fmt: skip
+_DURATION: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
+)
+_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.-])\d+(?:[,.]\d+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A failed answer, taken apart."""
+
+    status: int
+    words: str
+    """All its sentences on one line, those of a gateway's upstream included."""
+    codes: tuple[str, ...] = ()
+    """Codes and types, in small letters."""
+    params: tuple[str, ...] = ()
+    """Names that it gives under `param`, `loc` or `field`."""
+    wait_s: float | None = None
+    """The wait that it names."""
+
+    def coded(self, parts: Collection[str]) -> bool:
+        """Return whether a code holds one of these."""
+        return any(part in code for code in self.codes for part in parts)
+
+    def tells(self, parts: Collection[str]) -> bool:
+        """Return whether a sentence holds one of these."""
+        words = self.words.casefold()
+        return any(part in words for part in parts)
+
+    def names(self, wire_names: Collection[str], *, own: Collection[str]) -> set[str]:
+        """Return which of these parameters it names. own: texts that may hold such a name by chance, as a model's does."""
+        text = f"{self.words} {' '.join(self.params)}"
+        for name in own:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", text)
+        return {name for name in wire_names if _spelt(name).search(text)}
+
+
+def _spelt(name: str) -> re.Pattern[str]:
+    """Match a parameter's name however it is written: max_tokens, maxTokens, max tokens."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)
+    return re.compile(rf"(?<![A-Za-z0-9_-]){'[_ ]?'.join(parts)}(?![A-Za-z0-9_-])", re.IGNORECASE)
+
+
+def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
+    """Take a failed answer apart. body: parsed JSON, or a text."""
+    found = list(_walk(body, 0)) if not isinstance(body, str) else [("text", body)]
+    texts = list(dict.fromkeys(text for kind, text in found if kind == "text" and text))
+    words = " | ".join("(a web page)" if text.lstrip().startswith("<") else text for text in texts)
+    if not words and body:
+        words = json.dumps(body, default=str)
+    asked = [float(text) for kind, text in found if kind == "wait"]
+    wait = _of_headers(headers)
+    if wait is None:
+        wait = max(asked) if asked else wait_in(words) if status in (429, 503, 529) else None
+    return Said(
+        status=status,
+        words=one_line(words),
+        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "code")),
+        params=tuple(text for kind, text in found if kind == "param"),
+        wait_s=wait,
+    )
+
+
+def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield (text, code, param or wait; what stands there) of a failed answer, without what it repeats of the request."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _walk(item, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    for name, item in value.items():
+        if isinstance(item, str) and name in _TEXTS:
+            inner = _parsed(item)
+            yield from _walk(inner, depth + 1) if inner is not None else [("text", item)]
+        if name in _CODES and isinstance(item, str | int) and not isinstance(item, bool):
+            yield "code", str(item)
+        if name in _PARAMS and isinstance(item, str | list):
+            yield "param", item if isinstance(item, str) else " ".join(map(str, item))
+        if name in ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms"):
+            seconds = (
+                wait_in(str(item)) if isinstance(item, str) else float(item) if isinstance(item, int | float) else None
+            )
+            if seconds is not None:
+                yield "wait", str(seconds * (0.001 if name.endswith("_ms") else 1.0))
+        if isinstance(item, Mapping | list) and name not in ("input", "ctx", "loc"):
+            yield from _walk(item, depth + 1)
+
+
+def _parsed(text: str) -> Any:
+    """Return the JSON that a text holds; None where it holds none."""
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return loads(text)
+    return None
+
+
+# Waits
+
+
+def wait_in(text: str) -> float | None:
+    """Return the last time that a text names ("7h12m0s", "850ms", "2 minutes"), in seconds; None where it names none.
+
+    What stands behind "per" or a stroke is the period of a limit.
+    """
+    found: float | None = None
+    end = -1
+    for match in _DURATION.finditer(text):
+        scale = next(scale for group, (_, scale) in zip(match.groups()[1:], _UNITS, strict=True) if group)
+        seconds = float(match[1]) * scale
+        if re.search(r"(\bper|/|每)\s*$", text[: match.start()]):
+            continue
+        joined = found is not None and text[end : match.start()].strip(" ,") in ("", "and")
+        found, end = (found or 0.0) + seconds if joined else seconds, match.end()
+    return found
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of `retry-after-ms`, or of `Retry-After` as seconds or a date; None where unreadable."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError):
+            value = float(headers.get(name, "")) * scale
+            if math.isfinite(value) and value >= 0:
+                return value
+    with suppress(ValueError):
+        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+    return None
+
+
+def _of_headers(headers: Mapping[str, str]) -> float | None:
+    """Return the wait that headers name: Retry-After, else the reset of a limit that is used up, else the nearest reset."""
+    if (wait := retry_after_s(headers)) is not None:
+        return wait
+    resets: list[tuple[bool, float]] = []
+    for name, value in headers.items():
+        if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _reset_s(value)) is not None:
+            left = headers.get(name.lower().replace("reset", "remaining"), "")
+            resets.append((left.strip() in ("0", "0.0"), seconds))
+    used_up = [seconds for empty, seconds in resets if empty]
+    return max(used_up) if used_up else min((seconds for _, seconds in resets), default=None)
+
+
+def _reset_s(value: str) -> float | None:
+    """Return the seconds until a reset: "1s", "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601)."""
+    with suppress(ValueError):
+        number = float(value)
+        if not math.isfinite(number) or number < 0:
+            return None
+        moment = number / 1000 if number > 1e11 else number
+        return max(0.0, moment - time.time()) if number > 1e8 else number
+    with suppress(ValueError):
+        return max(0.0, datetime.fromisoformat(value.strip()).timestamp() - time.time())
+    return wait_in(value)
+
+
+# What comes of it
+
+
+class Place(Protocol):
+    """Who failed: an endpoint, or a model of another library."""
+
+    @property
+    def where(self) -> str:
+        """The head of messages."""
+
+    @property
+    def key_hint(self) -> str:
+        """What to do where the key is refused."""
+
+
+def is_filtered(told: Said) -> bool:
+    """Return whether the request was refused for its content."""
+    if told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES):
+        return True
+    return told.status in (403, 451) and told.tells(_FILTER_WORDS)
+
+
+def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = True, hint: str = "") -> BackendError:
+    """Return a failed answer as one of our errors, with what to do about it.
+
+    pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.
+    """
+    status = told.status
+    message = f"{endpoint.where}: HTTP {status}" + (f", {told.words}" if told.words else "")
+
+    def rejected(advice: str, *, for_all: bool = False) -> Rejected:
+        return Rejected(f"{message}; {advice}" if advice else message, status=status, for_all=for_all)
+
+    if _is_account(told, answered=answered):
+        return rejected("check the account: its balance, quota and limits; waiting does not help", for_all=True)
+    if status == 429 and _is_too_large(told):
+        return rejected("this one request is above the limit: reduce images with ?max_image_side=PX, or lower --max-turns")
+    if status == 429:
+        return RateLimited(message, status=status, retry_after_s=told.wait_s)
+    if pictures and status != 429 and (error := _of_pictures(told, rejected, answered=answered)):
+        return error
+    if status == 408 or status >= 500:
+        return Unavailable(message, status=status, retry_after_s=told.wait_s)
+    if status in (400, 413, 422) and _is_too_long(told):
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
+    if status == 413:
+        return rejected(
+            "the body is too large: reduce images with ?max_image_side=PX (or ?max_image_bytes=N tells their size)"
+        )
+    if status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",)):
+        return rejected(endpoint.key_hint, for_all=True)
+    if told.tells(_PLACE_WORDS):
+        return rejected("this provider does not serve this place, or this account from it", for_all=True)
+    if status == 403:
+        return rejected(endpoint.key_hint, for_all=True)
+    if status in (404, 405) or status < 400 or told.coded(_MODEL_CODES):
+        return rejected(f"check the model's name, and that {hint or 'the address is right'}", for_all=True)
+    return rejected("")
+
+
+def _is_account(told: Said, *, answered: bool) -> bool:
+    """Return whether it is the account that lacks money or quota."""
+    if told.status == 402 or told.coded(("insufficient", "perday")):
+        return True
+    if told.coded(_ACCOUNT_CODES) and told.wait_s is None and not told.coded(("rate", "throttl")):
+        return True
+    if told.status not in (400, 403, 429) or told.wait_s is not None:
+        return False
+    if told.tells(_ACCOUNT_WORDS):
+        return True
+    # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
+    own = [code for code in told.codes if code not in ("429", "error") and "invalid" not in code]
+    return told.status == 429 and not answered and bool(own) and not told.coded(_RATE_CODES)
+
+
+def _is_too_large(told: Said) -> bool:
+    """Return whether a 429 names the request's own tokens and the limit that they exceed, and no time to wait for."""
+    numbers = {n for n in _numbers(told.words) if n >= 1000}
+    return told.wait_s is None and len(numbers) == 2 and told.tells(("token",))
+
+
+def _is_too_long(told: Said) -> bool:
+    if told.coded(("context", "too_long", "context_size")) or told.tells(("context", "too long")):
+        return True
+    return told.tells(("token",)) and any(n >= 1000 for n in _numbers(told.words))
+
+
+def _of_pictures(told: Said, rejected: Callable[..., Rejected], *, answered: bool) -> BackendError | None:
+    """Return the error for a complaint about pictures: their number, their size, or that there are any."""
+    says = told.tells(_IMAGE_WORDS)
+    if told.status not in (400, 404, 413, 415, 422, 500, 501) or told.coded(("context",)):
+        return None
+    if not says and not any("content" in param for param in told.params):
+        return None
+    numbers = [n for n in _numbers(told.words) if n]
+    if told.status < 500 and any(n > 200 for n in numbers):
+        return rejected(
+            "an image is too large: reduce images with ?max_image_side=PX (?max_image_bytes=N refuses them here)"
+        )
+    if told.status < 500 and numbers:
+        return rejected(
+            "too many images in one request, or too large ones: say ?max_images=N and lower --max-turns, reduce them with "
+            "?max_image_side=PX; vLLM takes more with --limit-mm-per-prompt '{\"image\": N}'"
+        )
+    if answered:
+        return None
+    return rejected(NO_IMAGES, for_all=True)
+
+
+NO_IMAGES: Final = (
+    "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)"
+)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(found.replace(",", "")) for found in _NUMBER.findall(text) if found.replace(",", "").count(".") < 2]
