@@ -81,10 +81,11 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
 
         # OpenAI's own client would follow a redirect, pictures and all.
         options["http_client"] = openai.DefaultHttpxClient(follow_redirects=False)
-    chat = make(**options)
+    chat, http = make(**options), options.get("http_client")
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params={k: v for k, v in uri.params.items() if k == "base_url"})).partition("/")[2]
-    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
+    close = http.close if http else lambda: None
+    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy, close=close)
 
 
 class LangChainLMM(Remote):
@@ -93,7 +94,7 @@ class LangChainLMM(Remote):
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of its other parameters.   traits: what the model can do, where that is known better than by `traits_of(model)`.
-    address: to which a connection is tried before a run; None tries none.
+    address: to which a connection is tried before a run; None tries none.   close: closes its connections.
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
 
@@ -107,6 +108,7 @@ class LangChainLMM(Remote):
         traits: Traits | None = None,
         address: str | None = None,
         policy: retry.RetryPolicy = retry.DEFAULT_POLICY,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
@@ -116,7 +118,7 @@ class LangChainLMM(Remote):
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
         uri = parse_uri(f"langchain/{self._scrub(name or _own_name(model))}")
-        super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, policy=policy)
+        super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, close=close, policy=policy)
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
 
     @property
@@ -179,7 +181,7 @@ class LangChainLMM(Remote):
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message, self.uri), raw=raw, sent=sent)
+        return replace(_reply(message, self.uri), raw=raw, sent={k: v for k, v in sent.items() if v != []})
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
@@ -206,7 +208,10 @@ class LangChainLMM(Remote):
         ours: BackendError = Rejected(f"{self.where}: {told.words}")
         if any(isinstance(one, ContextOverflowError) for one in chain):
             raise ContextTooLong(f"{self.where}: {told.words}; {TOO_LONG_ADVICE}", status=status) from None
-        if status is None and any(isinstance(one, OSError) or type(one).__module__.startswith("http") for one in chain):
+        fleeting = any(
+            isinstance(one, OSError | json.JSONDecodeError) or type(one).__module__[:4] == "http" for one in chain
+        )
+        if status is None and fleeting:
             kinds = " ".join(type(one).__name__ for one in chain)
             how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
             raise Unavailable(f"{self.where}: {told.words}; {UNREACHABLE_ADVICE}", lost=told.words, how=how) from None
