@@ -91,8 +91,8 @@ def editloupe(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs the program as a user does, in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    # The last three are read by tests alone, and the program would warn of them.
-    of_tests = ("EDITLOUPE_GOLDEN", "EDITLOUPE_VLLM", "EDITLOUPE_DOCKER")
+    # The last two are read by tests alone, and the program would warn of them.
+    of_tests = ("EDITLOUPE_VLLM", "EDITLOUPE_DOCKER")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", *of_tests):
         monkeypatch.delenv(name, raising=False)
 

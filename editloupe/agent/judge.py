@@ -1,29 +1,20 @@
-"""Answer one task: the first message, the loop, the finding."""
+"""What stands at both ends of the loop: the first message and the finding."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
-from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.answers import answer_from_json
-from editloupe.backends.langsmith import tracing
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Evidence, Finding
 from editloupe.prompts import prompt_digest, render
 from editloupe.tasks import Status
 from editloupe.tools.base import Toolbox
 from editloupe.values import Box, Json, View
-
-if TYPE_CHECKING:
-    from editloupe.agent.graph import Loop
-
-RECURSION_LIMIT = 1000
-"""Steps of the graph; the task's own budget ends a loop long before."""
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
 """The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
@@ -94,29 +85,12 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     )
 
 
-def run_loop(context: Context, views: Mapping[str, View], loop: Loop | None = None) -> LoopState:
-    """Run a task from its first message to an outcome.
+def run_loop(state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
+    """Run the compiled graph from a state whose next node is `think`; arguments and errors as of `graph.run_graph`."""
+    # LangGraph takes 0.4 s to import, and commands that only read a run need none of it.
+    from editloupe.agent.graph import run_graph
 
-    loop: a compiled graph; None for the nodes themselves, or the graph that all share if its steps are traced.
-    Raises Interrupted, and ImageError for an input that cannot be decoded.
-    """
-    return resume_loop(initial_state(context, views), context, loop)
-
-
-def resume_loop(state: LoopState, context: Context, loop: Loop | None = None) -> LoopState:
-    """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`.
-
-    Without a graph, and with nobody who listens to one, the same nodes are walked one after another: importing LangGraph
-    takes a second, and its bookkeeping several milliseconds a task.
-    """
-    if loop is None and context.langsmith is False:
-        with tracing(False):
-            return run_nodes(state, context)
-    loop = loop or _loop()
-    # Nor does a graph that calls us trace what we do.
-    config = {"recursion_limit": RECURSION_LIMIT, **({"callbacks": []} if context.langsmith is False else {})}
-    with tracing(context.langsmith):
-        return cast(LoopState, loop.invoke(state, cast(Any, config), context=context))
+    return run_graph(state, context, until=until)
 
 
 def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:
@@ -166,10 +140,3 @@ def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
         box = pane.to_origin(pane.window.intersection(box) or pane.window)
         origin = pane.origin.sha256
     return origin, box
-
-
-@cache
-def _loop() -> Loop:
-    from editloupe.agent.graph import build_graph
-
-    return build_graph()

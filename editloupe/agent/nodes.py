@@ -1,4 +1,4 @@
-"""The four nodes of the loop, and the loop itself without LangGraph.
+"""The four nodes of the loop.
 
 A node is a plain function: it takes the state and the context, and returns the part of the state that changes. It names
 its successor under "next".
@@ -219,17 +219,6 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
 Node: TypeAlias = Callable[[LoopState, Context], dict[str, Any]]
 
 NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remind, "conclude": conclude}
-
-
-def run_nodes(state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
-    """Run the nodes one after another, and return the last state. A recorded conversation is read again in this way.
-
-    until: tested before each node; where it holds, the state is returned as it is.
-    `resume_loop` can go on from that state if a `think` is due. Raises what the nodes raise.
-    """
-    while state["next"] != "end" and not until(state):
-        state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
-    return state
 
 
 def _reminds(state: LoopState, context: Context) -> bool:

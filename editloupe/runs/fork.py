@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
-from editloupe.agent.nodes import run_nodes
+from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
@@ -109,7 +108,7 @@ def fork(
         state = _state_after(recording, recorder, at, images)
         context = context_of(recording, recorder, live, images, task)
         recorder.go_live()
-        state = resume_loop(_apply(state, context, changes), context)
+        state = run_loop(_apply(state, context, changes), context)
         finding = recorder.finish(finding_of(state, context, trace=None), folder)
     finally:
         recorder.close()
@@ -137,7 +136,7 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
-        return run_nodes(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
+        return run_loop(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 

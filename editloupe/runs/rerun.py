@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from editloupe.agent.cassette import RecordingEnds
-from editloupe.agent.judge import finding_of, initial_state, resume_loop
-from editloupe.agent.nodes import run_nodes
+from editloupe.agent.judge import finding_of, initial_state, run_loop
 from editloupe.agent.recorder import Side, ToolOutcome, TraceRecorder
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
@@ -183,9 +182,8 @@ class Replay:
         try:
             # The recorded question is asked, whatever this version would write today.
             state = initial_state(context, recording.views, recording.question)
-            recorded_only = model == "recorded" and mode != "new_episodes"
-            state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
-            finding = recorder.finish(finding_of(state, context, trace=recording.name), self.folder)
+            finding = finding_of(run_loop(state, context), context, trace=recording.name)
+            finding = recorder.finish(finding, self.folder)
         except (ReplayMiss, ImageError) as miss:
             if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                 recorder.note(f"the replay ends here: {miss}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 # Pydantic, with which the server describes inputs and outputs, takes that of `typing` from Python 3.12 on.
 from typing_extensions import TypedDict
 
-from editloupe.agent.judge import run_loop
+from editloupe.agent.judge import initial_state
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import parse_uri
@@ -105,6 +105,8 @@ def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[st
     task = None if place is None else place.task
     if task is None or task.kind != "ask":
         raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
+    from editloupe.agent.graph import run_graph
+
     context = Context(
         backend=setup.backend,
         judge=setup.judge,
@@ -118,7 +120,8 @@ def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[st
     for recipe in task.views:
         context.images.array(recipe.origin)
     try:
-        state = run_loop(context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views}, loop)
+        views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
+        state = run_graph(initial_state(context, views), context, graph=loop)
     except KeyError as error:
         # The server resumes a loop whose state names messages that were in the memory of the earlier call.
         raise ConfigError("this question was interrupted and cannot be gone on with; ask it again") from error

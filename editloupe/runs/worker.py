@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import editloupe
-from editloupe.agent.judge import finding_of, run_loop
+from editloupe.agent.judge import finding_of, initial_state, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
 from editloupe.backends.stopping import stopping
@@ -172,7 +172,7 @@ class Worker:
                 cache=self.cache,
                 langsmith=self.setup.config.langsmith,
             )
-            finding = finding_of(run_loop(context, views), context, trace=name)
+            finding = finding_of(run_loop(initial_state(context, views), context), context, trace=name)
             writer.finish(finding)
             return finding
 

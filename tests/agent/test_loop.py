@@ -460,35 +460,6 @@ def test_labels_are_constrained_on_the_last_turn_where_the_backend_can(sample: S
     assert lmm.requests[1].choices == ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
 
 
-def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: ImageStore):
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    from editloupe.agent.graph import build_graph
-    from editloupe.agent.judge import initial_state
-    from editloupe.agent.recorder import TraceRecorder
-    from editloupe.agent.state import Context
-    from editloupe.traces.record import TraceWriter
-    from editloupe.values import View
-
-    setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",))
-    (task,) = setup.protocol.plan([sample], {})
-    context = Context(
-        backend=setup.backend,
-        judge=setup.judge,
-        toolbox=setup.toolbox,
-        images=store,
-        recorder=TraceRecorder.resume(TraceWriter(None)),
-        task=task,
-    )
-    graph = build_graph(InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
-    state = graph.invoke(initial_state(context, views), config, context=context)
-    assert state["outcome"]["answer"]["name"] == "Wrong Action"
-    # Small JSON only: no pixel and no base64 in any checkpoint.
-    assert all(len(json.dumps(snapshot.values)) < 20_000 for snapshot in graph.get_state_history(config))
-
-
 def test_tool_errors_are_raised_as_tool_errors(sample: Sample, store: ImageStore):
     with pytest.raises(ToolError, match="there is no tool 'nope'"):
         open_with().toolbox.call("nope", {}, None)  # type: ignore[arg-type]

@@ -28,7 +28,6 @@ def call(*words):
     if found:
         raise RuntimeError(f"{{words[0]}} imports {{found}}")
 
-call("replay", run)
 call("report", run)
 call("show", run)
 call("export", run, "--html", run + "-pages")

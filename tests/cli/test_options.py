@@ -30,9 +30,6 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plugins.forget()
 
 
-V1 = Path(__file__).parents[1] / "golden" / "runs_v1"
-
-
 def test_the_options_are_the_fields_of_a_run_and_of_its_judge():
     listed = [name for names in PANELS.values() for name in names]
     assert len(listed) == len(set(listed))
@@ -51,21 +48,6 @@ def test_help_groups_the_options_and_says_their_docstrings(editloupe: Run, comma
     shared = ["Protocol", "Judge", "Tools", "Sampling", "Budget", "Output"]
     assert [panel for panel in panels if panel in shared] == shared
     assert str(RunConfig.model_fields["max_tokens"].description) in said
-
-
-@pytest.mark.parametrize("folder", sorted(V1.iterdir()), ids=lambda folder: folder.name)
-def test_a_config_of_version_1_is_read_and_written_again_without_defaults(folder: Path):
-    old = yaml.safe_load((folder / "config.yaml").read_text())
-    for run in RunConfig.each_judge(old):
-        assert str(run.path) == old["path"]
-        assert run.option["mode"] == old["mode"] and run.option.get("criteria") == old["criteria"]
-        assert (run.repeats, run.limit, run.reader) == (old["repeats"], old["limit"], "off")
-        new = run.to_options()
-        assert None not in new.values() and "max_turns" not in new
-        assert RunConfig.each_judge(new)[0] == run.with_judge(run.judge.model_copy(update={"name": ""}))
-    assert [run.judge.name for run in RunConfig.each_judge(old)] == [
-        "" if name == own["backend"] else name for name, own in old.get("judges", {"": {"backend": ""}}).items()
-    ]
 
 
 def test_what_a_judge_does_not_set_is_taken_from_the_run():

@@ -14,10 +14,10 @@ import pytest
 
 from editloupe import files
 from editloupe.runs.store import RunStore
+from tests.guards.old_run import unpacked
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-GOLDEN = Path(__file__).parents[1] / "golden" / "runs_v1"
 
 
 def words(text: str) -> str:
@@ -91,42 +91,47 @@ def test_a_second_judge_that_was_not_asked_yet_leaves_the_run_open(editloupe: Ru
     assert "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
 
 
-def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(GOLDEN)
+def test_runs_are_told_apart_by_mode_and_means(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("COLUMNS", "200")
-    told = words(editloupe("runs", ".")[1])
-    # The second judge was asked about one sample of four; `report` has the same means.
-    assert re.search(r"baseline_tool baseline incomplete: 3 samples to .*tool baseline: Overall 54.17 \(8/8\)", told)
-    assert "looking: IF 100 (1/4)" in told
-    assert "repeats wavering complete plain IF 66.67 (4/5) 5 of 5" in told
-    one = json.loads(editloupe("runs", GOLDEN / "repeats", "--json")[1])
-    ((mean,),) = one["means"].values()
-    assert (one["mode"], mean) == (
-        "plain",
-        {"metric": "instruction_following", "short": "IF", "mean": pytest.approx(200 / 3), "judged": 4, "asked": 5},
-    )
+    judged(editloupe, edits(2))
+    unpacked(tmp_path / "runs")
+    told = words(editloupe("runs", "runs")[1])
+    assert re.search(r"runs/one baseline complete plain Overall [\d.]+ \(4/4\) 2 of 2", told)
+    # Of each judge the mean of both criteria: (46.67 + 93.33) / 2, and (40 + 41.67) / 2.
+    assert "runs/run_0_2_0 rules complete, 5 failed tool rules: Overall 70 (10/12) 6 of 6 39 of 44" in told
+    assert told.endswith("model: Overall 40.83 (9/12)")
+    one = json.loads(editloupe("runs", "runs/run_0_2_0", "--json")[1])
+    assert one["mode"] == "tool"
+    overall = [means[-1] for means in one["means"].values()]
+    assert [(mean["metric"], mean["judged"], mean["asked"]) for mean in overall] == [
+        ("overall", 10, 12),
+        ("overall", 9, 12),
+    ]
+    assert [mean["mean"] for mean in overall] == [pytest.approx(70), pytest.approx(245 / 6)]
 
 
 @pytest.mark.parametrize(("width", "listed"), [(40, True), (60, True), (100, False)])
 def test_words_stay_whole_where_the_list_of_runs_is_narrow(
-    editloupe: Run, monkeypatch: pytest.MonkeyPatch, width: int, listed: bool
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, listed: bool
 ):
     """A run is a list of lines where its columns have no room; else a heading breaks between its words."""
-    monkeypatch.chdir(GOLDEN)
+    unpacked(tmp_path)
     monkeypatch.setenv("COLUMNS", str(width))
-    told = editloupe("runs", "repeats")[1]
+    told = editloupe("runs", "run_0_2_0")[1]
     assert max(map(len, told.splitlines())) <= width
     assert {"Run", "Judges", "Mode", "Means", "Samples", "Findings", "judged", "Last", "written"} <= set(told.split())
-    assert ("Samples asked      5 of 5\n" in told) == listed
+    assert ("Samples asked      6 of 6\n" in told) == listed
 
 
-def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits):
+def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits, tmp_path: Path):
     folder = edits(1)
     judged(editloupe, folder, "--tags", "nightly, v2")
     judged(editloupe, folder)
     assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["nightly", "v2"]
     assert "runs/one nightly, v2 baseline complete plain" in words(editloupe("runs")[1])
-    assert editloupe("export", "runs/one", GOLDEN / "repeats", "--html", "pages")[0] == 0
+    assert editloupe("export", "runs/one", unpacked(tmp_path), "--html", "pages")[0] == 0
     listed = Path("pages/index.html").read_text()
     assert listed.count("nightly") == listed.count(">v2<") == 1
     judged(editloupe, folder, "--tags", "old")

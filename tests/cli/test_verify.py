@@ -14,7 +14,6 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.runs.store import RunStore
 from editloupe.values import Sample
 from tests.conftest import LOOK, draw_edits, final
-from tests.golden.test_golden import HERE
 from tests.setups import open_with, run_over
 
 Program = Callable[..., tuple[int, str, str]]
@@ -213,13 +212,6 @@ def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Pr
     assert code == 0 and "Nothing that can be checked was changed." in out
     assert "not checkable: findings.jsonl: s01 (instruction_following): its trace is not there" in out
     assert "it is not in the run" in out and "it has not begun" in out
-
-
-def test_a_run_of_version_1_says_what_cannot_be_checked(tmp_path: Path, editloupe: Program):
-    run = Path(shutil.copytree(HERE / "runs_v1" / "baseline_tool", tmp_path / "run"))
-    code, out, err = editloupe("verify", run)
-    assert (code, err) == (0, "") and "Nothing that can be checked was changed." in out
-    assert "of version 1, which keeps digests of the question and the messages alone, and none of tool results" in out
 
 
 def test_lines_that_cannot_be_read_are_wrong_and_a_torn_one_is_not(run: Path, editloupe: Program):

@@ -30,8 +30,6 @@ from tests.setups import open_with, run_over
 Edits = Callable[..., Path]
 Row = dict[str, Any]
 
-V1 = Path(__file__).parents[1] / "golden" / "runs_v1" / "scripted_two_judges"
-
 
 def judge(data: Path, out: Path, *lines: Any, **options: Any) -> tuple[Outcome, ScriptedLMM]:
     """A run on instruction following."""
@@ -233,25 +231,6 @@ def test_an_unchanged_finding_counts_without_its_trace(run: Path):
     # What a person says has no trace, and a digest like any other.
     write(run / "findings.jsonl", [checks.to_line(replace(given, trace=None))])
     assert [(f.status, f.trace) for f in RunStore.read(run).current()] == [("ok", None)]
-
-
-def test_findings_of_version_1_count_without_traces_and_digests(tmp_path: Path):
-    run = Path(shutil.copytree(V1, tmp_path / "run"))
-    before = [f.status for f in RunStore.read(run).current()]
-    shutil.rmtree(run / "traces")
-    store = RunStore.read(run)
-    assert [f.status for f in store.current()] == before and "ok" in before and store.problems == []
-
-
-def test_a_run_of_version_1_is_held_against_its_rubric(tmp_path: Path):
-    run = Path(shutil.copytree(V1, tmp_path / "run"))
-    assert RunStore.read(run).problems == []
-    change(run, label="Superb")
-    assert "label 'Superb' is none of the rubric's" in RunStore.read(run).problems[0]
-    # Another label of the rubric is seen by those who read the whole trace alone.
-    change(run, label="Wrong Action", value=2.0)
-    assert RunStore.read(run).problems == []
-    assert [why for part in verify(run) for _, why in part.wrong] == ["it is not what its trace ends in"]
 
 
 def test_a_changed_finding_is_read_from_its_trace_again_by_the_same_command(good: Path, run: Path):

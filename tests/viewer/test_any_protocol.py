@@ -32,9 +32,7 @@ from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
 from tests.conftest import final
-
-V1 = Path(__file__).parents[1] / "golden" / "runs_v1"
-
+from tests.guards.old_run import unpacked
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -249,9 +247,9 @@ def test_every_kind_of_finding_fits_the_schema(turns: Path, objects: Path, pixel
                 trace.validate(json.loads(line))
 
 
-@pytest.mark.parametrize("run", [GALLERY, *sorted(V1.iterdir())], ids=lambda run: run.name)
-def test_runs_of_version_1_have_all_their_pages(run: Path) -> None:
-    site = Site.of([RunReader(run)])
+@pytest.mark.parametrize("made_by", ["this version", "0.2.0"])
+def test_a_run_has_all_its_pages(made_by: str, tmp_path: Path) -> None:
+    site = Site.of([RunReader(GALLERY if made_by == "this version" else unpacked(tmp_path))])
     for sample in site.runs[0].reader.samples():
         page = site.sample_page(site.runs[0], sample)
         assert page.count('<section class="verdict"') == len(sample.findings)
