@@ -183,10 +183,9 @@ class Endpoint(Parameters):
         )
 
 
-def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
+def read_endpoint(uri: BackendURI, provider: Provider) -> Endpoint:
     """Read where a URI leads, with its key.
 
-    place: what is shown instead of an address that is new with every start; the address is then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key.
     """
     if not uri.model:
@@ -201,9 +200,10 @@ def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = No
     variables = (read.env,) if read.env is not None else provider.key_variables
     key, key_hint = _key(variables, f"backend {uri.provider}", url, needed)
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
-    lasting = {"base_url": read.base_url} if read.base_url is not None and place is None else {}
+    lasting = {name: uri.params[name] for name in ("image_formats",) if name in uri.params}
+    lasting |= {"base_url": read.base_url} if read.base_url is not None else {}
     uri = replace(uri, params=lasting)
-    return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=place or url, key=key, key_hint=key_hint)
+    return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=url, key=key, key_hint=key_hint)
 
 
 def connect_to(url: str) -> None:

@@ -25,6 +25,7 @@ _TEXTS: Final = ("message", "msg", "detail", "error", "raw", "error_msg", "error
 _CODES: Final = ("code", "type", "status", "reason", "error_type", "error_code", "quotaId")
 _PARAMS: Final = ("param", "loc", "field")
 _DEEPEST = 8
+_LONGEST = 4000
 
 # Words of codes and types, which are identifiers, not sentences.
 _FILTER_CODES: Final = ("filter", "inspection", "moderation", "policy", "safety", "sensitive")
@@ -46,6 +47,7 @@ _UNITS: Final = (
 _DURATION: Final = re.compile(
     r"(\d+(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
 )
+_BYTES: Final = re.compile(r"\d\s*(bytes|[kmg]i?b)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.-])\d+(?:[,.]\d+)*")
 
 
@@ -58,10 +60,17 @@ class Said:
     """All its sentences on one line, those of a gateway's upstream included."""
     codes: tuple[str, ...] = ()
     """Codes and types, in small letters."""
+    own_codes: tuple[str, ...] = ()
+    """Those of them that stand under `code`."""
     params: tuple[str, ...] = ()
     """Names that it gives under `param`, `loc` or `field`."""
     wait_s: float | None = None
     """The wait that it names."""
+
+    @property
+    def shown(self) -> str:
+        """Its sentences as a message has them."""
+        return one_line(self.words)
 
     def coded(self, parts: Collection[str]) -> bool:
         """Return whether a code holds one of these."""
@@ -99,8 +108,9 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
         wait = max(asked) if asked else wait_in(words) if status in (429, 503, 529) else None
     return Said(
         status=status,
-        words=one_line(words),
-        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "code")),
+        words=one_line(words, _LONGEST),
+        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind in ("code", "own"))),
+        own_codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "own")),
         params=tuple(text for kind, text in found if kind == "param"),
         wait_s=wait,
     )
@@ -120,7 +130,7 @@ def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
             inner = _parsed(item)
             yield from _walk(inner, depth + 1) if inner is not None else [("text", item)]
         if name in _CODES and isinstance(item, str | int) and not isinstance(item, bool):
-            yield "code", str(item)
+            yield "own" if name in ("code", "error_code") else "code", str(item)
         if name in _PARAMS and isinstance(item, str | list):
             yield "param", item if isinstance(item, str) else " ".join(map(str, item))
         if name in ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms"):
@@ -227,7 +237,7 @@ def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = 
     pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.
     """
     status = told.status
-    message = f"{endpoint.where}: HTTP {status}" + (f", {told.words}" if told.words else "")
+    message = f"{endpoint.where}: HTTP {status}" + (f", {told.shown}" if told.words else "")
 
     def rejected(advice: str, *, for_all: bool = False) -> Rejected:
         return Rejected(f"{message}; {advice}" if advice else message, status=status, for_all=for_all)
@@ -244,10 +254,8 @@ def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = 
         return Unavailable(message, status=status, retry_after_s=told.wait_s)
     if status in (400, 413, 422) and _is_too_long(told):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
-    if status == 413:
-        return rejected(
-            "the body is too large: reduce images with ?max_image_side=PX (or ?max_image_bytes=N tells their size)"
-        )
+    if status == 413 or (status == 400 and _BYTES.search(told.words)):
+        return rejected("the request is too large: reduce images with ?max_image_side=PX")
     if status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",)):
         return rejected(endpoint.key_hint, for_all=True)
     if told.tells(_PLACE_WORDS):
@@ -270,7 +278,7 @@ def _is_account(told: Said, *, answered: bool) -> bool:
     if told.tells(_ACCOUNT_WORDS):
         return True
     # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
-    own = [code for code in told.codes if code not in ("429", "error") and "invalid" not in code]
+    own = [code for code in told.own_codes if code != "429"]
     return told.status == 429 and not answered and bool(own) and not told.coded(_RATE_CODES)
 
 
@@ -281,9 +289,9 @@ def _is_too_large(told: Said) -> bool:
 
 
 def _is_too_long(told: Said) -> bool:
-    if told.coded(("context", "too_long", "context_size")) or told.tells(("context", "too long")):
+    if told.coded(("context", "too_long")) or told.tells(("context",)):
         return True
-    return told.tells(("token",)) and any(n >= 1000 for n in _numbers(told.words))
+    return told.tells(("token", "length")) and any(n >= 1000 for n in _numbers(told.words))
 
 
 def _of_pictures(told: Said, rejected: Callable[..., Rejected], *, answered: bool) -> BackendError | None:

@@ -107,7 +107,7 @@ class GoogleBackend(Remote):
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
         except wire.Failed as error:
             if is_filtered(error.told):
-                return Reply(text=error.told.words, finish="filter", sent=sent)
+                return Reply(text=error.told.shown, finish="filter", sent=sent)
             if names := wire.refused(error.told, sent):
                 raise ParameterRefused(*names) from error
             pictures = sum(len(message.images) for message in request.messages)

@@ -172,7 +172,7 @@ class OpenAIBackend(Remote):
         """Return the Reply for a request that is refused for its content. Raises ParameterRefused, else BackendError."""
         told = wire.told_of(error, self._at)
         if is_filtered(told):
-            return Reply(text=told.words, finish="filter", raw=wire.clean_body(error, self._at), sent=sent)
+            return Reply(text=told.shown, finish="filter", raw=wire.clean_body(error, self._at), sent=sent)
         if names := wire.refused(told, sent):
             raise ParameterRefused(*names) from error
         pictures = sum(len(message.images) for message in request.messages)

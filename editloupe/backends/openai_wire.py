@@ -274,7 +274,7 @@ def clean_body(error: openai.APIStatusError, endpoint: Endpoint) -> Json:
     try:
         return cleaned(loads(error.response.content), endpoint.scrub)
     except (ValueError, RecursionError):
-        return clean_text(error.response.text[:2000], endpoint.scrub)
+        return clean_text(error.response.text[:4000], endpoint.scrub)
 
 
 def refused(told: Said, sent: JsonObject) -> frozenset[str]:

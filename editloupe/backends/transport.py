@@ -64,7 +64,7 @@ def bounded(
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
     An answer is read whole within `timeout_s`, counted from the call's beginning, and within `MAX_REPLY_BYTES`: a later one
-    is the client's own time-out, a longer one raises Rejected.
+    raises Unavailable, a longer one Rejected.
 
     check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
     """
@@ -87,6 +87,10 @@ def bounded(
                     body = _whole(response, endpoint)
                 finally:
                     response.close()
+            except Exception as error:
+                if "Timeout" not in type(error).__name__:
+                    raise
+                raise endpoint.unreachable(error) from error
             finally:
                 _CALL.ends_at = None
             if check is not None:

@@ -138,15 +138,16 @@ class Ledger:
     def refuse(self, backend: LMM, error: BackendError) -> None:
         """Take note of a call that failed in all its attempts.
 
-        An endpoint that has answered may do so again: then a 404 or a 403 ends nothing. LOST_IN_A_ROW calls end all if the
-        connection failed in the same way each time, without an answer between them.
+        An endpoint that has answered may do so again: then a 404 or a 403 ends nothing, but a refused key, an empty account
+        and patience that is at its end do. LOST_IN_A_ROW calls end all if the connection failed in the same way each time,
+        without an answer between them.
         """
         with self._lock:
             self._largest = self._largest or (0, 0.0)
             lost, times = self._lost.get(backend.endpoint, ("", 0))
             times = times + 1 if error.lost == lost else 1
             self._lost[backend.endpoint] = (error.lost, times)
-            passing = self.calls and error.status not in (401, 429)
+            passing = self.calls and not error.retryable and error.status in (None, 403, 404, 405)
             if self.refused:
                 return
             if error.for_all and not passing:

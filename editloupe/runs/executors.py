@@ -78,6 +78,10 @@ def together(
                     yield results
                 for future in ready[failed:]:
                     future.result()
+        except KeyboardInterrupt:
+            # What waits for an endpoint ends too.
+            stop.set()
+            raise
         finally:
             for future in running:
                 future.cancel()

@@ -222,11 +222,15 @@ class Judge:
             stop=self._stop,
         )
         failed: Counter[str] = Counter()
-        for done, (place, sample, findings) in enumerate(ended, start=1):
-            failed.update(finding.status for finding in findings if finding.status != "ok")
-            if progress is not None:
-                progress(Progress(done=done, known=known, failed=dict(failed), seconds=time.monotonic() - began))
-            yield place, sample, findings
+        try:
+            for done, (place, sample, findings) in enumerate(ended, start=1):
+                failed.update(finding.status for finding in findings if finding.status != "ok")
+                if progress is not None:
+                    progress(Progress(done=done, known=known, failed=dict(failed), seconds=time.monotonic() - began))
+                yield place, sample, findings
+        finally:
+            # Ctrl-C has set it to end all waits; the judge can be used again.
+            self._stop.clear()
 
     async def astream(
         self, samples: Iterable[Sample], *, concurrency: int | None = None

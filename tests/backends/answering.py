@@ -7,7 +7,7 @@ request gets the case's answer, and every further one a valid reply.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ class Case:
     id: str
     first: dict[str, Any]
     expect: dict[str, Any]
-    kind: str = ""
-    pieces: dict[str, Any] = field(default_factory=dict, repr=False)
+    kind: str
 
     @property
     def refused(self) -> set[str]:

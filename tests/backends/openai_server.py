@@ -40,15 +40,6 @@ def completion(text: str | None, *, finish: str | None = "stop", usage: Body | N
     }
 
 
-def chooses(number: int = 0, **fields: Any) -> Act:
-    """Answers a constrained request with one of its choices, and nothing around it, as vLLM does."""
-
-    def act(handler: Handler, request: Body) -> None:
-        says(request["structured_outputs"]["choice"][number], **fields)(handler, request)
-
-    return act
-
-
 def says(text: str | None, **fields: Any) -> Act:
     """Answers with `completion(text, **fields)`."""
     return sends(json.dumps(completion(text, **fields)).encode())
@@ -80,9 +71,6 @@ class Handler(LoopbackHandler):
     house: OpenAIServer
 
     def do_GET(self) -> None:  # noqa: N802 - the standard library names it
-        if self.house.vllm and self.path == "/health":
-            self.answer(200, b"")
-            return
         if self.path != "/v1/models" or self.house.models is None:
             self.answer(404, b'{"detail":"Not Found"}')
             return
@@ -113,8 +101,7 @@ class OpenAIServer(LoopbackServer):
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
     raw: the bodies as they came.   models: what /models lists; None for a server that has no such list.
-    vllm: takes what vLLM takes beyond the protocol: an answer from a list, digests of images, images in tools' messages,
-    and a question for its health.
+    vllm: takes what vLLM takes beyond the protocol: digests of images, and images in tools' messages.
     """
 
     def __init__(
@@ -138,11 +125,7 @@ class OpenAIServer(LoopbackServer):
 
 def complaints(body: Body, *, vllm: bool = False) -> list[str]:
     """What is wrong with a request, as sentences; empty where nothing is."""
-    found = [
-        f"unknown field {name!r}" for name in sorted(set(body) - (_FIELDS | ({"structured_outputs"} if vllm else set())))
-    ]
-    if "structured_outputs" in body:
-        found += _constraint_complaints(body["structured_outputs"])
+    found = [f"unknown field {name!r}" for name in sorted(set(body) - _FIELDS)]
     if "response_format" in body:
         found += _format_complaints(body["response_format"])
     if not isinstance(body.get("model"), str):
@@ -159,14 +142,6 @@ def complaints(body: Body, *, vllm: bool = False) -> list[str]:
     found += [f"call {call!r} has no tool message" for call in sorted(open_calls)]
     found += [f"tool {number}: {wrong}" for number, t in enumerate(body.get("tools", [])) for wrong in _tool_complaints(t)]
     return found
-
-
-def _constraint_complaints(constraint: Any) -> list[str]:
-    if isinstance(constraint, dict) and set(constraint) == {"json"}:
-        return _schema_complaints(constraint["json"], strict=False)
-    choices = constraint.get("choice") if isinstance(constraint, dict) and set(constraint) == {"choice"} else None
-    right = isinstance(choices, list) and choices and all(isinstance(c, str) and c for c in choices)
-    return [] if right else [f"structured_outputs is no list of choices: {constraint!r}"]
 
 
 def _format_complaints(form: Any) -> list[str]:

@@ -59,9 +59,7 @@ def test_vllm_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", CANARY)
 
     def answers(handler: Any, body: Any) -> None:
-        held = body.get("structured_outputs", {})
-        told = '{"colour": "Green"}' if "json" in held else held.get("choice", [f"a square, {CANARY}"])[0]
-        says(told)(handler, body)
+        says('{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}")(handler, body)
 
     with OpenAIServer(answers, key=CANARY, vllm=True) as server, OpenAIServer(fails(500, CANARY), vllm=True) as broken:
         failing = open_vllm(parse_uri(f"vllm/tiny-vl?base_url={broken.url}"), policy=ONCE)

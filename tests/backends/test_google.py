@@ -26,7 +26,7 @@ from editloupe.values import ImageRef, canonical_json
 
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
-from editloupe.backends import endpoint
+from editloupe.backends import transport
 from editloupe.backends.google import GoogleBackend, open_backend
 from tests.backends.gemini_server import (
     GeminiServer,
@@ -125,7 +125,7 @@ def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_by
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     assert backend.complete(HELLO, STORE).sent == {
-        "model": "tiny-gemini", "temperature": 0.0, "seed": 0, "maxOutputTokens": 16384, "attempts": 1,
+        "model": "tiny-gemini", "temperature": 0.0, "seed": 0, "attempts": 1,
     }  # fmt: skip
     full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
     reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
@@ -152,17 +152,11 @@ def test_a_bound_above_the_models_own_is_left_off_and_said(bench: Bench) -> None
         (fails(400, told, status="INVALID_ARGUMENT") if bounded else says("ok"))(handler, request)
 
     backend = bench.backend(act)
+    bounded = Request(messages=HELLO.messages, sampling=Sampling(max_tokens=16384))
     for _ in range(2):
-        reply = backend.complete(HELLO, STORE)
+        reply = backend.complete(bounded, STORE)
         assert (reply.text, reply.sent["dropped"]) == ("ok", ["max_tokens"])
     assert len(bench.server.seen) == 3
-
-
-def test_a_value_out_of_range_is_the_users_to_mend_and_is_not_dropped(bench: Bench) -> None:
-    backend = bench.backend(fails(400, "temperature must be between 0 and 2, found 9.", status="INVALID_ARGUMENT"))
-    with pytest.raises(Rejected, match="between 0 and 2"):
-        backend.complete(HELLO, STORE)
-    assert len(bench.server.seen) == 1
 
 
 def test_tools_are_declared_with_their_schema_and_can_be_withdrawn_without_being_unnamed(bench: Bench) -> None:
@@ -335,7 +329,7 @@ def test_a_reply_of_two_megabytes_is_read_whole(bench: Bench) -> None:
         (fails(503, "The model is overloaded."), Unavailable, "HTTP 503, The model is overloaded"),
         (fails(504, "Deadline expired", status="DEADLINE_EXCEEDED"), Unavailable, "HTTP 504"),
         (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
-        (fails(429, "used up", quota("GenerateRequestsPerDayPerProject"), retry_info("9s")), Rejected, "day's quota"),
+        (fails(429, "used up", quota("GenerateRequestsPerDayPerProject"), retry_info("9s")), Rejected, "check the account"),
         (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
         (fails(403, "not yours"), Rejected, "no key was sent; set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
         (fails(404, "no such model"), Rejected, "check the model's name"),
@@ -344,7 +338,7 @@ def test_a_reply_of_two_megabytes_is_read_whole(bench: Bench) -> None:
             ContextTooLong,
             "1048576",
         ),
-        (fails(400, "Request payload size exceeds the limit: 20971520 bytes."), ContextTooLong, "20971520"),
+        (fails(400, "Request payload size exceeds the limit: 20971520 bytes."), Rejected, "max_image_side"),
         (fails(302, "elsewhere", headers={"Location": "http://example.org"}), Rejected, "HTTP 302"),
         (sends(b'[{"error": {"message": "listed", "code": 500}}]', status=500), Unavailable, "HTTP 500, listed"),
         (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
@@ -382,12 +376,12 @@ def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act
 def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
     with GeminiServer(says("gone")) as server:
         url = server.url
-    with pytest.raises(Unavailable, match="the connection failed"):
+    with pytest.raises(Unavailable, match="no connection"):
         bench.open(f"google/tiny-gemini?base_url={url}").complete(HELLO, STORE)
 
 
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
 
@@ -488,7 +482,7 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("google/m?base_url=http://127.0.0.1:1&env=NOT_SET", "set environment variable NOT_SET"),
         ("google", "names no model"),
         ("google/a/../b?base_url=http://127.0.0.1:1", "cannot be a model's name"),
-        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, max_image_side"),
+        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats"),
         ("google/m?base_url=http://127.0.0.1:1&boxes=yx", "boxes='yx': expected how the model writes boxes, one of thou"),
         ("google/m?base_url=127.0.0.1:8000", "expected http://HOST:PORT or https://HOST"),
         ("google/m?base_url=http://127.0.0.1&timeout_s=0", "timeout_s='0'"),

@@ -97,18 +97,6 @@ def test_a_free_question_does_not_ask_and_keeps_no_tokens() -> None:
     assert "logprobs" in json.dumps(reply.raw)
 
 
-def test_a_closed_list_of_answers_is_asked_for_as_ever() -> None:
-    request = Request(messages=FREE.messages, choices=("yes", "no"), top_logprobs=3)
-    _, server = asked_of(vllm, "vllm", says("yes"), request=request)
-    assert (server.seen[0]["logprobs"], server.seen[0]["top_logprobs"]) == (True, 3)
-    # A server that refuses them is asked for the list alone.
-    refusing = fails(400, "logprobs is not supported here")
-    listed = Request(messages=FREE.messages, choices=("yes", "no"))
-    reply, server = asked_of(vllm, "vllm", refusing, says("yes"), request=listed)
-    assert ["logprobs" in body for body in server.seen] == [True, False]
-    assert (reply.text, "dropped" in reply.sent) == ("yes", False)
-
-
 @pytest.mark.parametrize(
     "refusal",
     [

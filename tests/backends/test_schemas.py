@@ -12,7 +12,6 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Message, Request, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import Rejected
 from editloupe.values import digest
 from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
@@ -44,24 +43,16 @@ def test_a_schema_is_part_of_a_requests_key_only_where_there_is_one() -> None:
     # As it would be if there were no schemas.
     assert free.key() == digest(free.to_json())
     assert ASKED.key() != free.key()
-    with pytest.raises(ValueError, match="not both"):
-        Request(messages=ASKED.messages, choices=("a", "b"), answer_schema=SCHEMA)
 
 
-def test_openai_sends_it_as_a_strict_response_format() -> None:
-    with OpenAIServer(openai_server.says(ANSWER)) as server:
-        reply = opened(openai, f"openai/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
+@pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])
+def test_chat_completions_send_it_as_a_strict_response_format(module: Any, name: str) -> None:
+    with OpenAIServer(openai_server.says(ANSWER), vllm=name == "vllm") as server:
+        reply = opened(module, f"{name}/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
     assert server.complaints == []
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
     assert server.seen[0]["response_format"] == form == reply.sent["response_format"]
     assert reply.text == ANSWER
-
-
-def test_vllm_sends_it_as_its_structured_outputs() -> None:
-    with OpenAIServer(openai_server.says(ANSWER), vllm=True) as server:
-        reply = opened(vllm, f"vllm/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
-    assert server.complaints == []
-    assert server.seen[0]["structured_outputs"] == {"json": SCHEMA} == reply.sent["structured_outputs"]
 
 
 @needs_google
@@ -84,27 +75,11 @@ def test_gemini_sends_it_as_a_json_schema_and_drops_it_where_the_model_refuses_i
     assert reply.sent["dropped"] == ["answer_schema"]
 
 
-def test_a_server_that_has_no_response_format_is_asked_without_it_and_that_is_said() -> None:
-    with OpenAIServer(openai_server.declines("response_format", code="unsupported_parameter")) as server:
-        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
-        assert backend.complete(ASKED, ImageStore()).sent["dropped"] == ["answer_schema"]
-        assert backend.complete(ASKED, ImageStore()).sent["dropped"] == ["answer_schema"]
-    assert ["response_format" in body for body in server.seen] == [True, False, False]
-
-
-def test_a_schema_that_the_endpoint_calls_broken_is_not_dropped_but_told() -> None:
-    open_schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    with OpenAIServer(openai_server.says("{}")) as server:
-        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
-        with pytest.raises(Rejected, match="Invalid schema for response_format"):
-            backend.complete(Request(messages=ASKED.messages, answer_schema=open_schema), ImageStore())
-
-
 def test_a_chat_model_that_cannot_is_asked_without_it_and_that_is_said() -> None:
     backend = lmm("free words")
     assert not backend.traits.constrains_schema
     reply = backend.complete(ASKED, ImageStore())
-    assert reply.sent["dropped"] == ["seed", "max_tokens", "answer_schema"]
+    assert reply.sent["dropped"] == ["seed", "answer_schema"]
     assert "response_format" not in seen(backend)[0][1]
 
 

@@ -1,14 +1,14 @@
 """What servers answer, and what comes of it: a table of cases, played by a strict server on loopback.
 
-`server_answers.jsonl` is a copy of a collection of public servers' answers; `server_answers_own.jsonl` has others of the same
-classes, in other words and languages.
+`server_answers.jsonl` is a copy of a collection of public servers' answers; `server_answers_own.jsonl` has others of the
+same classes, in other words and languages.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -40,12 +40,12 @@ Edits = Callable[..., Path]
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that were to be waited, which are not."""
     found: list[float] = []
     policy = RetryPolicy(sleep=found.append)
     monkeypatch.setattr(openai, "open_backend", partial(openai.open_backend, policy=policy))
-    yield found
+    return found
 
 
 def test_the_table_is_whole() -> None:
@@ -103,7 +103,16 @@ def negotiated(case: Case) -> None:
 def stopped(case: Case, editloupe: Run, folder: Path) -> None:
     """Three samples at the command line: one request, exit code 1, the cure."""
     with answering(case) as server:
-        words = ("judge", folder, "--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--out", f"run-{case.id}")
+        words = (
+            "judge",
+            folder,
+            "--backend",
+            f"openai/m?base_url={server.url}",
+            "--mode",
+            "plain",
+            "--out",
+            f"run-{case.id}",
+        )
         code, said, told = editloupe(*words)
     assert (code, len(server.seen), server.complaints) == (1, case.expect.get("requests", 1), [])
     shown = " ".join((said + told).split())

@@ -206,25 +206,22 @@ def failures(provider: str) -> dict[str, Act]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_a_user_can_do_stands_in_the_reason(provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path):
     fails: Callable[..., Act] = gemini_server.fails if provider == "google" else openai_server.fails
-    script = [
-        fails(400, "Image input modality is not enabled for this model"),
-        fails(404, "No endpoints found that support image input"),
-        says(provider, LOOK),
-        fails(400, "maximum context length is 8192 tokens; the input token count exceeds the maximum"),
-    ]
-    house = serve(provider, script)
-    options = ("--backend", house.uri, "--criteria", "if", "--concurrency", "1", "--out", tmp_path / "run")
-    assert editloupe("judge", edits(3), *options)[0] == 1
-    blind, routed, long = RunStore.read(tmp_path / "run").current()
-    for finding in (blind, routed):
-        assert (finding.status, "the model takes no images: name one that does" in finding.reason) == (
-            "backend_failed",
-            True,
-        )
+    options = ("--criteria", "if", "--concurrency", "1", "--out")
+    for number, told in enumerate(("Image input modality is not enabled for this model", "No endpoints take image input")):
+        house = serve(provider, [fails(400 + 4 * number, told)])
+        blind = tmp_path / f"blind-{number}"
+        assert editloupe("judge", edits(3, name=f"blind {number}"), "--backend", house.uri, *options, blind)[0] == 1
+        (finding,) = RunStore.read(blind).current()
+        assert (finding.status, len(house.server.seen)) == ("backend_failed", 1)
+        assert "if the model takes no images, name one that does" in finding.reason
+    too_long = "maximum context length is 8192 tokens; the input token count exceeds the maximum"
+    house = serve(provider, [says(provider, LOOK), fails(400, too_long)])
+    assert editloupe("judge", edits(1), "--backend", house.uri, *options, tmp_path / "run")[0] == 1
+    (long,) = RunStore.read(tmp_path / "run").current()
     assert (long.status, long.turns) == ("over_budget", 1)
     assert "the conversation does not fit: lower --max-turns" in long.reason
     nobody = house.uri.replace(str(house.server.port), "9")
-    code, said, _ = editloupe("judge", edits(1, name="more"), "--backend", nobody, *options[2:-1], tmp_path / "gone")
+    code, said, _ = editloupe("judge", edits(1, name="more"), "--backend", nobody, *options, tmp_path / "gone")
     assert (code, "check the address, and that a server answers there" in said) == (1, True)
 
 
@@ -242,9 +239,10 @@ def test_a_key_shows_in_no_error_reply_log_or_traceback_whatever_fails(
     caplog.set_level(logging.DEBUG)
     acts = failures(provider)
     house = serve(provider, list(acts.values()))
-    backend = opened(house.uri)
     request, images = Request(messages=(Message.of_text("user", "hello"),)), ImageStore()
     for name in acts:
+        # Anew each time: a backend that was refused every request is not asked again for a while.
+        backend = opened(house.uri)
         try:
             reply = backend.complete(request, images)
         except BackendError as error:

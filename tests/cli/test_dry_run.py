@@ -161,18 +161,16 @@ def test_what_would_stop_the_run_stops_the_estimate(editloupe: Run, edits: Edits
         (("--backend", "openai/gpt-4.1"), "OPENAI_API_KEY"),
         (("--out", str(tmp_path / "mine")), "holds other files and is no run"),
         (("--out", str(tmp_path / "mine" / "notes.txt")), "is a file"),
-        (("--launch", "--backend", "openai/m?env=none"), "--launch starts vllm serve"),
     ):
         code, _, complained = editloupe("judge", edits(1, name=told[:4]), *words, "--dry-run")
         assert (code, told in complained) == (2, True), complained
 
 
-def test_a_run_with_other_settings_is_refused_and_a_launch_is_not_started(editloupe: Run, edits: Edits, tmp_path: Path):
+def test_a_run_with_other_settings_is_refused_and_no_server_is_needed(editloupe: Run, edits: Edits, tmp_path: Path):
     folder = edits(1)
     assert editloupe("judge", folder, "--criteria", "if", "--out", tmp_path / "run")[0] == 0
     code, _, told = editloupe("judge", folder, "--max-turns", "2", "--out", tmp_path / "run", "--dry-run")
     assert (code, "belongs to another run" in told) == (2, True)
-    # No vllm is installed here.
-    found = dry(editloupe, folder, "--backend", "vllm/Qwen/Qwen3-VL-8B-Instruct", "--launch")
+    found = dry(editloupe, folder, "--backend", "vllm/Qwen/Qwen3-VL-8B-Instruct")
     # 10·8 squares of 32 px, rounded from 320×240, and two marks; two pictures, two criteria.
     assert found["least"]["image_tokens"] == 4 * (10 * 8 + 2)

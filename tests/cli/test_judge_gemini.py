@@ -151,7 +151,7 @@ def test_a_prompt_that_the_provider_blocks_is_filtered_and_no_number(
 def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_label(
     editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
 ):
-    server, run = serve(fails(503, "The model is overloaded.")), tmp_path / "run"
+    server, run = serve(fails(500, "An internal error.")), tmp_path / "run"
     assert editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)[0] == 1
     assert len(server.seen) == ATTEMPTS
     server.script[:] = [looks_zooms_and_answers]

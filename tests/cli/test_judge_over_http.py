@@ -120,7 +120,7 @@ def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_labels(
 def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
     editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
 ):
-    server, run = serve(says(LOOK), fails(503, "restarting")), tmp_path / "run"
+    server, run = serve(says(LOOK), fails(500, "restarting")), tmp_path / "run"
     code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
     assert (code, len(server.seen)) == (1, 1 + ATTEMPTS)
     server.script[:] = [looks_then_answers]
@@ -217,7 +217,7 @@ def test_a_seed_and_a_bound_of_the_reply_are_asked_for_unless_others_are_named(
     words = ("judge", folder, "--backend", uri(server), "--criteria", "if")
     assert editloupe(*words, "--out", tmp_path / "a")[0] == 0
     assert editloupe(*words, "--out", tmp_path / "b", "--seed", "7", "--max-reply-tokens", "900")[0] == 0
-    assert [(body["seed"], body["max_tokens"]) for body in server.seen] == [(0, 16384), (7, 900)]
+    assert [(body["seed"], body.get("max_tokens")) for body in server.seen] == [(0, None), (7, 900)]
 
 
 def test_a_fixed_number_of_connections_is_that_runs_alone(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):

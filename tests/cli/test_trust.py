@@ -120,39 +120,20 @@ def test_an_address_of_the_users_own_environment_is_the_users(
         ({"rubric": "/tmp/stranger.toml"}, "the rubric '/tmp/stranger.toml'"),
         ({"prompt": "/tmp/stranger.md"}, "the prompt '/tmp/stranger.md'"),
         ({"option": ["folder=/tmp/stranger"]}, "the folder '/tmp/stranger'"),
-        ({"backend": "vllm/m", "launch": True}, "starts a server for vllm/m"),
     ],
 )
-def test_what_only_a_run_names_is_neither_asked_nor_opened_nor_started(
+def test_what_only_a_run_names_is_neither_asked_nor_opened(
     editloupe: Run, tmp_path: Path, options: dict[str, object], what: str
 ):
     draw_edits(tmp_path / "edits", 1)
     assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
     changed(tmp_path / "run", **options)
-    commands = [("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run")]
-    if "launch" not in options:
-        # A canary starts nothing.
-        commands.append(("canary", "run"))
-    for command in commands:
+    for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run"), ("canary", "run")):
         code, said, told = editloupe(*command)
         assert (code, said) == (2, "")
         assert what in " ".join(told.split())
-        assert ("--launch" if "launch" in options else "--trust-run") in told
+        assert "--trust-run" in told
     assert not (tmp_path / "new").exists()
-
-
-def test_a_server_is_started_with_the_flag_of_this_command_alone(editloupe: Run, tmp_path: Path):
-    draw_edits(tmp_path / "edits", 1)
-    config = {"path": str(tmp_path / "edits"), "backend": "vllm/m", "launch": True, "launch_args": "--middleware theirs.py"}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    words = ("judge", "--config", "config.yaml", "--dry-run")
-    for given in ((), ("--trust-run",), ("--launch",), ("--launch-args=--middleware theirs.py",)):
-        code, _, told = editloupe(*words, *given)
-        assert (code, "--launch --launch-args '--middleware theirs.py'" in " ".join(told.split())) == (2, True)
-    for given in (("--launch", "--trust-run"), ("--launch", "--launch-args=--middleware theirs.py")):
-        assert editloupe(*words, *given)[0] == 0
-    # A judge of one's own takes nothing of that from the file.
-    assert editloupe(*words, "--backend", "baseline")[0] == 0
 
 
 def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):

@@ -258,7 +258,7 @@ KINDS |= {
     "a config that asks elsewhere": content(
         "config.yaml", "path: ../data\nbackend: openai/x?base_url=http://203.0.113.7/v1\n"
     ),
-    "a config that starts a program": content("config.yaml", "path: ../data\nbackend: vllm/x\nlaunch: true\n"),
+    "a config with an option that is gone": content("config.yaml", "path: ../data\nbackend: vllm/x\nlaunch: true\n"),
     "a config whose data is a device": content("config.yaml", "path: /dev/zero\nbackend: baseline\n"),
     "a config whose data is the system": content("config.yaml", "path: /etc\nbackend: baseline\n"),
     # what is derived, and what is written

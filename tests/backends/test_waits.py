@@ -1,0 +1,337 @@
+"""How an endpoint is waited for: patience, pauses that all callers share, who goes first, what Ctrl-C ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Judge, Sample
+from editloupe.backends import openai, retry
+from editloupe.backends.base import parse_uri
+from editloupe.backends.failures import retry_after_s, said, wait_in
+from editloupe.backends.limits import ConnectionLimit, limit_of
+from editloupe.backends.retry import RetryPolicy
+from editloupe.backends.stopping import stopping
+from editloupe.chat import Message, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import Interrupted, RateLimited, Rejected, Unavailable
+from tests.backends.loopback import Act, Body, resets_mid_body
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.conftest import final, pixels
+
+HELLO = Request(messages=(Message.of_text("user", "hello"),))
+STORE = ImageStore()
+Run = Callable[..., tuple[int, str, str]]
+
+
+def asked(*script: Act, policy: RetryPolicy) -> tuple[Any, OpenAIServer]:
+    """What one question comes to: its reply or its error, and the server."""
+    with OpenAIServer(*script) as server:
+        backend = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=policy)
+        try:
+            return backend.complete(HELLO, STORE), server
+        except (Unavailable, RateLimited) as error:
+            return error, server
+        finally:
+            backend.close()
+
+
+# What servers name as a wait
+
+
+def test_every_form_of_a_wait_is_read() -> None:
+    now = time.time()
+    headers: list[tuple[dict[str, str], float | None]] = [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after-ms": "2500", "retry-after": "3"}, 2.5),
+        ({"retry-after": formatdate(now + 20, usegmt=True)}, 20),
+        ({"x-ratelimit-reset-requests": "6m0s"}, 360),
+        ({"x-ratelimit-reset": str(int(now * 1000) + 30_000)}, 30),
+        ({"x-ratelimit-reset": str(int(now) + 30)}, 30),
+        ({"anthropic-ratelimit-tokens-reset": formatdate(now)}, None),
+        ({"ratelimit-reset": "12"}, 12),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "nan"}, None),
+    ]
+    for given, seconds in headers:
+        assert said(429, {}, given).wait_s == (None if seconds is None else pytest.approx(seconds, abs=1.1)), given
+    texts = [
+        ("in 19.8s.", 19.8),
+        ("7h12m0s", 25920),
+        ("850ms", 0.85),
+        ("2 minutes and 5 seconds", 125),
+        ("30000 tokens", None),
+    ]
+    for text, seconds in texts:
+        assert wait_in(text) == (None if seconds is None else pytest.approx(seconds)), text
+    assert retry_after_s({}) is None
+
+
+# One caller
+
+
+def test_patience_begins_anew_with_an_answer_and_ends_with_a_word_on_it() -> None:
+    slept: list[float] = []
+    reply, server = asked(
+        fails(429), fails(503), resets_mid_body, fails(529), says("at last"), policy=RetryPolicy(sleep=slept.append)
+    )
+    assert (reply.text, reply.sent["attempts"], len(server.seen)) == ("at last", 5, 5)
+    error, server = asked(fails(429), policy=RetryPolicy(patience_s=60, sleep=slept.append))
+    assert isinstance(error, RateLimited)
+    assert error.for_all, "nobody else need ask"
+    assert "answered nobody for so long; the patience is 60 s (--patience)" in str(error)
+    assert len(server.seen) > 3
+
+
+def test_without_patience_nothing_is_waited_for() -> None:
+    for act in (fails(429, headers={"Retry-After": "1"}), fails(503), fails(500), resets_mid_body):
+        slept: list[float] = []
+        error, server = asked(act, policy=RetryPolicy(patience_s=0, sleep=slept.append))
+        assert isinstance(error, Unavailable | RateLimited)
+        assert (len(server.seen), slept) == (1, [])
+
+
+def test_a_wait_longer_than_the_patience_is_not_begun() -> None:
+    slept: list[float] = []
+    error, server = asked(fails(429, headers={"Retry-After": "3600"}), policy=RetryPolicy(sleep=slept.append))
+    assert "asks to wait 3,600 s, and the patience is 600 s" in str(error)
+    assert (error.for_all, len(server.seen), slept) == (True, 1, [])
+
+
+def test_what_does_not_say_that_waiting_helps_is_tried_five_times() -> None:
+    slept: list[float] = []
+    error, server = asked(fails(500), policy=RetryPolicy(sleep=slept.append))
+    assert "gave up after 5 attempts" in str(error)
+    assert (error.for_all, len(server.seen)) == (False, 5)
+    # Full jitter below 0.25, 0.5, 1 and 2 s.
+    assert all(0 <= s <= most for s, most in zip(slept, (0.25, 0.5, 1, 2), strict=True))
+
+
+def test_refused_connections_end_at_once_before_the_first_answer_and_after_five_in_a_row_later() -> None:
+    slept: list[float] = []
+    server = OpenAIServer(says("here"))
+    with server:
+        backend = openai.open_backend(
+            parse_uri(f"openai/tiny-vl?base_url={server.url}&timeout_s=5"), policy=RetryPolicy(sleep=slept.append)
+        )
+        backend.complete(HELLO, STORE)
+    with pytest.raises(Unavailable, match=r"5 connections in a row did not come about") as caught:
+        backend.complete(HELLO, STORE)
+    assert (caught.value.for_all, len(slept)) == (True, 4)
+    fresh = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=RetryPolicy(sleep=slept.append))
+    with pytest.raises(Unavailable, match=r"no connection \(Connection refused\)") as caught:
+        fresh.complete(HELLO, STORE)
+    assert (caught.value.for_all, len(slept)) == (True, 4)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "no-such-host.invalid"])
+def test_a_mistyped_address_is_told_within_five_seconds(host: str, editloupe: Run, edits: Callable[..., Path]) -> None:
+    uri = f"openai/m?base_url=http://{host}/v1&env=none"
+    began = time.monotonic()
+    [[finding, *_], *_] = Judge(uri, mode="plain").judge_all([Sample.from_images(*pixels(1, spots=1), "x")] * 3)
+    assert (finding.status, time.monotonic() - began < 5) == ("backend_failed", True)
+    assert "check the address" in finding.reason
+    began = time.monotonic()
+    code, said_, told = editloupe("judge", edits(3), "--backend", uri, "--mode", "plain")
+    assert (code, time.monotonic() - began < 5) == (1, True)
+    assert (said_ + told).count("check the address") == 1
+
+
+# All callers
+
+
+def limited(number: int, per_s: float, *, in_body: bool) -> Act:
+    """A server that answers so many requests in each window, and names the wait to all others."""
+    lock, answered = threading.Lock(), deque[float]()
+
+    def act(handler: Any, request: Body) -> None:
+        with lock:
+            now = time.monotonic()
+            while answered and answered[0] <= now - per_s:
+                answered.popleft()
+            left = 0.0 if len(answered) < number else answered[0] + per_s - now
+            if not left:
+                answered.append(now)
+        if not left:
+            says(final("Flawless Execution"))(handler, request)
+        elif in_body:
+            fails(429, f"Limit reached. Please try again in {left:.3f}s.")(handler, request)
+        else:
+            fails(429, "slow down", headers={"retry-after-ms": f"{1000 * left:.0f}"})(handler, request)
+
+    return act
+
+
+@pytest.mark.parametrize(("number", "per_s"), [(1, 0.05), (10, 0.4)])
+@pytest.mark.parametrize("in_body", [True, False])
+def test_thirty_samples_at_a_limited_rate_are_all_judged(number: int, per_s: float, in_body: bool) -> None:
+    source, edited = pixels(1, spots=1)
+    samples = [Sample.from_images(source, edited, f"Add square {n}.") for n in range(30)]
+    with OpenAIServer(limited(number, per_s, in_body=in_body), model="m") as server:
+        judge = Judge(f"openai/m?base_url={server.url}", mode="plain", criteria="if", patience=5)
+        found = judge.judge_all(samples, concurrency=8)
+    assert Counter(finding.status for [finding] in found) == {"ok": 30}
+    # Whoever is told to wait waits for all: about one refusal a pause, and not one a caller.
+    assert len(server.seen) < 30 * 3
+
+
+def test_a_named_wait_holds_all_callers_and_they_come_back_one_by_one() -> None:
+    now = [0.0]
+    limit = ConnectionLimit(clock=lambda: now[0])
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait):
+        raise RateLimited("slow", retry_after_s=7)
+    assert limit.limit == 1
+    with limit.call(lambda: now[0], wait):
+        assert now[0] == 7
+    for _ in range(2):
+        with limit.call(lambda: now[0], wait):
+            pass
+    assert limit.limit == 2
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait, patience_s=600):
+        raise RateLimited("tomorrow", retry_after_s=3600)
+    assert limit.limit == 2, "nobody waits for so long"
+
+
+def test_until_one_is_answered_calls_go_alone_and_a_refusal_for_all_costs_one() -> None:
+    most, under_way, lock = [0], [0], threading.Lock()
+
+    def act(handler: Any, request: Body) -> None:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.05)
+        with lock:
+            under_way[0] -= 1
+        (says("ok") if ok else fails(401, "no such key"))(handler, request)
+
+    for ok in (False, True):
+        most[0] = 0
+        with OpenAIServer(act) as server, ThreadPoolExecutor(8) as pool:
+            backend = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+            ends = [pool.submit(backend.complete, HELLO, STORE) for _ in range(8)]
+            kinds = Counter(type(end.exception()) for end in ends)
+            backend.close()
+        if ok:
+            assert (len(server.seen), kinds, most[0] > 1) == (8, {type(None): 8}, True)
+        else:
+            assert (len(server.seen), kinds) == (1, {Rejected: 8})
+
+
+# The connections of an endpoint
+
+
+class Endpoint:
+    """Answers in `seconds`; refuses what goes beyond `room` calls at once. most: the most that were under way."""
+
+    def __init__(self, *, room: int = 1000, seconds: float = 0.005) -> None:
+        self.room, self.seconds = room, seconds
+        self.now = self.most = self.refused = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, limit: ConnectionLimit) -> None:
+        try:
+            with limit.call():
+                with self._lock:
+                    self.now += 1
+                    self.most = max(self.most, self.now)
+                    over = self.now > self.room
+                    self.refused += over
+                try:
+                    time.sleep(self.seconds)
+                    if over:
+                        raise RateLimited("too many", status=429)
+                finally:
+                    with self._lock:
+                        self.now -= 1
+        except RateLimited:
+            pass
+
+
+def crowd(limit: ConnectionLimit, endpoint: Endpoint, calls: int, *, threads: int = 32) -> None:
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: endpoint(limit), range(calls)))
+
+
+def test_connections_double_while_all_is_well_and_halve_where_too_many_are_refused() -> None:
+    limit, endpoint = ConnectionLimit(start=2, most=16), Endpoint()
+    crowd(limit, endpoint, 200)
+    assert (limit.limit, endpoint.most) == (16, 16)
+    limit, endpoint = ConnectionLimit(start=8, most=64), Endpoint(room=6, seconds=0.004)
+    crowd(limit, endpoint, 600)
+    assert limit.throttled == endpoint.refused
+    assert 0 < endpoint.refused < 150, "32 connections without a limit would have refused half"
+    assert limit.limit <= 12
+
+
+def test_a_fixed_number_stays_and_an_error_gives_its_place_back() -> None:
+    limit, endpoint = ConnectionLimit(), Endpoint(room=1, seconds=0.002)
+    limit.fix(3)
+    crowd(limit, endpoint, 60)
+    assert (limit.limit, endpoint.most) == (3, 3)
+    for _ in range(4):
+        with pytest.raises(ZeroDivisionError), limit.call():
+            raise ZeroDivisionError
+    assert (limit.under_way, limit_of("http://one/v1") is limit_of("http://one/v1")) == (0, True)
+
+
+# Ctrl-C
+
+
+@pytest.fixture
+def stop() -> Iterator[threading.Event]:
+    event = threading.Event()
+    with stopping(event):
+        yield event
+
+
+def test_ctrl_c_ends_a_wait_at_once(stop: threading.Event) -> None:
+    with OpenAIServer(fails(429, headers={"Retry-After": "300"})) as server:
+        backend = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+        threading.Timer(0.2, stop.set).start()
+        began = time.monotonic()
+        with pytest.raises(Interrupted):
+            backend.complete(HELLO, STORE)
+        assert time.monotonic() - began < 2
+        backend.close()
+    assert len(server.seen) == 1
+
+
+def test_a_call_in_flight_is_not_asked_again_after_ctrl_c(stop: threading.Event) -> None:
+    def act(handler: Any, request: Body) -> None:
+        stop.set()
+        fails(500)(handler, request)
+
+    with OpenAIServer(act) as server:
+        backend = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+        with pytest.raises(Interrupted):
+            backend.complete(HELLO, STORE)
+        backend.close()
+    assert len(server.seen) == 1
+
+
+def test_a_foreign_error_is_not_tried_again() -> None:
+    calls: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        retry.call(partial(_breaks, calls))
+    assert calls == [1]
+    with pytest.raises(ValueError, match="at least 1 attempt"):
+        RetryPolicy(attempts=0)
+
+
+def _breaks(calls: list[int]) -> None:
+    calls.append(1)
+    raise ZeroDivisionError
