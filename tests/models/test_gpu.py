@@ -224,8 +224,8 @@ def test_a_local_model_on_the_gpu_keeps_the_contract_of_backends(chat_folder: Pa
     from tests.models.test_chat import opened
 
     reply = check_backend(lambda: opened(chat_folder, "?device=cuda"))
-    assert reply.raw["precision"] == "bfloat16"
-    assert reply.raw["device"] == f"cuda:0 {torch.cuda.get_device_name(0)}"
+    raw: Any = reply.raw
+    assert (raw["precision"], raw["device"]) == ("bfloat16", f"cuda:0 {torch.cuda.get_device_name(0)}")
 
 
 def test_a_seed_holds_on_the_gpu_and_the_processs_own_generator_is_left_alone(chat_folder: Path) -> None:
