@@ -294,7 +294,7 @@ def test_what_cannot_be_opened_says_why(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for uri, told in (
         ("langchain/gpt-4.1", "expected langchain/PROVIDER:MODEL"), ("langchain/openai:", "expected langchain/PROVIDER"),
-        ("langchain/openai:m?speed=9", "unknown parameter 'speed'"), ("langchain/openai:m?boxes=yx", "boxes='yx': expected"),
+        ("langchain/openai:m?speed=9", "unknown parameter 'speed'"), ("langchain/openai:m?boxes=yx", "boxes=.yx."),
         ("langchain/openai:gpt-4.1", "OPENAI_API_KEY"), ("langchain/nosuch:gpt-4.1", "cannot be made"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
@@ -348,8 +348,8 @@ def test_a_real_chat_model_judges_and_negotiates(
     server, backend = serve(says('{"answer": "B"}'))
     reply = backend.complete(replace(HELLO, answer_schema=SCHEMA), STORE)
     assert json.loads(reply.text) == {"answer": "B"} and reply.usage.output_tokens
-    form = server.seen[0]["response_format"]
-    assert form["type"] == "json_schema" and form["json_schema"]["strict"] is True
+    form = {"name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}
+    assert server.seen[0]["response_format"] == {"type": "json_schema", "json_schema": form}
 
 
 def test_a_real_chat_model_fails_by_our_errors_follows_no_redirect_and_shows_no_key(
