@@ -64,11 +64,10 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
             from langchain.chat_models import init_chat_model
 
             return init_chat_model(model, model_provider=provider, **options)
-        except ImportError as error:
-            packages = f"langchain langchain-{provider.replace('_', '-')}"
-            raise ConfigError(f"{where} needs a package: pip install {packages} ({error})") from error
-        except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing key, or an option
-            raise ConfigError(f"{where} cannot be made: {payload.one_line(_scrubber()(str(error)))}") from None
+        except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
+            needs = f"pip install langchain langchain-{provider.replace('_', '-')}"
+            told = payload.one_line(_scrubber()(str(error)))
+            raise ConfigError(f"{where} cannot be made: {told}; it needs its package ({needs}) and its key") from None
 
     options: dict[str, Any] = {} if read.base_url is None else {"base_url": read.base_url}
     kind = type(make(**options))
@@ -119,12 +118,8 @@ class LangChainLMM(Remote):
         self._model = model.model_copy(update={"cache": False})
         uri = parse_uri(f"langchain/{self._scrub(name or _own_name(model))}")
         super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, close=close, policy=policy)
+        self.where = f"{self.uri} ({self.endpoint})"
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
-
-    @property
-    def where(self) -> str:
-        """The head of messages."""
-        return f"{self.uri} ({self.endpoint})"
 
     def context_limit(self) -> int | None:
         """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
@@ -147,7 +142,7 @@ class LangChainLMM(Remote):
                 kind, _, data = self._image_urls.of(images, part.image).removeprefix("data:").partition(";base64,")
                 content.append({"type": "image", "base64": data, "mime_type": kind})
             else:
-                content.append({"type": "text", "text": part.text})
+                content.append(part.to_json())
         read: dict[str, Any] = {"role": message.role, "content": content if message.images else message.text}
         if message.role == "assistant":
             read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
@@ -307,10 +302,10 @@ def _model_name(model: BaseChatModel) -> str:
 
 def _endpoint(model: BaseChatModel) -> str:
     """Return where the model answers, as far as it says so without credentials."""
-    names = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url")
-    urls = map(str, (_of(model, "root_client", "base_url"), *(_of(model, name) for name in names)))
-    known = (url.rstrip("/") for url in urls if url.startswith("http") and "@" not in url)
-    return next(known, f"LangChain's {type(model).__name__}, at its own address")
+    places = (("root_client", "base_url"), ("base_url",), ("anthropic_api_url",), ("azure_endpoint",), ("endpoint_url",))
+    urls = (str(_of(model, *place)).rstrip("/") for place in places)
+    own = f"LangChain's {type(model).__name__}, at its own address"
+    return next((url for url in urls if url.startswith("http") and "@" not in url), own)
 
 
 def _own_name(model: BaseChatModel) -> str:

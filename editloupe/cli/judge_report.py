@@ -37,9 +37,7 @@ def heading_of(setup: Setup) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(setup.config.ablate)
-    notes += [
-        f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations
-    ]
+    notes += [f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations]
     if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
         in_json = setup.backend.traits.constrains_schema
         what = "Only answers in JSON are constrained" if in_json else "Labels were not constrained"

@@ -46,6 +46,11 @@ class ChatWeights:
     model: Weights
     adapter: Weights | None = None
 
+    @property
+    def version(self) -> str:
+        """Family and identity of the model, then of the adapter."""
+        return ", ".join(f"{one.family} {one.identity}" for one in (self.model, self.adapter) if one is not None)
+
 
 def find_weights(name: str, base: str | None = None) -> ChatWeights:
     """Return the model of a folder or hub id, or the adapter there with its base. Nothing is loaded. Raises ConfigError."""
@@ -147,7 +152,7 @@ class TransformersLMM:
     def __init__(self, weights: ChatWeights, uri: BackendURI) -> None:
         """uri: as the user wrote it; what changes an answer becomes part of the judge's identity. Raises ConfigError."""
         self._weights, self._device = weights, uri.params.get("device", "auto")
-        self.version = ", ".join(f"{w.family} {w.identity}" for w in (weights.model, weights.adapter) if w is not None)
+        self.version = weights.version
         self._name = (weights.adapter or weights.model).identity.replace(" sha256:", "@")
         params = {name: value for name, value in uri.params.items() if name not in ("base", "device")}
         self._uri = BackendURI(provider=uri.provider, model=self._name, params=params)
