@@ -232,7 +232,7 @@ class RunConfig(_Strict):
     tools: Words | None = None
     """Comma-separated tools on offer. Default: the five built-in ones."""
     ablate: Words = ()
-    """Hide or falsify what tools show: black-crops, sham-differences or both."""
+    """Hide what tools show: black-crops."""
     device: str | None = None
     """Device for weights: auto, cpu, cuda:0, … Default: auto."""
     detector: str | None = None

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
+from editloupe.backends.endpoint import TOO_LONG_ADVICE
 from editloupe.backends.payload import loads, one_line
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 
@@ -212,6 +212,18 @@ def _reset_s(value: str) -> float | None:
 # What comes of it
 
 
+class Place(Protocol):
+    """Who failed: an endpoint, or a model of another library."""
+
+    @property
+    def where(self) -> str:
+        """The head of messages."""
+
+    @property
+    def key_hint(self) -> str:
+        """What to do where the key is refused."""
+
+
 def is_filtered(told: Said) -> bool:
     """Return whether the request was refused for its content."""
     if told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES):
@@ -219,7 +231,7 @@ def is_filtered(told: Said) -> bool:
     return told.status in (403, 451) and told.tells(_FILTER_WORDS)
 
 
-def failure(told: Said, endpoint: Endpoint, *, pictures: int = 0, answered: bool = True, hint: str = "") -> BackendError:
+def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = True, hint: str = "") -> BackendError:
     """Return a failed answer as one of our errors, with what to do about it.
 
     pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.

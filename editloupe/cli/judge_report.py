@@ -37,9 +37,7 @@ def heading_of(setup: Setup) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(setup.config.ablate)
-    notes += [
-        f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
-    ]
+    notes += [f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations]
     if setup.toolbox.absent and setup.judge.kind != "measure":
         for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)

@@ -86,7 +86,7 @@ class Judge:
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
         answers: "auto", "schema" or "tags": how answers are asked for (docs/judges.md).
         remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
-        ablate: "black-crops", "sham-differences" or both (docs/tools.md).
+        ablate: "black-crops" shows black pictures in place of what tools show (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
         patience: seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing.

@@ -1,4 +1,4 @@
-"""Ablations: what tools show is hidden, or shown from elsewhere, to learn whether a judge uses what it sees.
+"""Ablations: what tools show is hidden, to learn whether a judge uses what it sees.
 
 The LMM does not learn of it. The tools' versions do, and with them the judge's id, the run and every heading.
 """
@@ -6,9 +6,9 @@ The LMM does not learn of it. The tools' versions do, and with them the judge's 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -17,24 +17,16 @@ from editloupe import models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
-from editloupe.imaging.control_regions import find_control_regions, swap_regions
-from editloupe.imaging.differences import Differences
 from editloupe.nearest import did_you_mean
 from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
-from editloupe.tools.localize_differences import LocalizeDifferences, canvas_of
 from editloupe.values import ImageRef, Json, View
 
 _HIDDEN: Final = "hidden"
 """In a black view's params: the picture that it stands for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ablation:
-    """One ablation."""
-
-    description: str
-    apply: Callable[[Toolbox], Toolbox]
-    """Return the toolbox with it. Raises ConfigError where that cannot be."""
+ABLATIONS: Final[Mapping[str, str]] = {"black-crops": "what tools show is black; their texts stay"}
+"""Name → what it does."""
 
 
 class BlackPictures:
@@ -79,58 +71,8 @@ class BlackPictures:
             seen,
             views=tuple(covered(view) for view in seen.views),
             kept=(*seen.views, *seen.kept),
-            data=_marked(seen.data, "black-crops"),
+            data={**seen.data, "ablations": ["black-crops"]},
         )
-
-
-class ShamDifferences(LocalizeDifferences):
-    """Shows as differences, in pictures and in the text, places where the two images are alike.
-
-    As many as there are, of like sizes; what is said of the pictures as wholes stays. `data["sham"]` has the true places.
-    """
-
-    revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
-
-    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
-        controls = find_control_regions(found, canvas_of(found.alignment, context).most_shown)
-        seen = super().observed(swap_regions(found, controls), names, context)
-        sham: list[Json] = [
-            {
-                "true_box": list(region.box.ints()),
-                "shown_box": list(control.box.ints()),
-                "busy": round(control.busy, 5),
-                "mean_difference": round(control.mean, 2),
-            }
-            for region, control in zip(found.regions, controls, strict=True)
-        ]
-        return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
-
-
-def _with_sham(box: Toolbox) -> Toolbox:
-    """Return the toolbox with sham differences.
-
-    Raises ConfigError where localize_differences is not on offer, or another tool has its name.
-    """
-    tool: object = box.tools.get(LocalizeDifferences.name)
-    if not isinstance(tool, LocalizeDifferences):
-        found = f"the tools are {', '.join(box.tools)}" if tool is None else f"{type(tool).__name__} is another tool"
-        raise ConfigError(f"ablation 'sham-differences' needs the tool {LocalizeDifferences.name!r}; {found}")
-    sham = ShamDifferences(tool.upscaler, picture_budget=tool.picture_budget, marked=tool.marked)
-    sham.reading = tool.reading
-    return replace(box, tools={**box.tools, sham.name: cast(Tool, sham)})
-
-
-# In the order in which they are applied: the sham places are chosen first, then all pictures are covered.
-ABLATIONS: Final[Mapping[str, Ablation]] = {
-    "sham-differences": Ablation(
-        description="localize_differences shows places where nothing changed, and says that they differ", apply=_with_sham
-    ),
-    "black-crops": Ablation(
-        description="what tools show is black; their texts stay",
-        apply=lambda box: replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()}),
-    ),
-}
-"""Name → ablation."""
 
 
 def checked(names: Iterable[str]) -> tuple[str, ...]:
@@ -148,16 +90,11 @@ def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
 
     Raises ConfigError where an ablation has nothing to work on.
     """
-    for name in names:
-        if not box.tools:
-            raise ConfigError(f"ablation {name!r} changes what tools show, and there are no tools")
-        box = ABLATIONS[name].apply(box)
-    return box
-
-
-def _marked(data: Mapping[str, Json], name: str) -> dict[str, Json]:
-    before = data.get("ablations")
-    return {**data, "ablations": [*(before if isinstance(before, list) else []), name]}
+    if not names:
+        return box
+    if not box.tools:
+        raise ConfigError(f"ablation {names[0]!r} changes what tools show, and there are no tools")
+    return replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()})
 
 
 def _hidden(view: View) -> ImageRef | None:

@@ -97,10 +97,6 @@ class Canvas:
         share = min(max(wanted * around / side, LEAST_SHARE), MOST_SHARE)
         return self.fit(_within(_framed(region, share), self.image), side, wanted, (index,))
 
-    def most_shown(self, region: Box) -> Box:
-        """Return the most that a picture of a region alone shows, however large the budget is."""
-        return self.look_at(region, _PANES[0], 0).frame
-
     def fit(self, frame: Box, side: int, wanted: float, regions: tuple[int, ...]) -> Look:
         """Return the picture of a frame, enlarged as wanted, as far as pane and picture may be large."""
         frame = (frame.intersection(self.common) or frame).rounded_out().intersection(self.image) or self.image

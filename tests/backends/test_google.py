@@ -10,7 +10,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -144,21 +143,6 @@ def test_refused_parameters_are_dropped_once_remembered_and_said(bench: Bench) -
     assert free.sent == {"model": "tiny-gemini", "attempts": 1}
 
 
-def test_a_bound_above_the_models_own_is_left_off_and_said(bench: Bench) -> None:
-    told = "it has a maxOutputTokens value of 16384 but the supported range is from 1 (inclusive) to 8193 (exclusive)."
-
-    def act(handler: Any, request: Any) -> None:
-        bounded = "maxOutputTokens" in request.get("generationConfig", {})
-        (fails(400, told, status="INVALID_ARGUMENT") if bounded else says("ok"))(handler, request)
-
-    backend = bench.backend(act)
-    bounded = Request(messages=HELLO.messages, sampling=Sampling(max_tokens=16384))
-    for _ in range(2):
-        reply = backend.complete(bounded, STORE)
-        assert (reply.text, reply.sent["dropped"]) == ("ok", ["max_tokens"])
-    assert len(bench.server.seen) == 3
-
-
 def test_tools_are_declared_with_their_schema_and_can_be_withdrawn_without_being_unnamed(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     backend.complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
@@ -195,12 +179,6 @@ def test_calls_and_their_answers_have_the_shape_of_the_protocol_with_pictures_be
     assert reply.sent["tool_images"] == "beside the function responses, in the same content"
 
 
-def test_an_assistants_empty_message_is_never_an_empty_content(bench: Bench) -> None:
-    history = (*HELLO.messages, Message(role="assistant", parts=()), Message.of_text("user", "Say something."))
-    bench.backend(says("ok")).complete(Request(messages=history), STORE)
-    assert bench.server.seen[0]["contents"][1]["parts"] == [{"text": "(nothing)"}]
-
-
 # What is answered
 
 
@@ -229,10 +207,6 @@ def test_thought_signatures_come_back_byte_for_byte_in_the_parts_that_they_came_
     assert back == [decoded(signatures[0]), None, decoded(signatures[1]), None, decoded(signatures[2])]
 
 
-def test_a_reply_without_signatures_carries_nothing(bench: Bench) -> None:
-    assert bench.backend(says("ok", call("zoom_in"))).complete(HELLO, STORE).carry is None
-
-
 def test_usage_counts_thoughts_as_output_and_names_images_and_cache(bench: Bench) -> None:
     usage = {
         "promptTokenCount": 600,
@@ -251,43 +225,6 @@ def test_usage_counts_thoughts_as_output_and_names_images_and_cache(bench: Bench
     }
     assert reply.model == "tiny-gemini-002"
     assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
-
-
-@pytest.mark.parametrize(
-    ("said", "finish"),
-    [
-        ("STOP", "stop"),
-        ("MAX_TOKENS", "length"),
-        ("SAFETY", "filter"),
-        ("RECITATION", "filter"),
-        ("PROHIBITED_CONTENT", "filter"),
-        ("SPII", "filter"),
-        ("OTHER", "stop"),
-        (None, "stop"),
-    ],
-)
-def test_the_reason_to_stop_is_translated(bench: Bench, said: str | None, finish: str) -> None:
-    reply = bench.backend(says("half a", finish=said)).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == (finish, "half a")
-
-
-def test_a_reply_that_the_filter_took_whole_says_so(bench: Bench) -> None:
-    reply = bench.backend(says(finish="SAFETY", finishMessage="dangerous")).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("filter", "the provider cut the reply off (SAFETY): dangerous")
-
-
-def test_a_prompt_that_is_blocked_is_filtered_and_no_error(bench: Bench) -> None:
-    reply = bench.backend(blocks("PROHIBITED_CONTENT")).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("filter", "the provider blocked the prompt (PROHIBITED_CONTENT)")
-
-
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"])
-def test_a_call_that_the_provider_could_not_read_is_a_malformed_one(bench: Bench, reason: str) -> None:
-    act = says(finish=reason, finishMessage="print(zoom_in(bbox=[1,")
-    reply = bench.backend(act).complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
-    [broken] = reply.malformed_calls
-    assert (reply.finish, broken.raw) == ("tools", "print(zoom_in(bbox=[1,")
-    assert broken.error
 
 
 def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
@@ -309,194 +246,6 @@ def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> N
     )
 
 
-@pytest.mark.parametrize("parts", [(), ("",)])
-def test_an_empty_answer_is_an_empty_text_and_not_an_error(bench: Bench, parts: tuple[str, ...]) -> None:
-    reply = bench.backend(says(*parts)).complete(HELLO, STORE)
-    assert (reply.text, reply.finish) == ("", "stop")
-
-
-def test_a_reply_of_two_megabytes_is_read_whole(bench: Bench) -> None:
-    assert len(bench.backend(says("x" * 2_000_000)).complete(HELLO, STORE).text) == 2_000_000
-
-
-# What fails
-
-
-@pytest.mark.parametrize(
-    ("act", "kind", "says_what"),
-    [
-        (fails(500, "internal"), Unavailable, "HTTP 500, internal"),
-        (fails(503, "The model is overloaded."), Unavailable, "HTTP 503, The model is overloaded"),
-        (fails(504, "Deadline expired", status="DEADLINE_EXCEEDED"), Unavailable, "HTTP 504"),
-        (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
-        (fails(429, "used up", quota("GenerateRequestsPerDayPerProject"), retry_info("9s")), Rejected, "check the account"),
-        (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
-        (fails(403, "not yours"), Rejected, "no key was sent; set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
-        (fails(404, "no such model"), Rejected, "check the model's name"),
-        (
-            fails(400, "The input token count (1054016) exceeds the maximum number of tokens allowed (1048576)."),
-            ContextTooLong,
-            "1048576",
-        ),
-        (fails(400, "Request payload size exceeds the limit: 20971520 bytes."), Rejected, "max_image_side"),
-        (fails(302, "elsewhere", headers={"Location": "http://example.org"}), Rejected, "HTTP 302"),
-        (sends(b'[{"error": {"message": "listed", "code": 500}}]', status=500), Unavailable, "HTTP 500, listed"),
-        (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
-        (sends(b"\xff\xfe<html>", status=502, content_type="text/html"), Unavailable, "HTTP 502"),
-        (sends(b"<html>moved</html>", status=404, content_type="text/html"), Rejected, "without that path"),
-        (sends(json.dumps(answer({"text": "whole"})).encode()[:-20]), Unavailable, "is not whole JSON"),
-        (sends(b""), Unavailable, "is not whole JSON"),
-        (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
-        (sends(b'{"a":' * 5000 + b"1" + b"}" * 5000, status=400), Rejected, "HTTP 400"),
-        (sends(b"[]"), Unavailable, "expected a JSON object"),
-        (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*without that path"),
-        (sends(b'{"candidates": []}'), Unavailable, "without a candidate"),
-        (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
-        (says(finish="MISSING_THOUGHT_SIGNATURE"), Rejected, "misses the signature"),
-        (resets_mid_body, Unavailable, "the connection failed"),
-    ],
-)
-def test_each_failure_becomes_one_of_our_errors(bench: Bench, act: Act, kind: type[BackendError], says_what: str) -> None:
-    backend = bench.backend(act)
-    with pytest.raises(BackendError, match=says_what) as caught:
-        backend.complete(HELLO, STORE)
-    assert type(caught.value) is kind
-    assert f"{bench.server.url}, model 'tiny-gemini'" in str(caught.value)
-
-
-@pytest.mark.parametrize("act", [hangs, trickles])
-def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act: Act) -> None:
-    backend = bench.backend(act, query="&timeout_s=0.3")
-    start = time.monotonic()
-    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
-        backend.complete(HELLO, STORE)
-    assert time.monotonic() - start < 2
-
-
-def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
-    with GeminiServer(says("gone")) as server:
-        url = server.url
-    with pytest.raises(Unavailable, match="no connection"):
-        bench.open(f"google/tiny-gemini?base_url={url}").complete(HELLO, STORE)
-
-
-def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
-    with pytest.raises(Rejected, match="longer than 100,000 bytes"):
-        bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
-
-
-def test_failures_that_pass_are_tried_again_and_the_attempts_are_counted(bench: Bench) -> None:
-    backend = bench.backend(fails(429), fails(500), resets_mid_body, says("at last"), policy=RetryPolicy())
-    reply = backend.complete(HELLO, STORE)
-    assert (reply.text, reply.sent["attempts"]) == ("at last", 4)
-
-
-@pytest.mark.parametrize(
-    ("act", "wish_s"),
-    [
-        (fails(429, "slow", retry_info("17.5s")), 17.5),
-        (fails(429, "slow", retry_info("soon"), headers={"Retry-After": "7"}), 7.0),
-        (fails(503, "slow", headers={"Retry-After": "3"}), 3.0),
-        (fails(429, "slow"), None),
-    ],
-)
-def test_the_endpoints_own_wish_is_understood(bench: Bench, act: Act, wish_s: float | None) -> None:
-    with pytest.raises(BackendError) as caught:
-        bench.backend(act).complete(HELLO, STORE)
-    assert caught.value.retry_after_s == wish_s
-
-
-# Keys
-
-
-@pytest.mark.parametrize("variable", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
-def test_the_key_comes_from_the_environment_and_goes_into_the_header(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    monkeypatch.setenv(variable, CANARY + "\n")
-    basic = base64.b64encode(f"user:{CANARY}".encode()).decode()
-    server = bench.serve(says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": [CANARY, basic]}), key=CANARY)
-    reply = bench.open(f"google/tiny-gemini?base_url={server.url}").complete(HELLO, STORE)
-    assert server.headers[0]["x-goog-api-key"] == CANARY
-    assert reply.text == "your key is ***"
-    assert CANARY not in repr(reply)
-    assert basic[8:-4] not in repr(reply)
-
-
-def everything(error: BaseException | None) -> str:
-    """What could be shown of an error and of all that it was made from."""
-    shown = []
-    while error is not None:
-        shown += [*traceback.format_exception(error), repr(error), str(vars(error)), str(error.args)]
-        error = error.__cause__ or error.__context__
-    return "\n".join(shown)
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        fails(500, f"key {CANARY} failed"),
-        fails(429, f"key {CANARY}", retry_info("1s")),
-        fails(403, f"key {CANARY}"),
-        fails(400, f"temperature and {CANARY} are not supported", {"reason": CANARY}),
-        sends(f"plain {CANARY}".encode(), status=502),
-        sends(f"<html>{CANARY}</html>".encode()),
-        sends(f'{{"candidates": "{CANARY}'.encode()),
-        sends(json.dumps({"error": {"message": CANARY, "code": 500}}).encode()),
-        sends(json.dumps([CANARY]).encode()),
-        says(finish="MISSING_THOUGHT_SIGNATURE", finishMessage=CANARY),
-        resets_mid_body,
-        hangs,
-        trickles,
-    ],
-)
-def test_the_key_shows_in_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
-    monkeypatch.setenv("GEMINI_API_KEY", CANARY)
-    backend = bench.backend(act, query="&timeout_s=0.3")
-    with pytest.raises(BackendError) as caught:
-        backend.complete(HELLO, STORE)
-    assert CANARY not in everything(caught.value)
-    assert CANARY not in "\n".join([repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits)])
-
-
-def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_VARIABLE", CANARY)
-    server = bench.serve(says("ok"), key="another")
-    with pytest.raises(Rejected, match=r"not valid: \*\*\*.*check the key in environment variable MY_VARIABLE") as caught:
-        bench.open(f"google/tiny-gemini?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
-    assert CANARY not in everything(caught.value)
-
-
-def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOOGLE_API_KEY", CANARY)
-    bench.backend(says("ok"), query="&env=none").complete(HELLO, STORE)
-    assert bench.server.headers[0]["x-goog-api-key"] == "none"
-
-
-@pytest.mark.parametrize(
-    ("uri", "says_what"),
-    [
-        ("google/gemini-2.5-pro", "set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
-        ("google/m?base_url=https://example.org", "needs a key for https://example.org"),
-        ("google/m?base_url=http://127.0.0.1:1&env=NOT_SET", "set environment variable NOT_SET"),
-        ("google", "names no model"),
-        ("google/a/../b?base_url=http://127.0.0.1:1", "cannot be a model's name"),
-        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats"),
-        ("google/m?base_url=http://127.0.0.1:1&boxes=yx", "boxes='yx': expected how the model writes boxes, one of thou"),
-        ("google/m?base_url=127.0.0.1:8000", "expected http://HOST:PORT or https://HOST"),
-        ("google/m?base_url=http://127.0.0.1&timeout_s=0", "timeout_s='0'"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, uri: str, says_what: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        bench.open(uri)
-    assert says_what in str(caught.value)
-
-
-# The backend as a whole
-
-
 def test_uri_and_endpoint_say_where_the_model_answers_and_how_it_writes_boxes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,37 +259,6 @@ def test_uri_and_endpoint_say_where_the_model_answers_and_how_it_writes_boxes(
     assert bench.open("google/gemini-2.5-pro?boxes=thousandths").uri == "google/gemini-2.5-pro"
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9/")
     assert bench.open("google:m").uri == "google/m?base_url=http://127.0.0.1:9"
-
-
-def test_the_environment_does_not_turn_it_to_another_service(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
-
-
-def test_one_backend_serves_many_threads(bench: Bench) -> None:
-    def echo(handler: Any, body: dict[str, Any]) -> None:
-        says(body["contents"][0]["parts"][0]["text"])(handler, body)
-
-    backend = bench.backend(echo)
-
-    def ask(number: int) -> str:
-        return backend.complete(Request(messages=(Message.of_text("user", str(number)),)), STORE).text
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(24))) == [str(n) for n in range(24)]
-
-
-def test_importing_the_module_does_not_import_the_sdk() -> None:
-    code = "import sys, editloupe.backends.google; sys.exit('google.genai' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_missing_sdk_names_the_extra_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "google.genai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[google\]'"):
-        bench.open("google/m?base_url=http://127.0.0.1:1")
 
 
 def test_boxes_are_turned_on_the_wire_and_back_in_the_reply(bench: Bench) -> None:
@@ -567,3 +285,126 @@ def test_boxes_are_turned_on_the_wire_and_back_in_the_reply(bench: Bench) -> Non
     _, asked, answered = bench.server.seen[1]["contents"]
     assert asked["parts"][0]["functionCall"]["args"]["bbox"] == [100, 200, 300, 400]
     assert "bbox [100, 200, 300, 400] leaves" in answered["parts"][0]["functionResponse"]["response"]["output"]
+
+
+def test_how_a_reply_ended_is_told(bench: Bench) -> None:
+    for said, finish in (
+        ("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "filter"), ("PROHIBITED_CONTENT", "filter"), (None, "stop"),
+    ):  # fmt: skip
+        reply = bench.backend(says("half a", finish=said)).complete(HELLO, STORE)
+        assert (reply.finish, reply.text, reply.carry) == (finish, "half a", None)
+    for act, text in (
+        (says(finish="SAFETY", finishMessage="dangerous"), "the provider cut the reply off (SAFETY): dangerous"),
+        (blocks("PROHIBITED_CONTENT"), "the provider blocked the prompt (PROHIBITED_CONTENT)"),
+    ):
+        reply = bench.backend(act).complete(HELLO, STORE)
+        assert (reply.finish, reply.text) == ("filter", text)
+    for reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"):
+        act = says(finish=reason, finishMessage="print(zoom_in(bbox=[1,")
+        reply = bench.backend(act).complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
+        assert (reply.finish, reply.malformed_calls[0].raw) == ("tools", "print(zoom_in(bbox=[1,")
+
+
+# What fails
+
+
+def everything(error: BaseException | None) -> str:
+    """What could be shown of an error and of all that it was made from."""
+    shown = []
+    while error is not None:
+        shown += [*traceback.format_exception(error), repr(error), str(vars(error)), str(error.args)]
+        error = error.__cause__ or error.__context__
+    return "\n".join(shown)
+
+
+LIMITS = "The input token count (1054016) exceeds the maximum number of tokens allowed (1048576)."
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "says_what"),
+    [
+        (fails(503, f"overloaded {CANARY}"), Unavailable, r"HTTP 503, overloaded \*\*\*"),
+        (fails(429, f"slow {CANARY}", retry_info("17.5s")), RateLimited, "HTTP 429, slow"),
+        (fails(429, "used up", quota("GenerateRequestsPerDayPerProject"), retry_info("9s")), Rejected, "check the account"),
+        (fails(400, f"bad field {CANARY}", {"reason": CANARY}), Rejected, "HTTP 400, bad field"),
+        (fails(403, "not yours"), Rejected, "check the key in environment variable GEMINI_API_KEY"),
+        (fails(404, "no such model"), Rejected, "check the model's name"),
+        (fails(400, LIMITS), ContextTooLong, "1048576"),
+        (fails(302, "elsewhere", headers={"Location": "http://example.org"}), Rejected, "HTTP 302"),
+        (sends(b'[{"error": {"message": "listed", "code": 500}}]', status=500), Unavailable, "HTTP 500, listed"),
+        (sends(f"<html>{CANARY}</html>".encode(), status=404, content_type="text/html"), Rejected, "without that path"),
+        (sends(json.dumps(answer({"text": CANARY})).encode()[:-20]), Unavailable, "is not whole JSON"),
+        (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
+        (sends(b"[]"), Unavailable, "expected a JSON object"),
+        (sends(f"<html>{CANARY}</html>".encode(), content_type="text/html"), Rejected, "a web page.*without that path"),
+        (sends(b'{"candidates": []}'), Unavailable, "without a candidate"),
+        (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
+        (says(finish="MISSING_THOUGHT_SIGNATURE", finishMessage=CANARY), Rejected, "misses the signature"),
+        (resets_mid_body, Unavailable, "the connection failed"),
+        (hangs, Unavailable, r"within 0\.3 s"),
+        (trickles, Unavailable, r"within 0\.3 s"),
+        (says("x" * 200_000), Rejected, "longer than 150,000 bytes"),
+    ],
+)
+def test_each_failure_becomes_one_of_our_errors_and_shows_no_key(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, act: Act, kind: type[BackendError], says_what: str
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", CANARY)
+    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 150_000)
+    backend = bench.backend(act, query="&timeout_s=0.3")
+    start = time.monotonic()
+    with pytest.raises(BackendError, match=says_what) as caught:
+        backend.complete(HELLO, STORE)
+    assert type(caught.value) is kind and time.monotonic() - start < 2
+    assert f"{bench.server.url}, model 'tiny-gemini'" in str(caught.value)
+    assert (caught.value.retry_after_s == 17.5) == ("slow" in says_what)
+    assert CANARY not in everything(caught.value) + str(vars(backend)) + repr(backend)
+
+
+def test_failures_that_pass_are_tried_again_and_the_attempts_are_counted(bench: Bench) -> None:
+    backend = bench.backend(fails(429), fails(500), resets_mid_body, says("at last"), policy=RetryPolicy())
+    reply = backend.complete(HELLO, STORE)
+    assert (reply.text, reply.sent["attempts"]) == ("at last", 4)
+
+
+# Who it is
+
+
+def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", CANARY + "\n")
+    # What would turn the SDK to another service, or send the key to a proxy.
+    for name, value in (
+        ("GOOGLE_GENAI_USE_VERTEXAI", "true"),
+        ("GOOGLE_CLOUD_PROJECT", "p"),
+        ("HTTP_PROXY", "http://127.0.0.1:1"),
+    ):
+        monkeypatch.setenv(name, value)
+    basic = base64.b64encode(f"user:{CANARY}".encode()).decode()
+    server = bench.serve(says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": [CANARY, basic]}), key=CANARY)
+    reply = bench.open(f"google/tiny-gemini?base_url={server.url}").complete(HELLO, STORE)
+    assert server.headers[0]["x-goog-api-key"] == CANARY and reply.text == "your key is ***"
+    assert CANARY not in repr(reply) and basic[8:-4] not in repr(reply)
+    bench.backend(says("ok"), query="&env=none").complete(HELLO, STORE)
+    assert bench.server.headers[0]["x-goog-api-key"] == "none"
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    server = bench.serve(says("ok"), key="another")
+    with pytest.raises(Rejected, match=r"not valid: \*\*\*.*check the key in environment variable MY_VARIABLE"):
+        bench.open(f"google/tiny-gemini?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
+
+
+def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for uri, told in (
+        ("google/gemini-2.5-pro", "set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("google/m?base_url=https://example.org", "needs a key for https://example.org"),
+        ("google", "names no model"), ("google/a/../b?base_url=http://127.0.0.1:1", "cannot be a model's name"),
+        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env"),
+        ("google/m?base_url=127.0.0.1:8000", "expected http://HOST:PORT or https://HOST"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            bench.open(uri)
+        assert told in str(caught.value)
+    code = "import sys, editloupe.backends.google; sys.exit('google.genai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[google\]'"):
+        bench.open("google/m?base_url=http://127.0.0.1:1")

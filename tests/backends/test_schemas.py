@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.backends import google, langchain, openai, vllm
+from editloupe.backends import google, openai, vllm
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Message, Request, ToolSpec
@@ -16,7 +16,6 @@ from editloupe.values import digest
 from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.openai_server import OpenAIServer
-from tests.backends.test_langchain import lmm, needs_langchain, seen
 
 needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
@@ -73,23 +72,3 @@ def test_gemini_sends_it_as_a_json_schema_and_drops_it_where_the_model_refuses_i
     assert server.complaints == []
     assert "responseJsonSchema" not in server.seen[2]["generationConfig"]
     assert reply.sent["dropped"] == ["answer_schema"]
-
-
-def test_a_chat_model_that_cannot_is_asked_without_it_and_that_is_said() -> None:
-    backend = lmm("free words")
-    assert not backend.traits.constrains_schema
-    reply = backend.complete(ASKED, ImageStore())
-    assert reply.sent["dropped"] == ["seed", "answer_schema"]
-    assert "response_format" not in seen(backend)[0][1]
-
-
-@needs_langchain
-def test_langchains_openai_binds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-placeholder")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with OpenAIServer(openai_server.says(ANSWER)) as server:
-        backend = opened(langchain, f"langchain/openai:tiny-vl?base_url={server.url}")
-        reply = backend.complete(ASKED, ImageStore())
-    assert server.complaints == []
-    assert server.seen[0]["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert (reply.text, reply.sent["answer_schema"]) == (ANSWER, SCHEMA)

@@ -17,8 +17,8 @@ import pytest
 from editloupe import models
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, Rejected, ToolError
+from editloupe.models import chat
 from editloupe.models.batching import Network
-from editloupe.models.chat import open as chat
 from editloupe.models.detect.base import DetectionResult
 from editloupe.models.detect.open import DETECTORS
 from editloupe.models.segment import open as segmenters
@@ -215,28 +215,17 @@ def chat_folder(tmp_path: Path) -> Iterator[Path]:
     pytest.importorskip("peft", reason="needs the extra `local`")
     from tests.models.tiny_idefics3 import build
 
-    chat._shared.cache_clear()
+    chat._loaded.cache_clear()
     yield build(tmp_path / "tiny", spread=0.3)
-    chat._shared.cache_clear()
+    chat._loaded.cache_clear()
 
 
 def test_a_local_model_on_the_gpu_keeps_the_contract_of_backends(chat_folder: Path) -> None:
     from tests.models.test_chat import opened
 
     reply = check_backend(lambda: opened(chat_folder, "?device=cuda"))
-    assert reply.raw["precision"] == "bfloat16"
-    assert reply.raw["device"] == f"cuda:0 {torch.cuda.get_device_name(0)}"
-
-
-def test_a_local_model_writes_the_same_on_both_devices_in_fp32(chat_folder: Path) -> None:
-    from tests.models.test_chat import ask, opened
-
-    plain, other = (
-        ask(opened(chat_folder, f"?device={device}&dtype=float32"), top_logprobs=3) for device in ("cpu", "cuda")
-    )
-    assert plain.text == other.text
-    for one, two in zip(plain.tokens, other.tokens, strict=True):
-        assert one.logprob == pytest.approx(two.logprob, abs=1e-3)
+    raw: Any = reply.raw
+    assert (raw["precision"], raw["device"]) == ("bfloat16", f"cuda:0 {torch.cuda.get_device_name(0)}")
 
 
 def test_a_seed_holds_on_the_gpu_and_the_processs_own_generator_is_left_alone(chat_folder: Path) -> None:
@@ -256,7 +245,7 @@ def test_a_conversation_that_the_gpu_has_no_room_for_is_a_failure_of_its_own(cha
     lmm, images = opened(chat_folder, "?device=cuda"), ImageStore()
     first = lmm.complete(question(images), images)
     leave(0)
-    with pytest.raises(Rejected, match=r"cuda:0 ran out of memory over this conversation .*\?max_image_side"):
+    with pytest.raises(Rejected, match=r"out of memory over this conversation .*\?max_image_side"):
         lmm.complete(question(images), images)
     leave(None)
     assert lmm.complete(question(images), images).text == first.text
@@ -266,5 +255,5 @@ def test_a_model_that_the_gpu_has_no_room_for_is_named_before_anything_is_asked(
     from tests.models.test_chat import opened
 
     leave(0)
-    with pytest.raises(ConfigError, match="does not fit into the memory of cuda:0 as bfloat16"):
+    with pytest.raises(ConfigError, match="does not fit into the memory of cuda:0"):
         opened(chat_folder, "?device=cuda").reach()

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from editloupe.errors import ConfigError
-from editloupe.models.chat.open import ChatWeights, find_weights
+from editloupe.models.chat import ChatWeights, find_weights
 from examples.training.train_verifier import BadOption, BadRow, count, named_options, read_rows
 
 BASE: Final = "HuggingFaceM4/Idefics3-8B-Llama3"
@@ -156,7 +156,7 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
     from transformers.trainer_utils import get_last_checkpoint
     from trl import SFTConfig, SFTTrainer
 
-    from editloupe.models.chat.loading import model_of, processor_of
+    from editloupe.models.chat import model_of, processor_of
 
     if not 0 <= args.dropout < 1:
         raise BadOption(f"--dropout {args.dropout}: expected 0 or more, and less than 1")
@@ -276,7 +276,7 @@ def _merged(weights: ChatWeights, folder: Path, *, write: bool) -> ChatWeights:
 
     An adapter is trained on weights that are not quantized here, so that nothing is lost but the last digits of its dtype.
     """
-    from editloupe.models.chat.loading import model_of, processor_of
+    from editloupe.models.chat import model_of, processor_of
 
     of = folder / "merged.txt"
     if write and not (of.is_file() and of.read_text(encoding="utf-8") == weights.version):
