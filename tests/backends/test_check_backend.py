@@ -32,7 +32,7 @@ ONCE = RetryPolicy(attempts=1)
 
 def test_the_baseline_and_a_script_keep_the_contract() -> None:
     check_backend(lambda: open_backend("baseline"))
-    check_backend(ScriptedLMM(lambda request: "Green", native_tools=True, constrains_choices=True))
+    check_backend(ScriptedLMM(lambda request: "Green", native_tools=True))
 
 
 def test_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,6 @@ def boom(request: Request, images: ImageStore) -> Reply:
         (Broken(lambda r, i: Reply(text="ok"), is_lmm=True), "must name the model"),
         (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
         (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
-        (Broken(lambda r, i: Reply(text="Red or Green"), constrains_choices=True), "expected one of"),
         (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
         (Broken(spelling("an"), gives_logprobs=True), "the tokens 'an' do not hold the reply's text"),
         (Broken(spelling("ok"), gives_logprobs=True), "the tokens have no alternatives"),
