@@ -250,20 +250,6 @@ def held(events: Iterable[Event]) -> bool:
     return any(isinstance(event, ModelCall) and event.held for event in events)
 
 
-def seconds_spent(events: Iterable[Event]) -> float:
-    """Return the seconds that the sessions of a task took so far; the time between them is not counted.
-
-    A session that ended has them in its finding. Of one that did not, the calls count that were recorded.
-    """
-    spent = 0.0
-    for event in events:
-        if isinstance(event, FindingEvent):
-            spent = event.content.seconds
-        elif isinstance(event, ModelCall | ToolResult):
-            spent += event.seconds
-    return spent
-
-
 def _steps(events: Iterable[Event]) -> Iterator[Step]:
     reply: ModelCall | None = None
     results: list[ToolResult] = []
