@@ -102,10 +102,10 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
     problems: list[str] = []
     tampering: list[str] = []
     for number, line in enumerate(lines, start=1):
-        kind = "no"
+        kind = ""
         try:
             data = parse_json(line)
-            kind = str(data.get("kind")) if isinstance(data, dict) else "no"
+            kind = str(data.get("kind")) if isinstance(data, dict) else "unknown"
             _check_schema(data, kind, name)
             event = EVENT.validate_python(data)
             _check_shape(event)
@@ -115,7 +115,8 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
             problem = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
             problems.append(f"{name}, line {number}: {problem}")
         except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
-            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
+            problem = f"{kind} event: not of the expected shape ({error!r}), left out" if kind else f"not JSON ({error})"
+            problems.append(f"{name}, line {number}: {problem}")
         else:
             if isinstance(event, End):
                 tampering += _changed_before(event, events, lines[: number - 1], name=name)
