@@ -37,7 +37,7 @@ def llama() -> Iterator[str]:
         try:
             assert server.stdout is not None
             # The address may end in the middle of a line of the server's own log.
-            line = next(line for line in server.stdout if "listening http" in line)
+            line = next(line for line in server.stdout if "listening http://" in line)
             yield "http" + line.split("listening http")[1].split()[0]
         finally:
             server.kill()
