@@ -19,7 +19,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from editloupe.answers import fold, unfenced
+from editloupe.answers import _unfenced as unfenced
+from editloupe.answers import fold
 from editloupe.chat import MalformedCall, Reply, ToolCall
 from editloupe.values import Json, canonical_json, check_nesting
 
