@@ -146,12 +146,16 @@ LONGEST_JSON: Final = 100_000
 """Characters of an answer in JSON, or of a list of boxes."""
 _FORMS: Final = ("answer", "label", "verdict", "rating", "score", "decision", "result", "choice")
 _FORM: Final = frozenset(word for form in _FORMS for word in (form, f"final {form}"))
-"""What a prefix may say, folded: it names only the form of what follows."""
+"""What may stand beside an answer, folded: it names only its form."""
 _SHOWN: Final = 120
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _POINT = re.compile(r"\.(?!\d)")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]{0,20} ?(?=[\r\n{\[])")
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?)(?: ?/ ?(\d+(?:\.\d+)?))?")
+_MARKUP = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<end_of_turn>|</?([\w ]{1,40})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
+"""Special tokens of models, the marks of an element, and LaTeX's boxes."""
+_PARTED = re.compile(r"(?:^|(?<= ))(?:-|—|[-=]?>|=|→|\||•) (?=\S)")
+"""A sign before an option or a number: of a list, or of what parts them."""
 _ALIKE: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-") | {"\u037e": "?"})
 """Dashes, and the Greek question mark, which Unicode takes for a semicolon."""
 
@@ -181,11 +185,11 @@ _fold_known = lru_cache(maxsize=4096)(_fold)
 def _folded(char: str) -> str:
     """Return what is left of a character: nothing of an invisible one, a space of a dropped one."""
     category = unicodedata.category(char)
-    dropped = char in "\"'`´*_#,:;" or category in ("Ps", "Pe", "Pi", "Pf")
+    dropped = char in "\"'`´*_#,:;：；，、。…" or category in ("Ps", "Pe", "Pi", "Pf")
     return "" if category == "Cf" else " " if dropped else char.translate(_ALIKE)
 
 
-def _unfenced(text: str) -> str:
+def unfenced(text: str) -> str:
     """Return a text out of the one code fence that encloses it."""
     text = text.strip()
     if len(text) < 6 or not text.startswith("```") or not text.endswith("```") or "```" in text[3:-3]:
@@ -197,7 +201,7 @@ def _checked(text: str, longest: int = LONGEST) -> str:
     """Return the text out of its fence. Raises ReplyError for one that is too long, or says that it cannot judge."""
     if len(text) > longest:
         raise ReplyError("unparsed", f"the answer has {len(text):,} characters, more than {longest:,}")
-    text = _unfenced(text)
+    text = unfenced(text)
     if len(text) <= _SHOWN and fold(text) == fold(CANNOT_JUDGE):
         raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
     return text
@@ -246,31 +250,37 @@ def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
     return _checked(answer) if isinstance(answer, str) else answer
 
 
-def _plain(text: str, key: str, metric: str) -> tuple[str, str]:
-    """Return an option or a number, folded, as it is said alone or in a JSON object: as it stands there, and without a
-    prefix that names only the form or the metric."""
-    if (found := _object(text)) is not None:
-        answer = _answer_of(found, key)
-        if not isinstance(answer, str) and finite(answer) is None:
-            raise ReplyError("off_menu", f"{key!r} of the answer's JSON holds neither a text nor a number")
-        text = answer if isinstance(answer, str) else f"{Decimal(str(answer)):f}"
-    if not (said := fold(text)):
-        raise ReplyError("unparsed", "the answer is empty")
-    prefix, _, rest = text.partition(":")
-    named = "\n" not in text and len(prefix) <= _SHOWN and fold(prefix) in {*_FORM, fold(metric)}
-    return said, fold(rest) if named else said
+def _plain(text: str, metric: str) -> str:
+    """Return an option or a number as it is said: alone, or in a JSON object whose keys name only the form, beside a
+    reason."""
+    if not text.startswith("{") or (found := _object(text)) is None:
+        return text
+    answers = {key: value for key, value in found.items() if key != "reason"}
+    if unknown := [key for key in answers if _split(key, _form(metric), metric)[1]]:
+        raise ReplyError("off_menu", f"the answer's JSON has the key {unknown[0][:60]!r}")
+    if not answers or not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
+        raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
+    return "\n".join(_checked(v) if isinstance(v, str) else f"{Decimal(str(v)).normalize():f}" for v in answers.values())
 
 
-def _named(said: str, phrases: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the options whose names stand in a folded answer, and the words beside them. A name inside a longer one does
-    not count."""
-    # With two spaces between them, two names side by side share none.
-    spaced, names = f" {said.replace(' ', '  ')} ", []
+def _form(metric: str) -> dict[str, str]:
+    """Return the phrases that name only the form of an answer, or its metric, folded. They mean no option."""
+    return dict.fromkeys(filter(None, (*_FORM, fold(metric))), "")
+
+
+def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
+    """Return what the phrases in a text mean, and the words beside them. A phrase inside a longer one does not count."""
+    if (said := fold(text)) not in phrases:
+        initials = "".join(word[0] for word in metric.split("_") if word).upper()
+        text = _MARKUP.sub(r" \1 ", text)
+        said = fold(re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text)
+    # With two spaces between them, two phrases side by side share none.
+    spaced, meant = f" {_PARTED.sub('', said).replace(' ', '  ')} ", []
     for phrase in sorted(phrases, key=len, reverse=True):
         if (wide := f" {phrase.replace(' ', '  ')} ") in spaced:
-            names.append(phrases[phrase])
+            meant.append(phrases[phrase])
             spaced = spaced.replace(wide, "\n")
-    return names, spaced.split()
+    return meant, spaced.split()
 
 
 # Specs
@@ -364,24 +374,27 @@ def _phrases(what: str, options: Sequence[tuple[str, Sequence[str]]], *, least: 
     return {folded: options[number][0] for folded, number in owners.items()}
 
 
-def _choose(text: str, key: str, metric: str, phrases: Mapping[str, str], values: Mapping[str, float]) -> str:
+def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[str, float]) -> str:
     """Return the name of the one option that a text is. Raises ReplyError.
 
     values: the number of each option, where they have one. Beside its name it may stand, and no other number.
     """
-    phrases = {fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}
-    whole, said = _plain(text, key, metric)
-    names, beside = _named(whole if whole in phrases else said, phrases)
-    numbers = {f"{value:g}": name for name, value in values.items()}
-    told = {*names, *(numbers[word] for word in beside if word in numbers)}
+    text = _plain(text, metric)
+    if not fold(text):
+        raise ReplyError("unparsed", "the answer is empty")
+    top = max(values.values(), default=0)
+    numbers = {f"{value:g}{of}": name for name, value in values.items() for of in ("", f"/{top:g}")}
+    meant, beside = _split(text, {**_form(metric), fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
+    names = dict.fromkeys(filter(None, meant))
+    told = [*(names | dict.fromkeys(numbers[word] for word in beside if word in numbers))]
     if names and len(told) > 1:
-        raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, sorted(told)))}")
+        raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, told))}")
     if not names or not numbers.keys() >= {*beside}:
-        problem = f"gives {names[0]!r} beside other words" if names else f"is none of the {'labels' if values else 'options'}"
-        raise ReplyError("off_menu" if said else "unparsed", f"the answer {problem if said else 'is empty'}")
-    if names[0] == CANNOT_JUDGE:
+        problem = f"gives {told[0]!r} beside other words" if names else "names none of them"
+        raise ReplyError("off_menu" if told or beside else "unparsed", f"the answer {problem}")
+    if CANNOT_JUDGE in names:
         raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
-    return names[0]
+    return told[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,7 +427,7 @@ class Labels(_Spec[Label]):
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Label:
         values = {rule.name: rule.value for rule in self.labels}
-        name = _choose(text, self.key, metric, self._phrases(), values)
+        name = _choose(text, metric, self._phrases(), values)
         return Label(name=name, value=values[name])
 
 
@@ -450,7 +463,7 @@ class OneOf(_Spec[Choice]):
         return _phrases("an option", told)
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Choice:
-        name = _choose(text, self.key, metric, self._phrases(), {})
+        name = _choose(text, metric, self._phrases(), {})
         if name == self.abstain:
             raise ReplyError("abstained", f"the judge answered {name!r}")
         return Choice(name=name)
@@ -500,12 +513,12 @@ class Scale(_Spec[Number]):
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Number:
         """Return the number that the text is, alone or as "7/10", or that its JSON object holds."""
-        _, said = _plain(text, self.key, metric)
-        match = _NUMBER.fullmatch(said)
-        if match is None and len({word for word in said.split() if _NUMBER.fullmatch(word)}) > 1:
-            raise ReplyError("contradictory", "the answer holds several numbers")
+        _, words = _split(_plain(text, metric), _form(metric), metric)
+        match = _NUMBER.fullmatch(" ".join(words))
         if match is None:
-            raise ReplyError("off_menu", "the answer is not one number alone")
+            several = len({word for word in words if _NUMBER.fullmatch(word)}) > 1
+            problem = "holds several numbers" if several else "is not one number alone" if words else "is empty"
+            raise ReplyError("contradictory" if several else "off_menu" if words else "unparsed", f"the answer {problem}")
         value, low, high = (Decimal(number) for number in (match[1], repr(self.low), repr(self.high)))
         if match[2] and Decimal(match[2]) != high:
             raise ReplyError("contradictory", f"the answer is a number of {match[2][:_SHOWN]}, not of the scale's top")
@@ -903,7 +916,7 @@ def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list
 def reason_in(spec: AnswerSpec, text: str) -> str:
     """Return the reason that stands in an answer itself, beside it in its JSON object; "" where there is none."""
     try:
-        found = _object(_unfenced(text)) or {}
+        found = _object(unfenced(text)) or {}
     except ReplyError:
         return ""
     # A record may have a reason of its own.
