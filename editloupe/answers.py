@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, is_empty, parse_json
+from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, is_empty, not_finite, parse_json
 
 if TYPE_CHECKING:
     import jsonschema
@@ -210,7 +210,9 @@ def _checked(text: str, longest: int = LONGEST) -> str:
 def _json(text: str) -> Json:
     """Return the JSON value that is the whole text. A string in it may hold line breaks. Raises ReplyError."""
     try:
-        found: Json = parse_json(text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite, strict=False)
+        found: Json = parse_json(text, object_pairs_hook=_once, strict=False)
+        if where := not_finite(found):
+            raise ValueError(f"{where} is not finite")
     except ValueError as error:
         raise ReplyError("unparsed", f"the answer is not JSON ({error})" if text else "the answer is empty") from error
     return found
@@ -223,21 +225,15 @@ def _once(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
         raise ReplyError("contradictory", f"a JSON object of the answer {error}") from None
 
 
-def _finite(word: str) -> float:
-    if not math.isfinite(value := float(word)):
-        raise ValueError(f"{word[:60]} is no JSON number")
-    return value
-
-
-def _object(text: str) -> dict[str, Json] | None:
-    """Return the JSON object that a text is; None where it is none. Raises ReplyError for a key that stands twice."""
+def _object(text: str) -> dict[str, Json]:
+    """Return the JSON object that a text is; {} where it is none. Raises ReplyError for a key that stands twice."""
     try:
-        found = _json(text) if text.startswith("{") else None
+        found = _json(text) if text.startswith("{") else {}
     except ReplyError as error:
         if error.status == "contradictory":
             raise
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
@@ -253,14 +249,14 @@ def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
 def _plain(text: str, metric: str) -> str:
     """Return an option or a number as it is said: alone, or in a JSON object whose keys name only the form, beside a
     reason."""
-    if not text.startswith("{") or (found := _object(text)) is None:
-        return text
+    found = _object(text)
     answers = {key: value for key, value in found.items() if key != "reason"}
     if unknown := [key for key in answers if _split(key, _form(metric), metric)[1]]:
         raise ReplyError("off_menu", f"the answer's JSON has the key {unknown[0][:60]!r}")
-    if not answers or not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
+    if found and not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
         raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
-    return "\n".join(_checked(v) if isinstance(v, str) else f"{Decimal(str(v)).normalize():f}" for v in answers.values())
+    said = [_checked(v) if isinstance(v, str) else f"{Decimal(str(v)).normalize():f}" for v in answers.values()]
+    return "\n".join(said) or text
 
 
 def _form(metric: str) -> dict[str, str]:
@@ -551,7 +547,7 @@ class FreeText(_Spec[Text]):
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Text:
         """Return the text, white space folded. It is empty where it is but the dots that hold its place in prompts."""
         found = _object(text)
-        if found is not None and "answer" in found and found.keys() <= {"answer", "reason"}:
+        if "answer" in found and found.keys() <= {"answer", "reason"}:
             text = str(_answer_of(found, "answer"))
         words = text.split()
         if not fold(text):
@@ -662,16 +658,11 @@ class LabelledBoxes(_Spec[Record]):
 
     def __post_init__(self) -> None:
         _phrases("a label", [(label, ()) for label in self.labels], least=1)
-        for what, keys in (
-            ("label_key and name_key", (self.label_key, self.name_key, BOX, CONFIDENCE)),
-            ("list_key", (self.list_key, _SOURCE, _DROPPED)),
-        ):
-            if len(set(keys)) < len(keys) or not all(keys):
-                raise ConfigError(f"{what}: expected keys that differ, also from the fixed ones, found {', '.join(keys)}")
-        if self.asks_confidence and self.form == "lines":
-            raise ConfigError('the form "lines" has no place for a confidence; use form="json", or asks_confidence=False')
-        if self.asks_confidence and self.wants_logprobs:
-            raise ConfigError("a confidence has one source: asks_confidence or wants_logprobs, not both")
+        keys = (self.label_key, self.name_key, BOX, CONFIDENCE)
+        if len(set(keys)) < len(keys) or not all(keys) or self.list_key in ("", _SOURCE, _DROPPED):
+            raise ConfigError(f"expected keys that differ, also from the fixed ones, found {', '.join((self.list_key, *keys))}")
+        if self.asks_confidence and (self.wants_logprobs or self.form == "lines"):
+            raise ConfigError('asks_confidence is for form="json", and a confidence has one source: no wants_logprobs beside it')
 
     @property
     def noun(self) -> str:
@@ -916,7 +907,7 @@ def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list
 def reason_in(spec: AnswerSpec, text: str) -> str:
     """Return the reason that stands in an answer itself, beside it in its JSON object; "" where there is none."""
     try:
-        found = _object(unfenced(text)) or {}
+        found = _object(unfenced(text))
     except ReplyError:
         return ""
     # A record may have a reason of its own.
