@@ -152,7 +152,7 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _POINT = re.compile(r"\.(?!\d)")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]{0,20} ?(?=[\r\n{\[])")
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?)(?: ?/ ?(\d+(?:\.\d+)?))?")
-_MARKUP = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<end_of_turn>|</?([\w ]{1,40})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
+_MARKUP = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</[\w ]{1,40}>|<([\w ]{1,40})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
 """Special tokens of models, the marks of an element, and LaTeX's boxes."""
 _PARTED = re.compile(r"(?:^|(?<= ))(?:-|—|[-=]?>|=|→|\||•) (?=\S)")
 """A sign before an option or a number: of a list, or of what parts them."""
@@ -251,7 +251,7 @@ def _plain(text: str, metric: str) -> str:
     reason."""
     found = _object(text)
     answers = {key: value for key, value in found.items() if key != "reason"}
-    if unknown := [key for key in answers if _split(key, _form(metric), metric)[1]]:
+    if unknown := [key for key in answers if _split(f"{key} 0", {"0": "0"}, metric)[1]]:
         raise ReplyError("off_menu", f"the answer's JSON has the key {unknown[0][:60]!r}")
     if found and not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
         raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
@@ -265,18 +265,25 @@ def _form(metric: str) -> dict[str, str]:
 
 
 def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
-    """Return what the phrases in a text mean, and the words beside them. A phrase inside a longer one does not count."""
-    if (said := fold(text)) not in phrases:
-        initials = "".join(word[0] for word in metric.split("_") if word).upper()
-        text = _MARKUP.sub(r" \1 ", text)
-        said = fold(re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text)
-    # With two spaces between them, two phrases side by side share none.
-    spaced, meant = f" {_PARTED.sub('', said).replace(' ', '  ')} ", []
-    for phrase in sorted(phrases, key=len, reverse=True):
-        if (wide := f" {phrase.replace(' ', '  ')} ") in spaced:
-            meant.append(phrases[phrase])
-            spaced = spaced.replace(wide, "\n")
-    return meant, spaced.split()
+    """Return the options that the phrases in a text mean, and the words beside them, where there are some also without
+    markup, initials of the metric and signs that part.
+
+    A phrase inside a longer one does not count. One that names only the form stands before something.
+    """
+    initials = "".join(word[0] for word in metric.split("_") if word).upper()
+    bare = re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text
+    ordered = sorted({**_form(metric), **phrases}.items(), key=lambda item: len(item[0]), reverse=True)
+    for said in (fold(text), _PARTED.sub("", fold(_MARKUP.sub(r" \1 ", bare)))):
+        # With two spaces between them, two phrases side by side share none.
+        spaced, meant = f" {said.replace(' ', '  ')} ", []
+        for phrase, option in ordered:
+            wide = f" {phrase.replace(' ', '  ')} "
+            if wide in spaced and (option or not spaced.endswith(wide)):
+                meant.append(option)
+                spaced = spaced.replace(wide, "\n")
+        if not (beside := spaced.split()):
+            break
+    return [*dict.fromkeys(filter(None, meant))], beside
 
 
 # Specs
@@ -376,18 +383,15 @@ def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[
     values: the number of each option, where they have one. Beside its name it may stand, and no other number.
     """
     text = _plain(text, metric)
-    if not fold(text):
-        raise ReplyError("unparsed", "the answer is empty")
     top = max(values.values(), default=0)
     numbers = {f"{value:g}{of}": name for name, value in values.items() for of in ("", f"/{top:g}")}
-    meant, beside = _split(text, {**_form(metric), fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
-    names = dict.fromkeys(filter(None, meant))
-    told = [*(names | dict.fromkeys(numbers[word] for word in beside if word in numbers))]
+    names, beside = _split(text, {fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
+    told = list(dict.fromkeys([*names, *(numbers[word] for word in beside if word in numbers)]))
     if names and len(told) > 1:
         raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, told))}")
     if not names or not numbers.keys() >= {*beside}:
-        problem = f"gives {told[0]!r} beside other words" if names else "names none of them"
-        raise ReplyError("off_menu" if told or beside else "unparsed", f"the answer {problem}")
+        problem = f"gives {told[0]!r} beside other words" if names else "names none of them" if beside else "is empty"
+        raise ReplyError("off_menu" if beside else "unparsed", f"the answer {problem}")
     if CANNOT_JUDGE in names:
         raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
     return told[0]
@@ -509,7 +513,7 @@ class Scale(_Spec[Number]):
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Number:
         """Return the number that the text is, alone or as "7/10", or that its JSON object holds."""
-        _, words = _split(_plain(text, metric), _form(metric), metric)
+        _, words = _split(_plain(text, metric), {}, metric)
         match = _NUMBER.fullmatch(" ".join(words))
         if match is None:
             several = len({word for word in words if _NUMBER.fullmatch(word)}) > 1
@@ -772,7 +776,7 @@ class LabelledBoxes(_Spec[Record]):
         So a Python list of such strings is read as well, which the paper's own detector writes.
         """
         found: list[tuple[str, Json]] = []
-        nothing, beside = text == "[]", False
+        nothing, others = text == "[]", []
         for piece in re.split(r"\n|(?<=\])", text):
             written, opened, inside = piece.lstrip(_AROUND).partition("[")
             label, colon, name = (part.strip(_AROUND) for part in written.partition(":"))
@@ -782,12 +786,12 @@ class LabelledBoxes(_Spec[Record]):
                 box: list[Json] = [float(n) if _FRACTION.fullmatch(n) else n for n in inside.rstrip("] ").split(",")]
                 found.append((written, {self.label_key: label, self.name_key: name, BOX: box}))
             elif fold(piece):
-                beside = True
-        if found and nothing:
-            raise ReplyError("contradictory", f"the answer holds entries and says that there is none ({self.none!r})")
-        if beside or not (found or nothing):
-            problem = "holds other words beside its entries" if found else "holds no entry"
-            raise ReplyError("off_menu" if found else "unparsed", f"the answer {problem}")
+                others.append(piece)
+        if found and (others or nothing):
+            both = "holds other words beside its entries" if others else f"holds entries and says {self.none!r}"
+            raise ReplyError("off_menu" if others else "contradictory", f"the answer {both}")
+        if not found and (others or not nothing):
+            raise ReplyError("unparsed", "the answer holds no entry")
         return found
 
     def _item(self, entry: Json) -> dict[str, Json]:
