@@ -26,7 +26,17 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, is_empty, not_finite, parse_json
+from editloupe.values import (
+    Box,
+    Json,
+    Serialisable,
+    canonical_json,
+    distinct_keys,
+    finite,
+    is_empty,
+    not_finite,
+    parse_json,
+)
 
 if TYPE_CHECKING:
     import jsonschema
@@ -265,8 +275,8 @@ def _form(metric: str) -> dict[str, str]:
 
 
 def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
-    """Return the options that the phrases in a text mean, and the words beside them, where there are some also without
-    markup, initials of the metric and signs that part.
+    """Return the options that the phrases in a text mean, and the words beside them. Where words are left, markup, the
+    initials of the metric ("IF") and signs that part are taken away first.
 
     A phrase inside a longer one does not count. One that names only the form stands before something.
     """
@@ -664,9 +674,13 @@ class LabelledBoxes(_Spec[Record]):
         _phrases("a label", [(label, ()) for label in self.labels], least=1)
         keys = (self.label_key, self.name_key, BOX, CONFIDENCE)
         if len(set(keys)) < len(keys) or not all(keys) or self.list_key in ("", _SOURCE, _DROPPED):
-            raise ConfigError(f"expected keys that differ, also from the fixed ones, found {', '.join((self.list_key, *keys))}")
+            raise ConfigError(
+                f"expected keys that differ, also from the fixed ones, found {', '.join((self.list_key, *keys))}"
+            )
         if self.asks_confidence and (self.wants_logprobs or self.form == "lines"):
-            raise ConfigError('asks_confidence is for form="json", and a confidence has one source: no wants_logprobs beside it')
+            raise ConfigError(
+                'asks_confidence is for form="json", and a confidence has one source: no wants_logprobs beside it'
+            )
 
     @property
     def noun(self) -> str:
@@ -707,12 +721,9 @@ class LabelledBoxes(_Spec[Record]):
         dropped: list[dict[str, Json]] = []
         for (_, entry), share in zip(entries, told, strict=True):
             try:
-                item = self._item(entry)
+                listed.append(self._item(entry, share))
             except ValueError as error:
                 dropped.append({"entry": json.dumps(entry, ensure_ascii=False)[:200], "why": str(error)})
-                continue
-            sure = share if self.wants_logprobs else self._asked(entry)
-            listed.append(item if sure is None else {**item, CONFIDENCE: sure})
         if entries and not listed:
             raise ReplyError("unparsed", f"none of the {len(entries)} entries can be read; of one, {dropped[0]['why']}")
         known = any(CONFIDENCE in item for item in listed)
@@ -794,8 +805,8 @@ class LabelledBoxes(_Spec[Record]):
             raise ReplyError("unparsed", "the answer holds no entry")
         return found
 
-    def _item(self, entry: Json) -> dict[str, Json]:
-        """Return an entry as the answer has it, without its confidence. Raises ValueError, which says what is wrong."""
+    def _item(self, entry: Json, share: float | None) -> dict[str, Json]:
+        """Return an entry as the answer has it. Raises ValueError, which says what is wrong."""
         if not isinstance(entry, Mapping):
             raise ValueError("it is no JSON object")
         label, name = entry.get(self.label_key), entry.get(self.name_key) or ""
@@ -805,12 +816,9 @@ class LabelledBoxes(_Spec[Record]):
             raise ValueError("its name is no text")
         box = _box(entry.get(BOX), top=1 if self.form == "lines" else 1000)
         listed: list[Json] = [int(number) if number.is_integer() else number for number in box]
-        return {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
-
-    def _asked(self, entry: Json) -> float | None:
-        """Return how sure the judge says it is; None where that is no number from 0 to 1."""
-        sure = finite(entry.get(CONFIDENCE)) if self.asks_confidence and isinstance(entry, Mapping) else None
-        return sure if sure is not None and 0 <= sure <= 1 else None
+        item: dict[str, Json] = {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
+        sure = share if self.wants_logprobs else finite(entry.get(CONFIDENCE)) if self.asks_confidence else None
+        return item if sure is None or not 0 <= sure <= 1 else {**item, CONFIDENCE: sure}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -215,7 +215,7 @@ def _followed(tags: list[Tag]) -> list[bool]:
 
 
 def _calls_in(block: _Block) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
-    """Yield the calls of one <tool_call> block, and what is none. One that was cut off is not repaired: half a box is none."""
+    """Yield the calls of one <tool_call> block, and what is none. One that was cut off is not repaired."""
     try:
         values = _values(block)
     except ValueError as error:

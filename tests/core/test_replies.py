@@ -113,7 +113,7 @@ def test_the_tags_of_the_paper_and_their_usual_slips_give_the_same_answer():
         "<Start Thinking>t</Start Thinking>< Start_Final Answer >Single Anomaly<\\Start Final Answer>",
         "<Start Thinking>t</Start Thinking><Start Final Answer>Single Anomaly",
         "<Start Thinking>t</Start Thinking><Start Final Answer>```\nSingle Anomaly\n```<End Final Answer>",
-        "<think>t</think><Start Final Answer>```text\nSingle Anomaly\n```</s></Start Final Answer>",
+        "<think>t</think><Start Final Answer>```text\nSingle Anomaly\n```</Start Final Answer>",
     ):
         reply = parsed(text)
         assert (reply.thought, reply.answer, reply.tagged) == ("t", "Single Anomaly", True), text
