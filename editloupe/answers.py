@@ -276,14 +276,14 @@ def _form(metric: str) -> dict[str, str]:
 
 def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
     """Return the options that the phrases in a text mean, and the words beside them. Where words are left, markup, the
-    initials of the metric ("IF") and signs that part are taken away first.
+    initials of the metric ("IF") and signs that part are taken away first; of a number alone, they may be its own.
 
     A phrase inside a longer one does not count. One that names only the form stands before something.
     """
     initials = "".join(word[0] for word in metric.split("_") if word).upper()
-    bare = re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text
+    bare = fold(_MARKUP.sub(r" \1 ", re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text))
     ordered = sorted({**_form(metric), **phrases}.items(), key=lambda item: len(item[0]), reverse=True)
-    for said in (fold(text), _PARTED.sub("", fold(_MARKUP.sub(r" \1 ", bare)))):
+    for said in (fold(text), _PARTED.sub("", bare) if phrases else bare):
         # With two spaces between them, two phrases side by side share none.
         spaced, meant = f" {said.replace(' ', '  ')} ", []
         for phrase, option in ordered:
@@ -372,7 +372,7 @@ def _closed(properties: dict[str, Json]) -> dict[str, Json]:
 def _phrases(what: str, options: Sequence[tuple[str, Sequence[str]]], *, least: int = 2) -> dict[str, str]:
     """Return folded name or alias → its option.
 
-    Raises ConfigError for too few options, a word that folds to nothing, and two of different options that fold to the same.
+    Raises ConfigError for too few options, for a word that folds to nothing, and for two options that read the same.
     """
     if len(options) < least:
         raise ConfigError(f"expected at least {least} answers to choose from, found {len(options)}")

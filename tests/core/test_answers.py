@@ -110,7 +110,7 @@ def test_what_stands_beside_an_option_is_never_ignored():
             "!= Over Modification", "!Over Modification", "~~Over Modification~~", "❌ Over Modification",
             "✅ Over Modification",
             "[ ] Over Modification", "Over Modification, maybe", "Over Modification: the sail lost its stripes",
-            "Over Modification -", "Over Modification label", "Over Modification: score", "<s>Over Modification</s>",
+            "Over Modification -", "Label:", "Over Modification label", "Over Modification: score", "<s>Over Modification</s>",
             "I choose Over Modification", "The handle turned red.\nOver Modification", "Verdict: not Over Modification",
             "Flawless", "Overmodifications", "Modification", "3", "Score: 3", "Good", "Over Modification (7)",
             "Over Modification (3.5)",
@@ -127,7 +127,7 @@ def test_what_stands_beside_an_option_is_never_ignored():
             '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
             "Cannot Judge (3)",
         ),
-        "unparsed": ("", " \n", "...", "**", "\u200b", "Label:", "[]", "{}", "Over Modification " * 2_000),
+        "unparsed": ("", " \n", "...", "**", "\u200b", "[]", "{}", "Over Modification " * 2_000),
         "abstained": ("Cannot Judge", "**cannot judge.**", "Label: Cannot Judge",
         '{"reason": "dark", "answer": "Cannot Judge"}'),
     }.items():  # fmt: skip
@@ -216,7 +216,8 @@ def test_a_number_alone_is_read_and_never_clamped():
     }.items():  # fmt: skip
         assert {text: scale.parse(text).value for text in cases} == cases
     for scale, status, texts in (
-        (TEN, "off_menu", (".5", "...5", "7 score", "7?", "7-", "11", "-1", "10.0000000000000000001", "7 points", "I give 7", "5%", "8²", "8½",
+        (TEN, "off_menu", (".5", "...5", "7 score", "7?", "7-", "11", "-1", "10.0000000000000000001",
+        "7 points", "I give 7", "5%", "8²", "8½",
         "7, I guess")),
         (TEN, "contradictory", ("8/5", "7 8", "7, 8", "7:8", "1 000", '{"answer": 7, "answer": 8}',
         '{"answer": 7, "score": 8}')),
