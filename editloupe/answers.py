@@ -637,7 +637,7 @@ class BoxList(_Spec[Boxes]):
 
 _SOURCE: Final = "confidence_source"
 _DROPPED: Final = "dropped"
-_AROUND: Final = " \t\r\n'\",*-["
+_AROUND: Final = " \t\r\n'\",*-[]"
 """What may stand around the label and the name of an entry in a line: the marks of a list."""
 _FRACTION = re.compile(r"\s*-?\d*\.?\d+\s*")
 
@@ -787,17 +787,17 @@ class LabelledBoxes(_Spec[Record]):
         So a Python list of such strings is read as well, which the paper's own detector writes.
         """
         found: list[tuple[str, Json]] = []
-        nothing, others = text == "[]", []
+        none, nothing, others = fold(self.none).replace(" ", ""), text == "[]", []
         for piece in re.split(r"\n|(?<=\])", text):
             written, opened, inside = piece.lstrip(_AROUND).partition("[")
             label, colon, name = (part.strip(_AROUND) for part in written.partition(":"))
-            if fold(label).replace(" ", "") == fold(self.none).replace(" ", ""):
+            if fold(label).replace(" ", "") == none:
                 nothing = True
             elif colon and (opened or label in self.labels):
                 box: list[Json] = [float(n) if _FRACTION.fullmatch(n) else n for n in inside.rstrip("] ").split(",")]
                 found.append((written, {self.label_key: label, self.name_key: name, BOX: box}))
-            elif fold(piece):
-                others.append(piece)
+            elif fold(written):
+                others.append(written)
         if found and (others or nothing):
             both = "holds other words beside its entries" if others else f"holds entries and says {self.none!r}"
             raise ReplyError("off_menu" if others else "contradictory", f"the answer {both}")

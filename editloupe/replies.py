@@ -107,7 +107,12 @@ def neutralise(text: str) -> str:
 
     Their brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
-    return _MARK.sub(lambda mark: mark[0] if _known(mark[0]) is None else f"‹{mark[0][1:-1]}›", text)
+    return _MARK.sub(lambda mark: _neutral(mark[0]), text)
+
+
+@lru_cache(maxsize=4096)
+def _neutral(mark: str) -> str:
+    return mark if _known(mark) is None else f"‹{mark[1:-1]}›"
 
 
 def one_line(text: str) -> str:
