@@ -788,7 +788,7 @@ class LabelledBoxes(_Spec[Record]):
         """
         found: list[tuple[str, Json]] = []
         none, nothing, others = fold(self.none).replace(" ", ""), text == "[]", []
-        for piece in re.split(r"\n|(?<=\])", text):
+        for piece in re.findall(r"[^\]\n]+\]*", text):
             written, opened, inside = piece.lstrip(_AROUND).partition("[")
             label, colon, name = (part.strip(_AROUND) for part in written.partition(":"))
             if fold(label).replace(" ", "") == none:

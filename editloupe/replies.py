@@ -35,7 +35,7 @@ _KINDS = dict.fromkeys(_OWN.split(), "own") | {
     "toolcall": "call",
 }
 """Name of a tag, without slash, case, blanks and underscores → what it parts."""
-_MARK = re.compile(r"<([^<>]{1,40})>|\[(/?THINK)\]|◁(/?think)▷")
+_MARK = re.compile(r"<([^<>]{5,40})>|\[(/?THINK)\]|◁(/?think)▷")
 _CHANNEL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>\s*(\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
     r"([^<]*(?:<(?!\|(?:end|return|call|start|channel)\|>)[^<]*)*)(?:<\|(?:end|return|call)\|>)?"
