@@ -400,7 +400,7 @@ def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[
     if names and len(told) > 1:
         raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, told))}")
     if not names or not numbers.keys() >= {*beside}:
-        problem = f"gives {told[0]!r} beside other words" if names else "names none of them" if beside else "is empty"
+        problem = f"gives {told[0]!r} beside other words" if names else "is none of the labels" if beside else "is empty"
         raise ReplyError("off_menu" if beside else "unparsed", f"the answer {problem}")
     if CANNOT_JUDGE in names:
         raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
