@@ -102,10 +102,10 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
     problems: list[str] = []
     tampering: list[str] = []
     for number, line in enumerate(lines, start=1):
-        kind = "no"
+        kind = ""
         try:
             data = parse_json(line)
-            kind = str(data.get("kind")) if isinstance(data, dict) else "no"
+            kind = str(data.get("kind")) if isinstance(data, dict) else "unknown"
             _check_schema(data, kind, name)
             event = EVENT.validate_python(data)
             _check_shape(event)
@@ -115,7 +115,8 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
             problem = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
             problems.append(f"{name}, line {number}: {problem}")
         except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
-            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
+            problem = f"{kind} event: not of the expected shape ({error!r}), left out" if kind else f"not JSON ({error})"
+            problems.append(f"{name}, line {number}: {problem}")
         else:
             if isinstance(event, End):
                 tampering += _changed_before(event, events, lines[: number - 1], name=name)
@@ -248,20 +249,6 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
 def held(events: Iterable[Event]) -> bool:
     """Return whether a reply of a trace was held to the answer's JSON schema."""
     return any(isinstance(event, ModelCall) and event.held for event in events)
-
-
-def seconds_spent(events: Iterable[Event]) -> float:
-    """Return the seconds that the sessions of a task took so far; the time between them is not counted.
-
-    A session that ended has them in its finding. Of one that did not, the calls count that were recorded.
-    """
-    spent = 0.0
-    for event in events:
-        if isinstance(event, FindingEvent):
-            spent = event.content.seconds
-        elif isinstance(event, ModelCall | ToolResult):
-            spent += event.seconds
-    return spent
 
 
 def _steps(events: Iterable[Event]) -> Iterator[Step]:
