@@ -339,8 +339,9 @@ def test_a_reply_that_repeats_itself_is_read_in_linear_time():
     for unit in UNITS:
         for frame in ("{}", "<Start Final Answer>Over Modification{}x</Start Final Answer>", "<think>a</think>{}z"):
             for length in (19_000, 99_000, 1_000_000):
-                took = seconds(frame.format("{}").replace("{}", unit * (length // len(unit))))
-                if took > 0.3:
+                text = frame.format("{}").replace("{}", unit * (length // len(unit)))
+                # Twice, since the garbage of the whole process may be collected meanwhile.
+                if (took := seconds(text)) > 0.3 and (took := seconds(text)) > 0.3:
                     slow[unit, frame, length] = took
     assert slow == {}
 
