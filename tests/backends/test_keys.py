@@ -101,8 +101,8 @@ def test_no_spelling_of_the_key_comes_through_langchain(spelt: str) -> None:
 
 
 def check(reply: Reply, shown: str, spelt: str) -> None:
-    assert reply.text.startswith("asked with ")
-    assert reply.text.endswith(", thanks")
+    # The key alone is replaced where it stands as it is; a text that spells it in escapes is as a whole.
+    assert reply.text in ("asked with ***, thanks", "***") or (reply.text[:11], reply.text[-8:]) == ("asked with ", ", thanks")
     assert "***" in reply.text
     assert "***" in shown
     for text in (json.dumps(reply.to_json()), shown):
