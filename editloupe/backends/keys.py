@@ -1,7 +1,7 @@
 """Take keys out of texts, in every spelling in which servers echo them.
 
 The key itself and its base64 (standard and URL-safe, also within a longer base64 text such as `Basic` of `user:key`) are
-replaced. Where a text still spells one of them in percent or JSON escapes, HTML entities, or with characters between that
+replaced. Where a text still spells one of them in percent or JSON escapes, HTML entities, or with blanks or characters between that
 are no printable ASCII, the whole text is.
 """
 
@@ -22,7 +22,7 @@ HIDDEN: Final = "***"
 
 # Backslashes are taken all at once, so that a text full of them does not take long.
 _ESCAPE: Final = re.compile(r"\\+(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))?")
-_UNSEEN: Final = re.compile(r"[^\x20-\x7e]+")
+_UNSEEN: Final = re.compile(r"[^\x21-\x7e]+")
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 

@@ -93,14 +93,17 @@ def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObje
 
     Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
+    payload: Json = None
+    broken = ""
     try:
         payload = cleaned(loads(body.decode("utf-8-sig", "replace")), endpoint.scrub)
     except ValueError as error:
-        # The error itself holds the text, and with it what a server echoes of the key.
-        if body.lstrip()[:1] == b"<":
-            page = f"{endpoint.where}: answered with a web page, not JSON; {address_hint}"
-            raise Rejected(page, for_all=True) from None
-        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from None
+        # The error itself does not go on: it holds the text, and with it what a server echoes of the key.
+        broken = str(error)
+    if broken and body.lstrip()[:1] == b"<":
+        raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}", for_all=True)
+    if broken:
+        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
     if not isinstance(payload, Mapping):
         raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
     return payload

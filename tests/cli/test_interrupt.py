@@ -47,19 +47,20 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:
-    # Two calls are answered; the next two are told to wait for a minute.
+    # Two calls are answered; whoever comes next is told to wait for a minute.
     busy = fails(429, headers={"Retry-After": "60"})
     with OpenAIServer(says(final("Wrong Action")), says(final("Wrong Action")), busy) as server:
         with judging(folder, server) as terminal:
             terminal.wait_for("2 of 4 questions")
-            until(lambda: len(server.seen) == 4)
-            # Both have their answer, and wait.
+            # Whoever was told waits for all: the fourth may not have been asked.
+            until(lambda: len(server.seen) >= 3)
             time.sleep(0.3)
+            asked = len(server.seen)
             pressed = time.monotonic()
             terminal.press(CTRL_C)
             code, _ = terminal.end()
             seconds = time.monotonic() - pressed
-        assert (code, len(server.seen)) == (130, 4)
+        assert (code, len(server.seen)) == (130, asked)
         assert seconds < 4, "less than the grace of calls under way"
         screen = terminal.screen()
         texts = ("Stopping: nothing more is asked", "2 of 4 findings judged", "goes on from here")
@@ -71,7 +72,7 @@ def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path
         backend = f"openai/tiny-vl?base_url={server.url}&env=none"
         words = ("--mode", "plain", "--criteria", "if", "--out", "run")
         assert editloupe("judge", "edits", "--backend", backend, *words)[0] == 0
-        assert len(server.seen) == 6, "what was judged is not asked again"
+        assert len(server.seen) == asked + 2, "what was judged is not asked again"
 
 
 def test_a_call_under_way_that_ends_soon_is_recorded(folder: Path) -> None:
@@ -81,15 +82,16 @@ def test_a_call_under_way_that_ends_soon_is_recorded(folder: Path) -> None:
         answered.wait(30)
         says(final("Wrong Action"))(handler, body)
 
-    # The second judge is not begun, although the first has no question left.
-    with OpenAIServer(soon) as server, judging(folder, server, "--limit", "2", "--backend", "baseline") as terminal:
-        until(lambda: len(server.seen) == 2)
+    # The first question goes alone. The second judge is not begun, although the first has no question left.
+    first = says(final("Wrong Action"))
+    with OpenAIServer(first, soon) as server, judging(folder, server, "--limit", "3", "--backend", "baseline") as terminal:
+        until(lambda: len(server.seen) == 3)
         terminal.press(CTRL_C)
         terminal.wait_for("Stopping: nothing more is asked")
         answered.set()
         code, drawn = terminal.end(5)
-        assert (code, len(server.seen)) == (130, 2)
-    assert "2 of 2 findings judged" in drawn
+        assert (code, len(server.seen)) == (130, 3)
+    assert "3 of 3 findings judged" in drawn
     assert "Judge 2 of 2" not in drawn
 
 
@@ -103,9 +105,9 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
         late.wait(60)
         handler.close_connection = True
 
-    with OpenAIServer(never) as server:
+    with OpenAIServer(says(final("Wrong Action")), never) as server:
         with judging(folder, server, grace_s=grace_s) as terminal:
-            until(lambda: len(server.seen) == 2)
+            until(lambda: len(server.seen) == 3)
             pressed = time.monotonic()
             # A plain kill is the same as Ctrl-C.
             terminal.process.send_signal(signal.SIGTERM)
@@ -115,7 +117,7 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
             code, drawn = terminal.end()
             seconds = time.monotonic() - pressed
         late.set()
-    assert (code, len(server.seen)) == (130, 2)
+    assert (code, len(server.seen)) == (130, 3)
     assert seconds < 3
     for text in ("2 calls were still under way", "The same command goes on from here."):
         assert (text in drawn) == (presses == 1)
