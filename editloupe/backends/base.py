@@ -160,15 +160,11 @@ def parse_uri(text: str) -> BackendURI:
     if not provider:
         raise ConfigError(f"backend {text!r} names no provider; expected provider/model, for example baseline")
     params = dict(parse_qsl(query, keep_blank_values=True))
-    for name in params:
-        if any(word in name.lower() for word in _SECRET_WORDS):
-            raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
-    if provider not in _OF_FILES and _KEY.search(text.strip()):
+    secret = next((name for name in params if any(word in name.lower() for word in _SECRET_WORDS)), "")
+    if secret or (provider not in _OF_FILES and _KEY.search(text.strip())):
         # Its text is not repeated: it would stand in a terminal, and in what reads it.
-        raise ConfigError(
-            "the backend URI holds what looks like a key: keys come from the environment (docs/backends.md), and behind "
-            "the provider stands a model's name"
-        )
+        what = f"has a parameter {secret!r}" if secret else "holds what looks like a key"
+        raise ConfigError(f"the backend URI {what}: keys come from the environment, never from a URI (docs/backends.md)")
     return BackendURI(provider=provider, model=model, params=params)
 
 

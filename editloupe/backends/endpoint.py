@@ -113,6 +113,8 @@ class Provider:
     """Environment variables that may hold the key, in this order, unless the URI's `env` names one."""
     key_needed: bool = True
     """Whether an address that is not this machine's needs a key."""
+    image_ids: bool = False
+    """Whether images carry their digest as `uuid` on the wire of chat completions."""
 
 
 _TAKES: Final[Mapping[str, Mapping[str, Any]]] = {

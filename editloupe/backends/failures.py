@@ -6,7 +6,6 @@ number with its unit, and on a few short words; never on a provider's sentences.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE
@@ -131,14 +131,15 @@ def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
     """Yield (text, code, own code, param or wait; what stands there), without what it repeats of the request."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, list):
-        for item in value:
-            yield from _walk(item, depth + 1)
+    for item in value if isinstance(value, list) else ():
+        yield from _walk(item, depth + 1)
     for name, item in value.items() if isinstance(value, Mapping) else ():
         scalar = isinstance(item, str | int | float) and not isinstance(item, bool)
         if name in _TEXTS and isinstance(item, str):
-            inner = _parsed(item)
-            yield from _walk(inner, depth + 1) if inner is not None else [("text", item)]
+            inner: Json = None
+            with suppress(ValueError):
+                inner = loads(item) if item.lstrip()[:1] in ("{", "[") else None
+            yield from [("text", item)] if inner is None else _walk(inner, depth + 1)
         if name in _CODES and scalar:
             yield "own" if name in ("code", "error_code") else "code", str(item)
         if name in _PARAMS and isinstance(item, str | list):
@@ -147,14 +148,6 @@ def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
             yield "wait", item if isinstance(item, str) else f"{item}{'ms' if name.endswith('_ms') else 's'}"
         if isinstance(item, Mapping | list) and name not in ("input", "ctx", "loc"):
             yield from _walk(item, depth + 1)
-
-
-def _parsed(text: str) -> Any:
-    """Return the JSON that a text holds; None where it holds none."""
-    if text.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError):
-            return loads(text)
-    return None
 
 
 # Waits
@@ -180,32 +173,30 @@ def wait_in(text: str) -> float | None:
 def _of_headers(headers: Mapping[str, str]) -> float | None:
     """Return the wait that headers name: Retry-After, else the reset of a limit that is used up, else the nearest reset."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        with suppress(ValueError):
-            seconds = float(headers.get(name, "")) * scale
-            if math.isfinite(seconds) and seconds >= 0:
-                return seconds
-    with suppress(ValueError):
-        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
-    resets: list[tuple[bool, float]] = []
+        if (seconds := _seconds(headers.get(name, ""))) is not None:
+            return seconds * scale
+    used_up: list[float] = []
+    others: list[float] = []
     for name, value in headers.items():
-        if "ratelimit" in name.lower() and "reset" in name.lower() and (reset := _reset_s(value)) is not None:
+        if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _seconds(value)) is not None:
             left = headers.get(name.lower().replace("reset", "remaining"), "")
-            resets.append((left.strip() in ("0", "0.0"), reset))
-    used_up = [seconds for empty, seconds in resets if empty]
-    return max(used_up) if used_up else min((seconds for _, seconds in resets), default=None)
+            (used_up if left.strip() in ("0", "0.0") else others).append(seconds)
+    return max(used_up) if used_up else min(others, default=None)
 
 
-def _reset_s(value: str) -> float | None:
-    """Return the seconds until a reset: "1s", "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601)."""
-    with suppress(ValueError):
+def _seconds(value: str) -> float | None:
+    """Return what a header names: "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
+    try:
         number = float(value)
-        if not math.isfinite(number) or number < 0:
-            return None
-        moment = number / 1000 if number > 1e11 else number
-        return max(0.0, moment - time.time()) if number > 1e8 else number
-    with suppress(ValueError):
-        return max(0.0, datetime.fromisoformat(value.strip()).timestamp() - time.time())
-    return wait_in(value)
+    except ValueError:
+        for moment in (datetime.fromisoformat, parsedate_to_datetime):
+            with suppress(ValueError):
+                return max(0.0, moment(value.strip()).timestamp() - time.time())
+        return wait_in(value)
+    if not 0 <= number < math.inf:
+        return None
+    epoch_s = number / 1000 if number > 1e11 else number
+    return max(0.0, epoch_s - time.time()) if number > 1e8 else number
 
 
 # What comes of it

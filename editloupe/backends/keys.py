@@ -1,8 +1,8 @@
 """Take keys out of texts, in every spelling in which servers echo them.
 
 The key itself and its base64 (standard and URL-safe, also within a longer base64 text such as `Basic` of `user:key`) are
-replaced. Where a text still spells one of them in percent or JSON escapes, HTML entities, or with blanks or characters between that
-are no printable ASCII, the whole text is.
+replaced. Where a text still spells one of them in percent or JSON escapes or HTML entities, or with blanks and characters
+that nobody sees between, the whole text is.
 """
 
 from __future__ import annotations

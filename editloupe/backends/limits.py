@@ -15,30 +15,22 @@ from editloupe.errors import BackendError, RateLimited
 
 START: Final = 8
 MOST: Final = 64
-_REFUSED: Final = 0.2
-"""Share of refused calls from which the limit halves. One refusal now and then costs its own retry: halving for each would
-bring an endpoint that always refuses one call in ten down to a few connections."""
-_SEEN: Final = 16
-"""Calls over which that share is taken, or the limit if that is more."""
 REMEMBERED_S: Final = 60.0
 """How long a backend that has never answered, and refuses every request, is not asked again."""
 
 
 class ConnectionLimit:
-    """The connections of one endpoint: they grow while it keeps up, and halve where it refuses too many calls.
+    """The connections of one endpoint: they double with each wave of answers until a call is refused for its rate.
 
-    Where the endpoint names a wait, all callers pause until then. One goes alone at first; each answer lets half a call
-    more go beside it.
+    Then they halve, at most once a wave, and grow by one a wave. Where the endpoint names a wait, all callers pause until
+    then. One goes alone at first; each answer lets half a call more go beside it.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST) -> None:
         self._limit, self._most = float(start), most
         self._fixed, self._doubling = False, True
         self._under_way = 0
-        self._refused = 0.0
-        """Share of the last calls that were refused for their rate."""
-        self._halved_at = -math.inf
-        self._opens_at = -math.inf
+        self._halved_at = self._opens_at = -math.inf
         self._width = math.inf
         """Calls at once since the last pause."""
         self._trouble_since: float | None = None
@@ -71,9 +63,7 @@ class ConnectionLimit:
 
     def fix(self, connections: int) -> None:
         """Set the limit, 1 or more, for good, whatever the endpoint says."""
-        with self._free:
-            self._limit, self._fixed = float(connections), True
-            self._free.notify_all()
+        self._limit, self._fixed = float(connections), True
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
@@ -85,9 +75,7 @@ class ConnectionLimit:
             yield
         finally:
             if connections is not None:
-                with self._free:
-                    self._limit, self._fixed = before
-                    self._free.notify_all()
+                self._limit, self._fixed = before
 
     @contextmanager
     def call(
@@ -107,14 +95,16 @@ class ConnectionLimit:
         try:
             yield
         except BackendError as error:
-            self._failed(error, began, clock(), patience_s)
+            with self._free:
+                self._failed(error, began, clock(), patience_s)
             raise
         else:
-            self._answered(full=full)
+            with self._free:
+                self._answered(full=full)
         finally:
             with self._free:
                 self._under_way -= 1
-                self._free.notify()
+                self._free.notify_all()
 
     def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
         """Wait for a place. Return whether the limit is used up by this call."""
@@ -132,29 +122,20 @@ class ConnectionLimit:
             wait(left)
 
     def _failed(self, error: BackendError, began: float, now: float, patience_s: float) -> None:
-        with self._free:
-            if isinstance(error, RateLimited):
-                self.throttled += 1
-                self._count(1.0)
-                # Calls of before the last change say nothing of the limit that is.
-                if self._refused > _REFUSED and not self._fixed and began >= self._halved_at:
-                    self._limit, self._doubling = max(1.0, self._limit / 2), False
-                    self._refused, self._halved_at = 0.0, now
-            if error.retry_after_s and error.retry_after_s <= patience_s:
-                self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
+        if isinstance(error, RateLimited):
+            self.throttled += 1
+            # Calls of before the last change say nothing of the limit that is.
+            if not self._fixed and began >= self._halved_at:
+                self._limit, self._doubling, self._halved_at = max(1.0, self._limit / 2), False, now
+        if error.retry_after_s and error.retry_after_s <= patience_s:
+            self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
 
     def _answered(self, *, full: bool) -> None:
-        with self._free:
-            self._trouble_since = None
-            self._count(0.0)
-            self._width = self._width + 0.5 if self._width < self._limit else math.inf
-            if full and not self._fixed and self._refused <= _REFUSED / 2:
-                # One more for each answer doubles the limit with each wave of them.
-                self._limit = min(self._most, self._limit + (1.0 if self._doubling else 1 / self._limit))
-            self._free.notify_all()
-
-    def _count(self, refused: float) -> None:
-        self._refused += (refused - self._refused) / max(_SEEN, self._limit)
+        self._trouble_since = None
+        self._width = self._width + 0.5 if self._width < self._limit else math.inf
+        if full and not self._fixed:
+            # One more for each answer is twice as many with each wave of them.
+            self._limit = min(self._most, self._limit + (1.0 if self._doubling else 1 / self._limit))
 
 
 class FirstCall:

@@ -11,7 +11,6 @@ time-outs and errors are the SDK's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
@@ -35,15 +34,7 @@ LOOK_S: Final = 2.0
 """Most seconds for a server's list of models before its first question."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service(Provider):
-    """What differs between services that speak this protocol."""
-
-    image_ids: bool = False
-    """Whether images carry their digest as `uuid`."""
-
-
-OPENAI: Final = Service(
+OPENAI: Final = Provider(
     traits=Traits(
         describes="over chat completions at {place}", native_tools=True, constrains_schema=True, gives_logprobs=True
     ),
@@ -54,13 +45,13 @@ OPENAI: Final = Service(
 
 
 def open_backend(
-    uri: BackendURI, *, service: Service = OPENAI, policy: RetryPolicy = retry.DEFAULT_POLICY
+    uri: BackendURI, *, provider: Provider = OPENAI, policy: RetryPolicy = retry.DEFAULT_POLICY
 ) -> OpenAIBackend:
-    """Open the backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
+    """Open the backend behind `openai/MODEL`, or another provider's that speaks the protocol. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
-    endpoint = read_endpoint(uri, service)
+    endpoint = read_endpoint(uri, provider)
     try:
         import openai
     except ImportError as error:
@@ -69,15 +60,15 @@ def open_backend(
     # pictures elsewhere.
     http = bounded(openai.DefaultHttpxClient, endpoint)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http)
-    return OpenAIBackend(endpoint, sdk, service=service, policy=policy)
+    return OpenAIBackend(endpoint, sdk, policy=policy)
 
 
 class OpenAIBackend(Remote):
     """A model behind a chat completions endpoint."""
 
-    def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, service: Service, policy: RetryPolicy) -> None:
+    def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, policy: RetryPolicy) -> None:
         super().__init__(endpoint.uri, endpoint.url, endpoint.traits, address=endpoint.url, close=sdk.close, policy=policy)
-        self._service, self._sdk, self._at = service, sdk, endpoint
+        self._sdk, self._at = sdk, endpoint
         self._image_urls = ImageURLs(self.traits.image_policy)
 
     def context_limit(self) -> int | None:
@@ -103,7 +94,7 @@ class OpenAIBackend(Remote):
 
     def _look(self) -> None:
         super()._look()
-        if self._at.url == self._service.base_url and not is_loopback(self._at.url):
+        if self._at.url == self._at.provider.base_url and not is_loopback(self._at.url):
             return
         try:
             takes = items_at(self._listed(min(LOOK_S, self._at.timeout_s / 4)), "architecture", "input_modalities")
@@ -123,7 +114,7 @@ class OpenAIBackend(Remote):
                     request,
                     lambda ref: self._image_urls.ascii(images, ref),
                     tool_images=inside,
-                    image_ids=self._service.image_ids,
+                    image_ids=self._at.provider.image_ids,
                 )
             return self._asked(request, made[inside], refused, inside=inside)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ from editloupe.backends.stopping import check_stop
 from editloupe.chat import Message, Reply, Request, Sampling, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import Rejected
-from editloupe.values import Json
+from editloupe.values import ImageRef, Json
 
 TOOLS: Final = "tools"
 TOOL_IMAGES: Final = "tool_images"
@@ -76,7 +77,7 @@ class Remote(ABC):
         self._refused: frozenset[str] = frozenset()
         self._first = FirstCall()
         self._takes_tools: bool | None = None
-        self._weighed: set[str] = set()
+        self._weighed: set[ImageRef] = set()
         self._close = weakref.finalize(self, close)
 
     def __repr__(self) -> str:
@@ -148,21 +149,18 @@ class Remote(ABC):
 
     def _check_pictures(self, request: Request, images: ImageStore) -> None:
         """Raise Rejected for pictures that the endpoint is known not to take. Nothing is sent."""
-        most, heaviest = self.traits.max_images, self.traits.max_image_bytes
+        most, heaviest = self.traits.max_images, self.traits.max_image_bytes or math.inf
         shown = [part.image for message in request.messages for part in message.images]
         if most is not None and len(shown) > most:
-            raise Rejected(
-                f"{self.uri} takes at most {most} images in one request, found {len(shown)}; lower --max-turns, or say "
-                "?max_images=N where it takes more"
-            )
-        for ref in shown if heaviest is not None else ():
-            size = 0 if ref.sha256 in self._weighed else len(images.encoded(ref, self.traits.image_policy).data)
-            if heaviest is not None and size > heaviest:
-                raise Rejected(
-                    f"{self.uri} takes images of at most {heaviest:,} bytes, found one of {size:,}; reduce images with "
-                    "?max_image_side=PX, or say ?max_image_bytes=N where it takes more"
-                )
-            self._weighed.add(ref.sha256)
+            found, cure = f"{most} images in one request, found {len(shown)}", "lower --max-turns, or say ?max_images=N"
+            raise Rejected(f"{self.uri} takes at most {found}; {cure} where it takes more")
+        for ref in {*shown} - self._weighed if heaviest < math.inf else ():
+            size = len(images.encoded(ref, self.traits.image_policy).data)
+            if size > heaviest:
+                cure = "reduce images with ?max_image_side=PX, or say ?max_image_bytes=N"
+                told = f"images of at most {heaviest:,} bytes, found one of {size:,}"
+                raise Rejected(f"{self.uri} takes {told}; {cure} where it takes more")
+            self._weighed.add(ref)
 
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
         """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""

@@ -1,8 +1,8 @@
 """Ask again what may succeed later: how long an endpoint is waited for, and what ends at once.
 
 Waited for are 429, 503, 529 and broken connections, until the endpoint has answered nobody for `patience_s`: an answer to
-any caller begins the time anew. Other failures that may pass (another 5xx, half an answer, none in time) are tried a few
-times. What the endpoint names as a wait holds for all its callers (`limits.ConnectionLimit`).
+any caller begins the time anew. Other failures that may pass (another 5xx, half an answer, none in time, no connection) are
+tried a few times. What the endpoint names as a wait holds for all its callers (`limits.ConnectionLimit`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from editloupe.errors import BackendError, RateLimited
 T = TypeVar("T")
 OVERLOADED: Final = (429, 503, 529)
 """HTTP statuses that say that it is too much."""
-LOST_IN_A_ROW: Final = 5
-"""Refused connections in a row after which an endpoint that has answered before is waited for no more."""
 LONGEST_S: Final = 30.0
 """Ceiling of every wait that the endpoint does not name."""
 
@@ -71,7 +69,7 @@ def call(
     Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
     """
     limit = limit or ConnectionLimit()
-    began, attempt, fleeting, unreached = policy.now(), 0, 0, 0
+    began, attempt, fleeting = policy.now(), 0, 0
     while True:
         attempt += 1
         try:
@@ -81,15 +79,19 @@ def call(
             stopping.check_stop()
             if not error.retryable or error.for_all or final(error) or policy.attempts == 1 or policy.patience_s == 0:
                 raise
-            patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how in ("unreached", "broken")
+            patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how == "broken"
             fleeting += not patient
-            unreached = unreached + 1 if error.how == "unreached" else 0
             named = error.retry_after_s
             wait = _backoff_s(error, attempt) if named is None else named
-            waits = policy.now() + wait - limit.trouble_since(policy.now())
-            over = _over(named, policy, fleeting=fleeting, unreached=unreached, waits=waits)
+            since = limit.trouble_since(policy.now())
+            over = ""
+            if fleeting >= policy.attempts:
+                over = f"{fleeting} failures that do not say that waiting helps"
+            elif policy.now() + wait - since > policy.patience_s:
+                what = f"asks to wait {named:,.0f} s" if named else "has answered nobody for so long"
+                over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--patience)"
             if over:
-                error.for_all = patient
+                error.for_all = patient or error.how == "unreached"
                 tries = "1 attempt" if attempt == 1 else f"{attempt} attempts"
                 error.args = (f"{error} (gave up after {tries} in {policy.now() - began:.0f} s: {over})",)
                 raise
@@ -105,19 +107,3 @@ def _backoff_s(error: BackendError, attempt: int) -> float:
     """
     first = 1.0 if error.how == "unreached" or error.status in OVERLOADED else 0.25
     return random.random() * min(LONGEST_S, first * 2.0 ** min(attempt - 1, 16))
-
-
-def _over(named: float | None, policy: RetryPolicy, *, fleeting: int, unreached: int, waits: float) -> str:
-    """Return why a failure that may pass is not waited for any more; "" where it is.
-
-    named: the wait that the endpoint names.   fleeting: failures so far that patience is not for.   unreached: connections
-    in a row that did not come about.   waits: seconds without an answer to anybody, when the next attempt would begin.
-    """
-    patience = f"the patience is {policy.patience_s:g} s (--patience)"
-    if named is not None and named > policy.patience_s:
-        return f"the endpoint asks to wait {named:,.0f} s, and {patience}"
-    if unreached >= LOST_IN_A_ROW:
-        return f"{unreached} connections in a row did not come about"
-    if fleeting >= policy.attempts:
-        return f"{fleeting} failures that do not say that waiting helps"
-    return f"the endpoint has answered nobody for so long; {patience}" if waits > policy.patience_s else ""
