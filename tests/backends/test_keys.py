@@ -73,50 +73,39 @@ def holds_no_key(text: str) -> bool:
     return not any(part in reading for reading in readings(text) for part in (KEY, KEY[4:-4]))
 
 
-@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT.keys())
-def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(monkeypatch: pytest.MonkeyPatch, spelt: str) -> None:
+def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    echo = says(f"asked with {spelt}, thanks", usage={"note": [spelt]})
-    with OpenAIServer(echo, fails(500, f"no {spelt} here"), key=KEY) as server:
-        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
-        reply = backend.complete(HELLO, ImageStore())
-        with pytest.raises(BackendError) as caught:
-            backend.complete(HELLO, ImageStore())
-        backend.close()
-    shown = "".join(traceback.format_exception(caught.value)) + str(vars(caught.value.__cause__))
-    check(reply, shown, spelt)
+    for name, spelt in SPELT.items():
+        echo = says(f"asked with {spelt}, thanks", usage={"note": [spelt]})
+        with OpenAIServer(echo, fails(500, f"no {spelt} here"), key=KEY) as server:
+            backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
+            reply = backend.complete(HELLO, ImageStore())
+            with pytest.raises(BackendError) as caught:
+                backend.complete(HELLO, ImageStore())
+            backend.close()
+        check(name, spelt, reply, "".join(traceback.format_exception(caught.value)) + str(vars(caught.value.__cause__)))
 
 
-@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT.keys())
-def test_no_spelling_of_the_key_comes_through_langchain(spelt: str) -> None:
+def test_no_spelling_of_the_key_comes_through_langchain() -> None:
     def lmm(answer: object) -> LangChainLMM:
         return LangChainLMM(ScriptedChat(script=[answer], api_key=KEY), policy=ONCE)
 
-    call = {"name": spelt, "id": spelt, "args": {spelt: spelt}, "type": "tool_call"}
-    message = AIMessage(content=f"asked with {spelt}, thanks", tool_calls=[call], additional_kwargs={"echo": spelt})
-    reply = lmm(message).complete(HELLO, ImageStore())
-    with pytest.raises(BackendError) as caught:
-        lmm(HTTPishError(500, f"no {spelt} here")).complete(HELLO, ImageStore())
-    check(reply, "".join(traceback.format_exception(caught.value)), spelt)
+    for name, spelt in SPELT.items():
+        call = {"name": spelt, "id": spelt, "args": {spelt: spelt}, "type": "tool_call"}
+        words = f"asked with {spelt}, thanks"
+        message = AIMessage(content=words, tool_calls=[call], additional_kwargs={"echo": spelt})
+        reply = lmm(message).complete(HELLO, ImageStore())
+        with pytest.raises(BackendError) as caught:
+            lmm(HTTPishError(500, f"no {spelt} here")).complete(HELLO, ImageStore())
+        check(name, spelt, reply, "".join(traceback.format_exception(caught.value)))
 
 
-def check(reply: Reply, shown: str, spelt: str) -> None:
-    # The key alone is replaced where it stands as it is; a text that spells it in escapes is as a whole.
-    assert reply.text in ("asked with ***, thanks", "***") or (reply.text[:11], reply.text[-8:]) == ("asked with ", ", thanks")
-    assert "***" in reply.text
-    assert "***" in shown
+def check(name: str, spelt: str, reply: Reply, shown: str) -> None:
+    """The key alone is replaced where it stands as it is; a text that spells it in escapes is as a whole."""
+    assert reply.text == "***" or (reply.text[:11], reply.text[-8:]) == ("asked with ", ", thanks"), name
     for text in (json.dumps(reply.to_json()), shown):
-        assert spelt not in text
-        assert holds_no_key(text)
-
-
-def test_a_placeholder_stays_in_the_models_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "no")
-    words = "no, the notes say no%6e and bm8= and \\u006eo: nothing changed"
-    with OpenAIServer(says(words), key="no") as server:
-        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
-        assert backend.complete(HELLO, ImageStore()).text == words
-        backend.close()
+        assert "***" in text, name
+        assert spelt not in text and holds_no_key(text), name
 
 
 def test_words_in_escapes_that_are_no_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:

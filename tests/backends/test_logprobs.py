@@ -20,7 +20,6 @@ from tests.backends import gemini_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, completion, declines, fails, says
-from tests.backends.test_langchain import lmm
 
 needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
@@ -70,13 +69,6 @@ def asked_of(module: Any, name: str, *script: Act, request: Request = ASKED) -> 
     return reply, server
 
 
-def test_they_are_part_of_a_requests_key_only_where_they_are_asked_for() -> None:
-    assert "top_logprobs" not in FREE.to_json()
-    assert "tokens" not in Reply(text="x").to_json()
-    assert ASKED.key() != FREE.key()
-    assert Request.from_json(ASKED.to_json()) == ASKED
-
-
 @pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])
 def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(module: Any, name: str) -> None:
     reply, server = asked_of(module, name, with_tokens("".join(PIECES), tokens_of(PIECES)))
@@ -120,12 +112,6 @@ def test_a_server_that_takes_them_and_does_nothing_is_said_to() -> None:
     reply, server = asked_of(openai, "openai", says("ok"))
     assert server.seen[0]["logprobs"] is True
     assert (reply.tokens, reply.sent["dropped"]) == ((), ["top_logprobs"])
-
-
-def test_a_backend_that_has_none_leaves_them_off_and_says_so() -> None:
-    backend = lmm("ok")
-    assert not backend.traits.gives_logprobs
-    assert "top_logprobs" in backend.complete(ASKED, ImageStore()).sent["dropped"]  # type: ignore[operator]
 
 
 def test_a_sign_that_is_parted_among_tokens_is_whole_again() -> None:

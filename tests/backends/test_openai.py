@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,7 +21,7 @@ from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, ImageError, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, canonical_json
 from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
 from tests.backends.openai_server import OpenAIServer, completion, fails, image_of, says
@@ -105,26 +102,6 @@ def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_by
     assert image_of(second) == store.data(jpeg)
 
 
-def test_an_image_of_a_format_that_no_server_takes_is_sent_as_png(bench: Bench) -> None:
-    store = ImageStore()
-    bmp = image(store, format="BMP")
-    bench.backend(says("ok")).complete(
-        Request(messages=(Message(role="user", parts=(ImagePart(image=bmp, alias="A"),)),)), store
-    )
-    [block] = bench.server.seen[0]["messages"][0]["content"]
-    with Image.open(io.BytesIO(image_of(block["image_url"]["url"]))) as received:
-        assert received.format == "PNG"
-        np.testing.assert_array_equal(np.asarray(received), store.array(bmp))
-
-
-def test_an_image_that_is_gone_is_an_image_error_and_nothing_is_sent(bench: Bench) -> None:
-    ref = image(ImageStore())
-    backend = bench.backend(says("ok"))
-    with pytest.raises(ImageError):
-        backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=ref, alias="A"),)),)), ImageStore())
-    assert bench.server.seen == []
-
-
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     plain = backend.complete(HELLO, STORE)
@@ -134,13 +111,6 @@ def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Be
     assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
     sent = {k: v for k, v in bench.server.seen[1].items() if k != "messages"}
     assert {**sent, "attempts": 1} == reply.sent
-
-
-def test_the_state_that_the_server_says_it_runs_in_is_kept_beside_the_models_name(bench: Bench) -> None:
-    told = {**completion("ok"), "system_fingerprint": "fp_1"}
-    reply = bench.backend(sends(json.dumps(told).encode())).complete(HELLO, STORE)
-    assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
-    assert "fingerprint" not in bench.backend(says("ok")).complete(HELLO, STORE).to_json()
 
 
 def test_tools_calls_and_their_answers_have_the_shape_of_the_protocol(bench: Bench) -> None:
@@ -242,31 +212,6 @@ def test_a_reply_carries_text_reasoning_usage_and_the_model_as_answered(bench: B
     assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
 
 
-@pytest.mark.parametrize(
-    ("said", "finish"),
-    [("stop", "stop"), ("length", "length"), ("tool_calls", "tools"), ("content_filter", "filter"), (None, "stop")],
-)
-def test_the_reason_to_stop_is_translated(bench: Bench, said: str | None, finish: str) -> None:
-    assert bench.backend(says("half a", finish=said)).complete(HELLO, STORE).finish == finish
-
-
-def test_a_refusal_is_a_refusal_with_the_models_words(bench: Bench) -> None:
-    reply = bench.backend(says(None, refusal="I cannot judge this.")).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("refusal", "I cannot judge this.")
-
-
-@pytest.mark.parametrize("content", [None, ""])
-def test_an_empty_answer_is_an_empty_text_and_not_an_error(bench: Bench, content: str | None) -> None:
-    reply = bench.backend(says(content)).complete(HELLO, STORE)
-    assert (reply.text, reply.finish) == ("", "stop")
-
-
-def test_content_in_blocks_is_read_as_its_text(bench: Bench) -> None:
-    body = completion(None)
-    body["choices"][0]["message"]["content"] = [{"type": "text", "text": "Good"}, {"type": "text", "text": "."}]
-    assert bench.backend(sends(json.dumps(body).encode())).complete(HELLO, STORE).text == "Good."
-
-
 def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
     def call(name: str | None, arguments: Any) -> dict[str, Any]:
         return {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -313,6 +258,23 @@ def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
     assert "data:image/png;base64,…" in canonical_json(reply.raw)
 
 
+def test_why_an_answer_ended_and_what_it_says_are_read_in_every_form(bench: Bench) -> None:
+    blocks = completion(None)
+    blocks["choices"][0]["message"]["content"] = [{"type": "text", "text": "Good"}, {"type": "text", "text": "."}]
+    for act, finish, text in (
+        (says("half a", finish="length"), "length", "half a"),
+        (says("half a", finish="content_filter"), "filter", "half a"),
+        (says("all", finish=None), "stop", "all"),
+        (says(None), "stop", ""),
+        (says(None, refusal="I cannot judge this."), "refusal", "I cannot judge this."),
+        (sends(json.dumps(blocks).encode()), "stop", "Good."),
+        (sends(json.dumps({**completion("ok"), "system_fingerprint": "fp_1"}).encode()), "stop", "ok"),
+    ):
+        reply = bench.backend(act).complete(HELLO, STORE)
+        assert (reply.finish, reply.text) == (finish, text)
+    assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
+
+
 # What fails
 
 
@@ -320,16 +282,11 @@ def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
     ("act", "kind", "says_what"),
     [
         (fails(500, "out of memory"), Unavailable, "HTTP 500, out of memory"),
-        (fails(503, "starting"), Unavailable, "HTTP 503"),
         (fails(408, "slow"), Unavailable, "HTTP 408"),
         (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
-        (fails(429, "no credit", code="insufficient_quota"), Rejected, "check the account"),
         (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
         (fails(403, "not yours"), Rejected, "no key was sent; set environment variable OPENAI_API_KEY"),
-        (fails(404, "no such thing"), Rejected, "check the model's name"),
-        (fails(400, "too long", code="context_length_exceeded"), ContextTooLong, "too long"),
         (fails(400, "This model's maximum context length is 2048 tokens."), ContextTooLong, "2048"),
-        (fails(400, "the request exceeds the available context size"), ContextTooLong, "context size"),
         (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
         (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
         (sends(json.dumps(completion("whole"))[:-20].encode()), Unavailable, "is not whole JSON"),
@@ -337,9 +294,7 @@ def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
         (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
         (sends(b"[]"), Unavailable, "expected a JSON object"),
         (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*mostly ends in /v1"),
-        (sends(b'{"choices": []}'), Unavailable, "without a message"),
         (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
-        (sends(b'{"error": "upstream"}'), Unavailable, "upstream"),
         (says("half", finish="abort"), Unavailable, "broke the answer off"),
         (resets_mid_body, Unavailable, "the connection failed"),
     ],
@@ -361,24 +316,10 @@ def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act
     assert time.monotonic() - start < 2
 
 
-def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
-    with OpenAIServer(says("gone")) as server:
-        url = server.url
-    with pytest.raises(Unavailable, match=r"no connection \(Connection refused\)") as caught:
-        bench.open(f"openai/tiny-vl?base_url={url}").complete(HELLO, STORE)
-    assert caught.value.for_all
-
-
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
-
-
-def test_a_wrong_path_says_what_base_url_should_be(bench: Bench) -> None:
-    server = bench.serve(says("ok"))
-    with pytest.raises(Rejected, match="mostly ends in /v1"):
-        bench.open(f"openai/tiny-vl?base_url={server.url.removesuffix('/v1')}").complete(HELLO, STORE)
 
 
 # Keys
@@ -399,15 +340,6 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monk
     cause = caught.value.__cause__
     shown += [repr(cause), str(vars(cause))]
     assert CANARY not in "\n".join(shown)
-
-
-def test_half_an_answer_that_repeats_the_key_does_not_keep_it_in_the_cause(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    with pytest.raises(Unavailable, match="is not whole JSON") as caught:
-        bench.backend(sends(f'{{"choices": "{CANARY}'.encode())).complete(HELLO, STORE)
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 
 def test_images_are_reduced_to_the_limit_of_the_uri_which_is_part_of_who_judges(bench: Bench) -> None:
@@ -448,11 +380,6 @@ def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, m
     with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable MY_VARIABLE") as caught:
         bench.open(f"openai/tiny-vl?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
     assert CANARY not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_server_on_this_machine_needs_no_key(bench: Bench) -> None:
-    bench.backend(says("ok")).complete(HELLO, STORE)
-    assert bench.server.headers[0]["authorization"] == "Bearer none"
 
 
 @pytest.mark.parametrize(
@@ -516,31 +443,6 @@ def test_a_proxy_of_the_environment_is_not_used_for_this_machine(bench: Bench, m
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
-
-
-def test_one_backend_serves_many_threads(bench: Bench) -> None:
-    store = ImageStore()
-    ref = image(store)
-    together = threading.Barrier(4)
-
-    def echo(handler: Any, body: dict[str, Any]) -> None:
-        says(body["messages"][0]["content"][0]["text"])(handler, body)
-
-    backend = bench.backend(echo)
-
-    def ask(number: int) -> str:
-        if number < 4:
-            together.wait(5)
-        parts = (TextPart(text=str(number)), ImagePart(image=ref, alias="A"))
-        return backend.complete(Request(messages=(Message(role="user", parts=parts),)), store).text
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(24))) == [str(n) for n in range(24)]
-
-
-def test_importing_the_module_does_not_import_the_sdk() -> None:
-    code = "import sys, editloupe.backends.openai; sys.exit('openai' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_missing_sdk_names_the_package_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editloupe import Judge, Sample
-from editloupe.backends import openai, retry
+from editloupe.backends import openai
 from editloupe.backends.base import parse_uri
 from editloupe.backends.failures import said, wait_in
 from editloupe.backends.limits import ConnectionLimit, limit_of
@@ -321,15 +320,3 @@ def test_a_call_in_flight_is_not_asked_again_after_ctrl_c(stop: threading.Event)
             backend.complete(HELLO, STORE)
         backend.close()
     assert len(server.seen) == 1
-
-
-def test_a_foreign_error_is_not_tried_again() -> None:
-    calls: list[int] = []
-    with pytest.raises(ZeroDivisionError):
-        retry.call(partial(_breaks, calls))
-    assert calls == [1]
-
-
-def _breaks(calls: list[int]) -> None:
-    calls.append(1)
-    raise ZeroDivisionError
