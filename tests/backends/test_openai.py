@@ -45,13 +45,17 @@ class Bench:
         return server
 
     def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
-        backend = open_backend(parse_uri(uri), policy=policy)
+        backend = (open_vllm if uri.startswith("vllm") else open_backend)(parse_uri(uri), policy=policy)
         self.backends.append(backend)
         return backend
 
     def backend(self, *script: Act, policy: RetryPolicy = ONCE, query: str = "") -> OpenAIBackend:
         """A backend on a new server with this script."""
         return self.open(f"openai/tiny-vl?base_url={self.serve(*script).url}{query}", policy=policy)
+
+    def vllm(self, *script: Act, **options: Any) -> OpenAIBackend:
+        """A backend on a new server that takes what vLLM takes."""
+        return self.open(f"vllm/tiny-vl?base_url={self.serve(*script, vllm=True, **options).url}")
 
     @property
     def server(self) -> OpenAIServer:
@@ -66,7 +70,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VLLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     bench = Bench()
     yield bench
@@ -169,12 +173,10 @@ def test_pictures_in_a_tools_message_move_behind_it_where_the_server_refuses_the
         role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=image(store), alias="Crop 1")), tool_call_id="c1"
     )
     question = Request(messages=(*HELLO.messages, Message(role="assistant", parts=(), tool_calls=(call,)), crop))
-    server = bench.serve(fails(400, "can only concatenate str (not list) to str"), says("ok"), vllm=True)
-    backend = open_vllm(parse_uri(f"vllm/tiny-vl?base_url={server.url}"), policy=ONCE)
-    bench.backends.append(backend)
+    backend = bench.vllm(fails(400, "can only concatenate str (not list) to str"), says("ok"))
     places = [backend.complete(question, store).sent["tool_images"] for _ in range(2)]
     assert places == ["in a user's message behind it"] * 2
-    assert [body["messages"][-1]["role"] for body in server.seen] == ["tool", "user", "user"]
+    assert [body["messages"][-1]["role"] for body in bench.server.seen] == ["tool", "user", "user"]
 
 
 def test_the_list_of_models_tells_the_context_and_whether_pictures_are_read(bench: Bench) -> None:
@@ -469,3 +471,51 @@ def test_a_redirect_is_not_followed(bench: Bench, status: int):
         backend.complete(HELLO, STORE)
     assert other.url in str(caught.value)
     assert (len(bench.server.seen), other.seen) == (1, [])
+
+
+# vLLM
+
+
+def test_images_for_vllm_carry_their_digest_and_stay_in_the_tools_message(bench: Bench) -> None:
+    store = ImageStore()
+    whole, crop = image(store), image(store, value=90)
+    messages = (
+        Message(role="user", parts=(TextPart(text="A:"), ImagePart(image=whole, alias="A"))),
+        Message(role="assistant", parts=(), tool_calls=(ToolCall(id="c1", name="zoom_in", arguments={}),)),
+        Message(role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1")), tool_call_id="c1"),
+    )
+    details = {"cached_tokens": 48, "multimodal_tokens": {"image": 128}}
+    usage = {"prompt_tokens": 200, "completion_tokens": 3, "prompt_tokens_details": details}
+    reply = bench.vllm(says("ok", usage=usage, reasoning="The lamp.")).complete(Request(messages=messages), store)
+    user, _, tool = bench.server.seen[0]["messages"]
+    assert [b.get("uuid") for b in user["content"]] == [None, whole.sha256]
+    assert (tool["role"], [b.get("uuid") for b in tool["content"]]) == ("tool", [None, crop.sha256])
+    assert reply.sent["tool_images"] == "in the tool's message"
+    assert (reply.usage.input_tokens, reply.usage.image_tokens, reply.usage.cached_tokens) == (200, 128, 48)
+    assert (reply.reasoning, reply.model) == ("The lamp.", "tiny-vl-0613")
+
+
+def test_what_vllm_refuses_says_what_to_do(bench: Bench) -> None:
+    store = ImageStore()
+    spec = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object"})
+    question = Message(role="user", parts=(ImagePart(image=image(store), alias="A"),))
+    for said, advice in (
+        ("At most 2 image(s) may be provided in one prompt.", "--limit-mm-per-prompt"),
+        ("The prompt (length 9000) is longer than the maximum model length of 2048.", "lower --max-turns"),
+        ('"auto" tool choice requires --enable-auto-tool-choice', "use --tool-protocol text, or auto"),
+        ("Qwen3-8B is not a multimodal model", "if the model takes no images, name one that does"),
+    ):
+        with pytest.raises(Rejected, match=advice):
+            bench.vllm(fails(400, said)).complete(Request(messages=(question,), tools=(spec,)), store)
+
+
+def test_vllm_has_an_address_and_a_key_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://example.org/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-this-server")
+    backend = bench.open("vllm/Qwen/Qwen3-VL-8B-Instruct")
+    assert (backend.uri, backend.endpoint) == ("vllm/Qwen/Qwen3-VL-8B-Instruct", "http://127.0.0.1:8000/v1")
+    bench.open("vllm/m?base_url=http://gpu-box:8000/v1")
+    bench.vllm(says("ok")).complete(HELLO, STORE)
+    assert bench.server.headers[0]["authorization"] == "Bearer none"
+    monkeypatch.setenv("VLLM_API_KEY", CANARY)
+    assert bench.vllm(says(f"key {CANARY}"), key=CANARY).complete(HELLO, STORE).text == "key ***"
