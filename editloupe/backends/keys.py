@@ -22,7 +22,7 @@ HIDDEN: Final = "***"
 
 # Backslashes are taken all at once, so that a text full of them does not take long.
 _ESCAPE: Final = re.compile(r"\\+(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))?")
-_UNSEEN: Final = re.compile(r"[^\x21-\x7e]+")
+_UNSEEN: Final = bytes(range(0x21)) + b"\x7f"
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
@@ -31,7 +31,7 @@ def scrub(text: str, keys: tuple[str, ...]) -> str:
     spellings = _spellings(keys) if len(text) >= SHORTEST_SECRET else ()
     for spelling in spellings:
         text = text.replace(spelling, HIDDEN)
-    if spellings and (_UNSEEN.search(text) or any(sign in text for sign in "%&\\")):
+    if spellings and not text.isalnum():
         read = _read(text)
         return HIDDEN if any(spelling in read for spelling in spellings) else text
     return text
@@ -57,5 +57,8 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 def _read(text: str) -> str:
     """Return a text as it is read once its escapes are resolved, up to four times over, without what nobody sees."""
     for _ in range(4):
-        text = unquote(unescape(_ESCAPE.sub(lambda escape: chr(int(escape[1] or escape[2] or "0", 16)), text)))
-    return _UNSEEN.sub("", text)
+        before, text = text, _ESCAPE.sub(lambda escape: chr(int(escape[1] or escape[2] or "0", 16)), text)
+        text = unquote(unescape(text))
+        if text == before:
+            break
+    return text.encode("ascii", "ignore").translate(None, _UNSEEN).decode("ascii")

@@ -25,8 +25,6 @@ _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 JsonObject: TypeAlias = Mapping[str, Json]
 Scrub: TypeAlias = Callable[[str], str]
 """Takes the keys out of a text."""
-ImageURL: TypeAlias = Callable[[ImageRef], str]
-"""An image as a data URI."""
 
 
 class ImageURLs:
