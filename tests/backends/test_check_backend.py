@@ -215,9 +215,3 @@ def test_a_failing_endpoint_raises_our_errors_only() -> None:
         check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable(CANARY)), secrets=[CANARY])
     with pytest.raises(AssertionError, match="did not fail"):
         check_backend(fine, failing=ScriptedLMM(["ok"]))
-
-
-def test_two_openings_are_one_judge() -> None:
-    names = iter("ab")
-    with pytest.raises(AssertionError, match="opened twice it is two judges"):
-        check_backend(lambda: ScriptedLMM(["ok"], name=next(names)))
