@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editloupe.tools.function import tool
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _WHERE = {
     "editloupe.data.images": ("ImageStore",),

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from editloupe.agent.state import Context, LoopState
 from editloupe.answers import answer_from_json
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
-from editloupe.findings import Ending, Evidence, Finding
+from editloupe.findings import Ending, Finding
 from editloupe.prompts import prompt_digest, render
 from editloupe.tasks import Status
 from editloupe.tools.base import Toolbox
-from editloupe.values import Box, Json, View
+from editloupe.tools.session import places_in
+from editloupe.values import View
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_answer", "agent/remind")
 """The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
-
-
-_CROP = re.compile(r"\bCrop \d+\b")
 
 
 def agent_digest(*, bare: bool = False) -> str:
@@ -101,6 +98,7 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
+    panes = {name: [View.from_json(v) for v in data] for name, data in state["views"].items()}
     return Finding.of(
         context.task,
         judge_id=context.judge.id,
@@ -109,37 +107,10 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
         ending=cast(Ending, outcome["ending"]),
         answer=None if given is None else answer_from_json(given),
         reason=str(outcome["reason"]),
-        evidence=evidence(f"{state['thought']}\n{outcome['reason']}", state["views"]) if given is not None else (),
+        evidence=places_in(f"{state['thought']}\n{outcome['reason']}", panes) if given is not None else (),
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],
         seconds=context.earlier + context.elapsed(),
         trace=trace,
     )
-
-
-def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
-    """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
-    if not (named := dict.fromkeys(_CROP.findall(thought))):
-        return ()
-    panes = {name: [View.from_json(v) for v in data] for name, data in views.items()}
-    # An image of the question is an input or made of one; images of tools are numbered.
-    inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
-    makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
-    found: list[Evidence] = []
-    for name in named:
-        for view in panes.get(name, []):
-            image, box = _root(view, makers)
-            if image in inputs:
-                found.append(Evidence(image=inputs[image], box=box))
-    return tuple(dict.fromkeys(found))
-
-
-def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
-    """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
-    origin, box = view.origin.sha256, view.region
-    while origin in makers:
-        pane = max(makers[origin], key=lambda p: common.area if (common := p.window.intersection(box)) else 0.0)
-        box = pane.to_origin(pane.window.intersection(box) or pane.window)
-        origin = pane.origin.sha256
-    return origin, box

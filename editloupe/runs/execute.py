@@ -30,6 +30,7 @@ from editloupe.runs.collector import no_collection, out_of_reach
 from editloupe.runs.ended import Ended, EndMemory, Finished
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
+from editloupe.runs.lineage import set_aside
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, settled_tools, weights_of
@@ -40,7 +41,6 @@ from editloupe.scores import Score, protocol_faults
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.read import last_finding, read_trace
-from editloupe.traces.record import set_aside
 from editloupe.values import Json, Sample, digest
 
 

@@ -1,4 +1,4 @@
-"""Forks: read a trace together with the beginning that it shares with its parents."""
+"""The traces of one task in a run: forks with their parents, earlier sessions, and traces that were set aside."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe import files
 from editloupe.errors import TraceError
 from editloupe.findings import TRACE_NAME, Finding
-from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ToolResult
+from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Serialisable
 
@@ -117,3 +118,33 @@ def _shared(trace: Trace, at: Parent, path: Path) -> Iterable[Event]:
             or (isinstance(event, ToolResult) and event.ordinal < at.tools)
         ):
             yield event
+
+
+def seconds_spent(events: Iterable[Event]) -> float:
+    """Return the seconds that the sessions of a task took so far; the time between them is not counted.
+
+    A session that ended has them in its finding. Of one that did not, the calls count that were recorded.
+    """
+    spent = 0.0
+    for event in events:
+        if isinstance(event, FindingEvent):
+            spent = event.content.seconds
+        elif isinstance(event, ModelCall | ToolResult):
+            spent += event.seconds
+    return spent
+
+
+def set_aside(path: Path, *, below: Path | None) -> Path | None:
+    """Rename a trace so that its task can start again. Return the new path; None if there is no file.
+
+    below: as in `TraceWriter`. Raises OSError.
+    """
+    return files.rename(path, aside_path(path).name, below=below or path.parent) if path.exists() else None
+
+
+def aside_path(path: Path) -> Path:
+    """Return the next free path for a trace that is set aside."""
+    number = 1
+    while (free := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
+        number += 1
+    return free

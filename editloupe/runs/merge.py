@@ -18,9 +18,8 @@ from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring, place, same_file
-from editloupe.runs.lineage import FORKS, family
+from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
 from editloupe.runs.store import RunStore
-from editloupe.traces.record import aside_path, set_aside
 from editloupe.values import Json, parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")

@@ -24,14 +24,15 @@ from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import measured
 from editloupe.protocols.base import described
+from editloupe.runs.lineage import seconds_spent, set_aside
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolResult
-from editloupe.traces.read import last_finding, seconds_spent
-from editloupe.traces.record import TraceWriter, set_aside
+from editloupe.traces.read import last_finding
+from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View, digest
 
 

@@ -21,15 +21,16 @@ from PIL import Image, ImageOps
 from editloupe.backends.image_tokens import BY_AREA, ImageTokens
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
-from editloupe.findings import Observation
+from editloupe.findings import Evidence, Observation
 from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import ImageRef, Json, View, canonical_json
+from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
 ImageLike: TypeAlias = "str | PathLike[str] | bytes | Image.Image | NDArray[np.uint8] | ImageRef"
 """A file, a file's bytes, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
+_NAMED_CROP = re.compile(r"\bCrop \d+\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,35 @@ class Conversation:
         except ValueError:
             call = []  # the arguments hold NaN, with which no call succeeds
         return replace(self, panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
+
+
+def places_in(thought: str, panes: Mapping[str, Sequence[View]]) -> tuple[Evidence, ...]:
+    """Return the places that a thought refers to: the crops that it names, mapped to the input images.
+
+    panes: image name → its Views.
+    """
+    if not (named := dict.fromkeys(_NAMED_CROP.findall(thought))):
+        return ()
+    # An image of the question is an input or made of one; images of tools are numbered.
+    inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _NAMED_CROP.fullmatch(name)}
+    makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
+    found: list[Evidence] = []
+    for name in named:
+        for view in panes.get(name, []):
+            image, box = _root(view, makers)
+            if image in inputs:
+                found.append(Evidence(image=inputs[image], box=box))
+    return tuple(dict.fromkeys(found))
+
+
+def _root(view: View, makers: Mapping[str, Sequence[View]]) -> tuple[str, Box]:
+    """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
+    origin, box = view.origin.sha256, view.region
+    while origin in makers:
+        pane = max(makers[origin], key=lambda p: common.area if (common := p.window.intersection(box)) else 0.0)
+        box = pane.to_origin(pane.window.intersection(box) or pane.window)
+        origin = pane.origin.sha256
+    return origin, box
 
 
 @dataclass(frozen=True, kw_only=True)

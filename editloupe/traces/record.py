@@ -69,19 +69,3 @@ class TraceWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def set_aside(path: Path, *, below: Path | None) -> Path | None:
-    """Rename a trace so that its task can start again. Return the new path; None if there is no file.
-
-    below: as in `TraceWriter`. Raises OSError.
-    """
-    return files.rename(path, aside_path(path).name, below=below or path.parent) if path.exists() else None
-
-
-def aside_path(path: Path) -> Path:
-    """Return the next free path for a trace that is set aside."""
-    number = 1
-    while (free := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
-        number += 1
-    return free

@@ -47,16 +47,15 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:
-    # Two calls are answered; whoever comes next is told to wait for a minute.
+    # Two calls are answered; the next one is told to wait for a minute, and all wait with it.
     busy = fails(429, headers={"Retry-After": "60"})
     with OpenAIServer(says(final("Wrong Action")), says(final("Wrong Action")), busy) as server:
         with judging(folder, server) as terminal:
             terminal.wait_for("2 of 4 questions")
-            # Whoever was told waits for all: the fourth may not have been asked.
             until(lambda: len(server.seen) >= 3)
+            # Those that were sent have their answer, and wait.
             time.sleep(0.3)
-            asked = len(server.seen)
-            pressed = time.monotonic()
+            asked, pressed = len(server.seen), time.monotonic()
             terminal.press(CTRL_C)
             code, _ = terminal.end()
             seconds = time.monotonic() - pressed
@@ -82,9 +81,9 @@ def test_a_call_under_way_that_ends_soon_is_recorded(folder: Path) -> None:
         answered.wait(30)
         says(final("Wrong Action"))(handler, body)
 
-    # The first question goes alone. The second judge is not begun, although the first has no question left.
-    first = says(final("Wrong Action"))
-    with OpenAIServer(first, soon) as server, judging(folder, server, "--limit", "3", "--backend", "baseline") as terminal:
+    # The first call of an endpoint goes alone. The second judge is not begun, although the first has no question left.
+    more = ("--limit", "3", "--backend", "baseline")
+    with OpenAIServer(says(final("Wrong Action")), soon) as server, judging(folder, server, *more) as terminal:
         until(lambda: len(server.seen) == 3)
         terminal.press(CTRL_C)
         terminal.wait_for("Stopping: nothing more is asked")

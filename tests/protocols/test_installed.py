@@ -59,7 +59,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 FAULTY = [{"id": id_, "instruction": f"Make {id_} red. [right=yes]"} for id_ in "abc"]
 
-CALLS = {"stars": 7 + 1, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
+CALLS = {"stars": 7, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
 """What a whole run asks. One answer of stars is asked again by two reminders; turn 3 of c has no second wave."""
 
 BACKENDS: dict[str, list[str]] = {
