@@ -143,6 +143,8 @@ class OpenAIBackend(Remote):
 
         cause = error.__cause__ or error
         if isinstance(cause, BackendError):
+            # The two would hold each other, and with them this backend.
+            error.__cause__ = None
             return cause
         if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
             return Rejected(f"{self._at.where}: {type(cause).__name__}: {self._at.scrub(str(cause))}")
