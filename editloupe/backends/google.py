@@ -10,14 +10,14 @@ How requests, replies and errors are translated stands in editloupe/backends/goo
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import is_filtered
+from editloupe.backends.failures import Failed, is_filtered
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.transport import bounded
@@ -38,7 +38,6 @@ GOOGLE: Final = Provider(
     ),
     base_url="https://generativelanguage.googleapis.com",
     base_url_variable="GOOGLE_GEMINI_BASE_URL",
-    example="http://HOST:PORT or https://HOST",
     # The SDK's own.
     key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
 )
@@ -60,12 +59,8 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    def check(_: str, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        if status != 200:
-            raise wire.failed(status, body, headers, endpoint)
-
     # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
-    http = bounded(library.Client, endpoint, check=check)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
+    http = bounded(library.Client, endpoint)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     client = genai.Client(
         api_key=endpoint.key or "none",
         # Said, or the environment may turn the client to another service.
@@ -86,7 +81,7 @@ class GoogleBackend(Remote):
     def __init__(self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy) -> None:
         super().__init__(
             endpoint.uri,
-            endpoint.place,
+            endpoint.url,
             endpoint.traits,
             address=endpoint.url,
             close=http.close,
@@ -105,7 +100,7 @@ class GoogleBackend(Remote):
         sent, config = wire.config_of(model, request, system, refused)
         try:
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
-        except wire.Failed as error:
+        except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
             if names := wire.refused(error.told, sent):

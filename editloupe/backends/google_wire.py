@@ -18,10 +18,8 @@ from editloupe.backends.payload import (
     JsonObject,
     at,
     clean_text,
-    cleaned,
     count,
     items_at,
-    loads,
     named_pictures,
     one_line,
     parse_answer,
@@ -301,23 +299,6 @@ def _usage(value: Json) -> Usage:
 
 
 # Failure → BackendError
-
-
-class Failed(BackendError):
-    """An answer that is a failure, taken apart: before the SDK makes an error of it that holds the request, and the key."""
-
-    def __init__(self, told: Said) -> None:
-        super().__init__(told.words, status=told.status)
-        self.told = told
-
-
-def failed(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endpoint) -> Failed:
-    """Return a failed answer, taken apart and without the key."""
-    try:
-        payload = cleaned(loads(body), endpoint.scrub)
-    except ValueError:
-        payload = clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]
-    return Failed(said(status, payload, headers))
 
 
 def failure_of(told: Said, endpoint: Endpoint, *, pictures: int, answered: bool) -> BackendError:

@@ -18,8 +18,8 @@ from typing import Any, Final
 from PIL import Image
 
 from editloupe.backends import boxes
-from editloupe.backends.base import BackendURI, Traits, check_parameters, replies_of
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, max_image_side
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, read_parameters
 from editloupe.chat import ImagePart, Message, Reply, Request, Token, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, MissingExtra, Rejected
@@ -157,11 +157,12 @@ class TransformersLMM:
         params = {name: value for name, value in uri.params.items() if name not in ("base", "device")}
         self._uri = BackendURI(provider=uri.provider, model=self._name, params=params)
         self._penalty = finite(float(params.get("repetition_penalty", "1")))
+        read = read_parameters(uri, known=_PARAMETERS)
         self.traits = Traits(
             describes=f"{self._name} with transformers, in this process",
-            max_image_side=max_image_side(uri),
-            boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
-            bare_replies=replies_of(uri) == "bare",
+            max_image_side=read.max_image_side,
+            boxes=read.boxes,
+            bare_replies=read.replies == "bare",
             gives_logprobs=True,
         )
 
@@ -302,7 +303,7 @@ def open_backend(uri: BackendURI) -> TransformersLMM:
     """
     if not uri.model:
         raise ConfigError(f"backend {str(uri)!r} names no model; expected transformers/FOLDER or transformers/OWNER/NAME")
-    check_parameters(uri, _PARAMETERS)
+    read_parameters(uri, known=_PARAMETERS)
     penalty = uri.params.get("repetition_penalty", "1")
     if not re.fullmatch(r"\d(\.\d+)?", penalty) or float(penalty) < 0.1:
         raise ConfigError(f"repetition_penalty={penalty!r}: expected a number from 0.1 to 9.9; 1 is none")

@@ -28,9 +28,6 @@ from editloupe.traces.events import (
 )
 from editloupe.values import Json, canonical_json, digest, notebook_html, parse_json
 
-_TAIL = 4096
-"""Bytes at the end of a file in which its end stands."""
-
 _LINE = 200
 """Characters of a line of a trace that is printed."""
 
@@ -229,15 +226,6 @@ def finding_digest(data: Json) -> str | None:
     try:
         return digest(data)
     except (ValueError, RecursionError):
-        return None
-
-
-def read_end(path: Path) -> End | None:
-    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
-    lines, _ = complete_lines(files.read_tail(path, _TAIL))
-    try:
-        return End.model_validate_json(lines[-1]) if lines else None
-    except ValidationError:
         return None
 
 

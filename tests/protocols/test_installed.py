@@ -290,7 +290,7 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     [
         ("float", "returned 7.0; expected an editloupe.answers.Answer"),
         ("float32", "returned np.float32(7.0); expected an editloupe.answers.Answer"),
-        ("number of float32", "returned Number(value=np.float32(7.0), confidence=None, kind='number'); expected an"),
+        ("number of float32", "returned Number(value=np.float32(7.0), kind='number'); expected an"),
         ("status", "raised a MeasureError with the unknown status 'broken': it hurts"),
         ("ok", "raised a MeasureError with the unknown status 'ok': it hurts"),
     ],
