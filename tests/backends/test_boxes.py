@@ -241,7 +241,7 @@ def found(box: str) -> str:
 
 
 def test_the_rule_of_an_answer_and_its_boxes_are_in_the_dialect(scene: Scene) -> None:
-    form = TextPart(text=render("agent/format", tools=False, answer=SPEC, native=False))
+    form = TextPart(text=render("agent/format", tools=False, answer=SPEC, native=False, held=False))
     asked = TextPart(text=f"Editing Instruction: {SPEC.instructions()}")
     said = Message.of_text("assistant", found("[100, 200, 300, 400]"))
     again = render("agent/remind", problem="p", tools=False, answer=SPEC, native=False, held=False)

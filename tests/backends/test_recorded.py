@@ -89,7 +89,7 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     )
     changed = replace(first.tools[0], description="Other words.")
     assert "the arguments of zoom_in are no longer the same" in miss(replace(first, tools=(changed, *first.tools[1:])))
-    assert "choices: recorded null, now" in miss(replace(first, choices=("Wrong Action",)))
+    assert "held to a schema: recorded False, now True" in miss(replace(first, answer_schema={"type": "object"}))
     assert "whether tools may be called (now False)" in miss(replace(first, calls_allowed=False))
     *before, last = second.messages
     told = miss(replace(second, messages=(*before, Message.of_text("user", last.text.replace("e", "E", 1)))))
