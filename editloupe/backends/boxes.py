@@ -85,6 +85,13 @@ def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]
     return {part.alias: policy.size(part.image.width, part.image.height) for part in images}
 
 
+def in_dialect(traits: Traits, request: Request, ask: Callable[[Request], Reply]) -> Reply:
+    """Return the reply to a request that is asked in the model's dialect, with its boxes in thousandths again."""
+    sizes = sizes_of(request, traits.image_policy)
+    reply = ask(outgoing(request, traits.boxes, sizes))
+    return incoming(reply, traits.boxes, sizes, answer=answer_image(request, sizes))
+
+
 def answer_image(request: Request, sizes: Sizes) -> str | None:
     """Return the image in which the answer gives boxes, by the rule in the first message; None without one of `sizes`."""
     first = next((message for message in request.messages if message.role == "user"), None)

@@ -27,9 +27,7 @@ def announcement() -> str:
 
     if not (get_env_var("API_KEY") or get_env_var("ENDPOINT")):
         raise ConfigError("--langsmith needs a key: set environment variable LANGSMITH_API_KEY, or LANGSMITH_ENDPOINT")
-    return (
-        f"Traces go to LangSmith at {get_api_url(None)}: thoughts and answers; with langchain/…, prompts and pictures too."
-    )
+    return f"Traces go to LangSmith at {get_api_url(None)}: thoughts and answers; with langchain/… the pictures too."
 
 
 def flush(longest_s: float = 20.0) -> bool:
