@@ -58,33 +58,33 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
     if not provider or not model:
         raise ConfigError(f"{where}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5")
     read = read_parameters(uri, known=("base_url", "boxes", "max_image_side", "timeout_s"))
-
-    def make(**options: Any) -> Any:
-        try:
-            from langchain.chat_models import init_chat_model
-
-            return init_chat_model(model, model_provider=provider, **options)
-        except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
-            needs = f"pip install langchain langchain-{provider.replace('_', '-')}"
-            told = payload.one_line(_scrubber()(str(error)))
-            raise ConfigError(f"{where} cannot be made: {told}; it needs its package ({needs}) and its key") from None
-
-    options: dict[str, Any] = {} if read.base_url is None else {"base_url": read.base_url}
-    kind = type(make(**options))
-    known = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
+    options: dict[str, Any] = {"base_url": read.base_url} if read.base_url else {}
+    # Made twice: what else it can be told is known by its class.
+    fields = type(_made(where, provider, model, options)).model_fields
+    known = {name for field, info in fields.items() for name in (field, info.alias)}
     if options.keys() - known:
-        raise ConfigError(f"{where}: {kind.__name__} takes no base_url; leave that parameter out")
+        raise ConfigError(f"{where}: its class takes no base_url; leave that parameter out")
     options |= {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if name in known}
-    if "openai_proxy" in known:
-        import openai
-
+    chat = _made(where, provider, model, options)
+    if (client := getattr(getattr(chat, "root_client", None), "_client", None)) is not None:
         # OpenAI's own client would follow a redirect, pictures and all.
-        options["http_client"] = openai.DefaultHttpxClient(follow_redirects=False)
-    chat, http = make(**options), options.get("http_client")
+        client.follow_redirects = False
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
-    name = str(replace(uri, params={k: v for k, v in uri.params.items() if k == "base_url"})).partition("/")[2]
-    close = http.close if http else lambda: None
-    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy, close=close)
+    name = f"{uri.model}?base_url={read.base_url}" if read.base_url else uri.model
+    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
+
+
+def _made(where: str, provider: str, model: str, options: Mapping[str, Any]) -> BaseChatModel:
+    try:
+        from langchain.chat_models import init_chat_model
+
+        made: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
+    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
+        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
+        raise ConfigError(
+            f"{where} cannot be made: {payload.one_line(_scrubber()(str(error)))}; it needs {needs}"
+        ) from None
+    return made
 
 
 class LangChainLMM(Remote):
@@ -92,8 +92,8 @@ class LangChainLMM(Remote):
 
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
-    of its other parameters.   traits: what the model can do, where that is known better than by `traits_of(model)`.
-    address: to which a connection is tried before a run; None tries none.   close: closes its connections.
+    of its other parameters.   traits: where what it can do is known better than by `traits_of(model)`.   address: of its
+    server, to which a connection is tried before a run.
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
 
@@ -107,7 +107,6 @@ class LangChainLMM(Remote):
         traits: Traits | None = None,
         address: str | None = None,
         policy: retry.RetryPolicy = retry.DEFAULT_POLICY,
-        close: Callable[[], None] = lambda: None,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
@@ -117,13 +116,10 @@ class LangChainLMM(Remote):
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
         uri = parse_uri(f"langchain/{self._scrub(name or _own_name(model))}")
-        super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, close=close, policy=policy)
+        place = address or f"LangChain's {type(model).__name__}, at its own address"
+        super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
         self.where = f"{self.uri} ({self.endpoint})"
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
-
-    def context_limit(self) -> int | None:
-        """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
-        return (self._model.profile or {}).get("max_input_tokens")
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
@@ -136,13 +132,12 @@ class LangChainLMM(Remote):
             (own,) = messages_from_dict([payload.at(message.carry, "langchain", "message")])
             if [call["id"] for call in getattr(own, "tool_calls", ())] == [call.id for call in message.tool_calls]:
                 return own
-        content: list[Json] = []
-        for part in message.parts:
-            if isinstance(part, ImagePart):
-                kind, _, data = self._image_urls.of(images, part.image).removeprefix("data:").partition(";base64,")
-                content.append({"type": "image", "base64": data, "mime_type": kind})
-            else:
-                content.append(part.to_json())
+        content = [
+            {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
+            if isinstance(part, ImagePart)
+            else part.to_json()
+            for part in message.parts
+        ]
         read: dict[str, Any] = {"role": message.role, "content": content if message.images else message.text}
         if message.role == "assistant":
             read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
@@ -181,35 +176,32 @@ class LangChainLMM(Remote):
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
         wanted = {ours: value for ours, value in request.sampling.to_json().items() if value is not None}
-        fields = {ours: field for ours in _FIELDS if (field := _field(self._model, ours))}
+        fields = _fields(self._model)
         # A refused bound is left to the class: some must have one.
         asked = [ours for ours in fields if ours in wanted and not (ours == "max_tokens" and ours in refused)]
         update = {fields[ours]: None if ours in refused else wanted[ours] for ours in asked}
         model = self._model.model_copy(update=update)
         made = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
-        name = self._scrub(_model_name(model))
-        return model, {"model": name, **made, "dropped": [ours for ours in wanted if ours not in fields]}
+        dropped = [ours for ours in wanted if ours not in fields]
+        return model, {"model": self._scrub(_model_name(model)), **made, "dropped": dropped}
 
     def _failed(self, error: Exception, sent: Mapping[str, Json], pictures: int) -> Reply:
         """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
         chain = list(_chain(error))
-        status = next(filter(None, map(_status, chain)), None)
-        body = next((found for one in chain if (found := _of(one, "body"))), None)
-        headers: Mapping[str, str] = next((found for one in chain if (found := _of(one, "response", "headers"))), {})
-        words = body or payload.one_line("; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain)))
+        found = next((one for one in chain if _status(one)), error)
+        status, body = _status(found), getattr(found, "body", None)
+        words = body or "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain))
+        headers = getattr(getattr(found, "response", None), "headers", {})
         told = failures.said(status or 0, payload.cleaned(words, self._scrub), headers)
         if failures.is_filtered(told):
             return Reply(text=told.words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
-        ours: BackendError = Rejected(f"{self.where}: {told.words}")
         if any(isinstance(one, ContextOverflowError) for one in chain):
-            raise ContextTooLong(f"{self.where}: {told.words}; {TOO_LONG_ADVICE}", status=status) from None
-        fleeting = any(
-            isinstance(one, OSError | json.JSONDecodeError) or type(one).__module__[:4] == "http" for one in chain
-        )
-        if status is None and fleeting:
-            kinds = " ".join(type(one).__name__ for one in chain)
+            raise ContextTooLong(f"{self.where}: {told.shown}; {TOO_LONG_ADVICE}", status=status) from None
+        kinds = " ".join(f"{type(one).__module__[:4]}.{type(one).__name__}" for one in chain)
+        if status is None and ("http" in kinds or any(isinstance(one, OSError | json.JSONDecodeError) for one in chain)):
             how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
-            raise Unavailable(f"{self.where}: {told.words}; {UNREACHABLE_ADVICE}", lost=told.words, how=how) from None
+            raise Unavailable(f"{self.where}: {told.shown}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
+        ours: BackendError = Rejected(f"{self.where}: {told.shown}")
         if status is not None:
             ours = failures.failure(told, self, pictures=pictures, answered=self._first.answered)
         if status in (None, 400, 404, 422):
@@ -226,16 +218,15 @@ class LangChainLMM(Remote):
 def _reply(message: AIMessage, by: str) -> Reply:
     """Return what the model said. by: the backend to which its own form goes back, such as signed thoughts."""
     metadata, kwargs, usage = message.response_metadata, message.additional_kwargs, message.usage_metadata
-    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason"))
-    said = str(next(filter(None, reasons), None) or payload.at(metadata, "incomplete_details", "reason")).lower()
+    ends = [metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason")]
+    said = " ".join(str(end) for end in (*ends, payload.at(metadata, "incomplete_details", "reason")) if end).lower()
     whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
     plain = isinstance(message.content, str) and not any(kwargs.values())
+    thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
     return Reply(
         text=kwargs.get("refusal") or str(message.text),
-        reasoning="\n".join(
-            str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"
-        ),
+        reasoning="\n".join(thoughts),
         tool_calls=tuple(
             ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
             for number, call in enumerate(message.tool_calls, 1)
@@ -252,30 +243,22 @@ def _reply(message: AIMessage, by: str) -> Reply:
             reasoning_tokens=payload.count(usage, "output_token_details", "reasoning"),
         ),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
-        fingerprint=str(metadata.get("system_fingerprint") or ""),
         carry=None if plain else {"langchain": {"by": by, "message": message_to_dict(message)}},
     )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error, and each error that it comes from."""
-    for _ in range(16):
-        if error is not None:
-            yield error
-            error = error.__cause__ or error.__context__
-
-
-def _of(value: object, *names: str) -> Any:
-    """Return what an object or a mapping holds under these names; None where it holds nothing."""
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return value
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error, wherever its library keeps it."""
-    places = [(*at, name) for at in ((), ("response",)) for name in ("status_code", "code", "status")]
-    found = [_of(error, *place) for place in (*places, ("response", "ResponseMetadata", "HTTPStatusCode"))]
+    response = getattr(error, "response", None)
+    found = [getattr(at, name, None) for at in (error, response) for name in ("status_code", "code")]
+    found.append(payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
     return next((int(number) for number in found if isinstance(number, int) and 300 <= number < 600), None)
 
 
@@ -286,26 +269,19 @@ def traits_of(model: BaseChatModel) -> Traits:
         describes=f"{_scrubber(model)(_model_name(model))} over LangChain's {type(model).__name__}".strip(),
         native_tools=binds,
         constrains_schema=binds or type(model).with_structured_output is not BaseChatModel.with_structured_output,
-        sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
+        sampling=tuple(_fields(model)),
     )
 
 
-def _field(model: BaseChatModel, ours: str) -> str | None:
-    """Return the field of the model that holds this sampling parameter; None where its class has none."""
-    return next((name for name in _FIELDS[ours] if name in type(model).model_fields), None)
+def _fields(model: BaseChatModel) -> dict[str, str]:
+    """Return our name of a sampling parameter → the field of the model's class that holds it."""
+    known = type(model).model_fields
+    return {ours: next(n for n in names if n in known) for ours, names in _FIELDS.items() if known.keys() & {*names}}
 
 
 def _model_name(model: BaseChatModel) -> str:
     found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
     return next((name for name in found if isinstance(name, str)), "")
-
-
-def _endpoint(model: BaseChatModel) -> str:
-    """Return where the model answers, as far as it says so without credentials."""
-    places = (("root_client", "base_url"), ("base_url",), ("anthropic_api_url",), ("azure_endpoint",), ("endpoint_url",))
-    urls = (str(_of(model, *place)).rstrip("/") for place in places)
-    own = f"LangChain's {type(model).__name__}, at its own address"
-    return next((url for url in urls if url.startswith("http") and "@" not in url), own)
 
 
 def _own_name(model: BaseChatModel) -> str:

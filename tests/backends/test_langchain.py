@@ -116,12 +116,12 @@ def test_a_conversation_goes_out_as_langchains_messages_with_pictures_in_their_p
     reply = backend.complete(Request(messages=talk, tools=(TOOL,)), store)
     wire, options = seen(backend)[0]
     assert [m.type for m in wire] == ["system", "human", "ai", "tool", "human", "human"]
-    assert wire[0].content == "Look." and [b["type"] for b in wire[1].content] == ["text", "image", "text"]  # type: ignore[index]
+    assert wire[0].content == "Look." and [b["type"] for b in wire[1].content] == ["text", "image_url", "text"]  # type: ignore[index]
     block = wire[1].content[1]
-    assert image_of(f"data:{block['mime_type']};base64,{block['base64']}") == store.data(sample.source)  # type: ignore[index]
+    assert image_of(block["image_url"]["url"]) == store.data(sample.source)  # type: ignore[index]
     assert wire[2].tool_calls[0]["args"] == ZOOM and wire[3].tool_call_id == "c0"  # type: ignore[attr-defined]
     assert wire[3].content == "Observation\nPictures in the next message: Crop 1."
-    assert [b["type"] for b in wire[4].content] == ["text", "image"]  # type: ignore[index]
+    assert [b["type"] for b in wire[4].content] == ["text", "image_url"]  # type: ignore[index]
     assert options["tools"][0]["function"]["name"] == "zoom_in" and "tool_choice" not in options
     assert reply.sent["tool_images"] == "in a user's message behind it"
 
