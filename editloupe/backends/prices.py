@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cache, lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe.backends.base import LMM, NOT_LMMS, BackendURI, parse_uri
 from editloupe.chat import Usage
@@ -126,49 +125,24 @@ def _has_list() -> bool:
 
 
 def _listed(provider: str, model: str, usage: Usage) -> float | None:
-    if not _has_list():
-        return None
-    read, written = usage.input_tokens or 0, usage.output_tokens or 0
-    cached = min(usage.cached_tokens or 0, read)
     # Some prices depend on the time of day.
-    rates = _rates(provider, model, int(time.time() // 60))
-    if rates is None:
+    price = _price_of(provider, model, int(time.time() // 60)) if _has_list() else None
+    if price is None:
         return None
-    if rates.up_to is not None and read > rates.up_to:
-        return float(_calculated(provider, model, read, written, cached)[0])
-    return float(rates.call + (read - cached) * rates.input + cached * rates.cached + written * rates.output)
+    import genai_prices
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Rates:
-    """List prices of a model in USD, by which a large run's findings are counted fast."""
-
-    call: Decimal
-    input: Decimal
-    cached: Decimal
-    output: Decimal
-    """Of one token."""
-    up_to: int | None
-    """Input tokens of a call beyond which other prices hold; None if these always do."""
+    read = usage.input_tokens or 0
+    cached = min(usage.cached_tokens or 0, read)
+    tokens = genai_prices.Usage(input_tokens=read, output_tokens=usage.output_tokens or 0, cache_read_tokens=cached)
+    return float(price.calc_price(tokens)["total_price"])
 
 
 @lru_cache(maxsize=64)
-def _rates(provider: str, model: str, minute: int) -> _Rates | None:
-    """Return a model's list prices; None where it is not listed.   minute: for which they are looked up."""
-    try:
-        (call, price), (read, _), (again, _), (written, _) = (
-            _calculated(provider, model, *tokens) for tokens in ((0, 0, 0), (1, 0, 0), (1, 0, 1), (0, 1, 0))
-        )
-    except LookupError:
-        return None
-    starts = [tier.start for rate in vars(price).values() for tier in getattr(rate, "tiers", ())]
-    return _Rates(call=call, input=read - call, cached=again - call, output=written - call, up_to=min(starts, default=None))
-
-
-def _calculated(provider: str, model: str, read: int, written: int, cached: int) -> tuple[Decimal, object]:
-    """Return USD for a call as the list has it, and the prices it was counted by. Raises LookupError where it has none."""
+def _price_of(provider: str, model: str, minute: int) -> Any:
+    """Return a model's entry in the list; None where it has none.   minute: for which it is looked up."""
     import genai_prices
 
-    tokens = genai_prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
-    found = genai_prices.calc_price(tokens, model_ref=model, provider_id=provider)
-    return found.total_price, found.model_price
+    try:
+        return genai_prices.calc_price(genai_prices.Usage(), model_ref=model, provider_id=provider).model_price
+    except LookupError:
+        return None
