@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from editloupe.backends.base import LMM, NOT_LMMS, BackendURI, parse_uri
 from editloupe.chat import Usage
@@ -18,8 +18,6 @@ from editloupe.files import read_toml
 
 _LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
-_NAMES = ("input", "output", "cached_input")
-_MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +72,20 @@ class Prices:
     def advice() -> str:
         """Return how a backend comes by a price."""
         install = "install the list of hosted models' prices with pip install 'editloupe[prices]'"
-        return "give one with --prices FILE (docs/backends.md)" + ("" if _has_list() else f", {install}")
+        return "give one with --prices FILE (docs/backends.md)" + ("" if find_spec("genai_prices") else f", {install}")
 
     def basis(self, backend: LMM) -> str:
         """Return where the price comes from, in words for a report."""
-        if not self.known(backend):
-            return "no price is known"
-        if not backend.traits.live:
-            return "nobody is asked"
+        if not backend.traits.is_lmm or not backend.traits.live:
+            return "nobody is asked" if backend.traits.is_lmm else "no LMM"
         uri = parse_uri(backend.uri)
         if {f"{uri.provider}/{uri.model}", uri.model} & set(self.by_name):
             return f"prices of {self.file}"
-        return f"list prices of genai-prices {metadata.version('genai-prices')}" if backend.traits.is_lmm else "no LMM"
+        return (
+            f"list prices of genai-prices {metadata.version('genai-prices')}"
+            if self.known(backend)
+            else "no price is known"
+        )
 
 
 def read_prices(path: Path | None) -> Prices:
@@ -99,17 +99,16 @@ def read_prices(path: Path | None) -> Prices:
     models = data.get("models")
     if set(data) != {"models"} or not isinstance(models, dict):
         raise ConfigError(f'prices {path}: expected tables like [models."gpt-x"] with input and output, and nothing else')
-    return Prices(
-        by_name={name: _price(f"prices {path}, model {name!r}", table) for name, table in models.items()}, file=path
-    )
+    read = {name: _price(f"prices {path}, model {name!r}", table) for name, table in models.items()}
+    return Prices(by_name=read, file=path)
 
 
 def _price(where: str, table: object) -> ModelPrice:
-    if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= set(_NAMES):
+    if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= {"input", "output", "cached_input"}:
         raise ConfigError(f"{where}: expected input, output and perhaps cached_input, in USD for a million tokens")
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
-            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to {_MOST:,}")
+        if type(value) not in (int, float) or not 0 <= value <= 1e9:
+            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to 1,000,000,000")
     return ModelPrice(**{name: float(value) for name, value in table.items()})
 
 
@@ -119,30 +118,22 @@ def parsed(text: str) -> BackendURI:
     return parse_uri(text)
 
 
-@cache
-def _has_list() -> bool:
-    return find_spec("genai_prices") is not None
-
-
 def _listed(provider: str, model: str, usage: Usage) -> float | None:
+    read = usage.input_tokens or 0
+    cached = min(usage.cached_tokens or 0, read)
     # Some prices depend on the time of day.
-    price = _price_of(provider, model, int(time.time() // 60)) if _has_list() else None
-    if price is None:
+    return _calculated(provider, model, read, usage.output_tokens or 0, cached, int(time.time() // 60))
+
+
+@lru_cache(maxsize=65536)
+def _calculated(provider: str, model: str, read: int, written: int, cached: int, minute: int) -> float | None:
+    """Return USD for a call as the list has it; None where the model is not listed.   minute: for which it is looked up."""
+    if find_spec("genai_prices") is None:
         return None
     import genai_prices
 
-    read = usage.input_tokens or 0
-    cached = min(usage.cached_tokens or 0, read)
-    tokens = genai_prices.Usage(input_tokens=read, output_tokens=usage.output_tokens or 0, cache_read_tokens=cached)
-    return float(price.calc_price(tokens)["total_price"])
-
-
-@lru_cache(maxsize=64)
-def _price_of(provider: str, model: str, minute: int) -> Any:
-    """Return a model's entry in the list; None where it has none.   minute: for which it is looked up."""
-    import genai_prices
-
+    tokens = genai_prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
     try:
-        return genai_prices.calc_price(genai_prices.Usage(), model_ref=model, provider_id=provider).model_price
+        return float(genai_prices.calc_price(tokens, model_ref=model, provider_id=provider).total_price)
     except LookupError:
         return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
@@ -39,11 +38,6 @@ class _Recorded:
     count: int = 1
     """Answers to this very request."""
 
-    def to_json(self) -> list[Json]:
-        """Return [the reply or None, the failure's kind and message or []]."""
-        event = self.event
-        return [event.reply, []] if isinstance(event, ModelCall) else [None, [event.error, event.message]]
-
 
 def open_backend(uri: BackendURI) -> RecordedLMM:
     """Open `recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
@@ -51,7 +45,7 @@ def open_backend(uri: BackendURI) -> RecordedLMM:
         raise ConfigError("recorded needs a run folder: recorded/runs/first")
     check_parameters(uri, ("judge",))
     folder = Path(uri.model)
-    return RecordedLMM(folder, *_chosen(_judges(folder), uri.params.get("judge"), folder))
+    return RecordedLMM(folder, *_chosen(folder, uri.params.get("judge")))
 
 
 class RecordedLMM:
@@ -75,7 +69,10 @@ class RecordedLMM:
             more = f" ({problems[0]})" if problems else ""
             raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
         recorded = parse_uri(str(judge.get("backend")))
-        content: list[Json] = [[key, *answer.to_json()] for key, answer in sorted(self._answers.items())]
+        content: list[Json] = [
+            [key, event.reply, []] if isinstance(event, ModelCall) else [key, None, [event.error, event.message]]
+            for key, event in sorted((key, answer.event) for key, answer in self._answers.items())
+        ]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
         # The recorded judge's backend, with a digest of all its answers: what the folder is called is no part.
@@ -139,57 +136,37 @@ class RecordedLMM:
                 elif isinstance(event, ModelCall):
                     self._answers[event.request_key] = replace(known, count=known.count + 1)
 
-    # What a miss says
-
     def _missing(self, request: Request) -> str:
+        """Return what a miss says: the nearest recording, and where the request differs from it."""
         head = f"{self._folder} holds no answer to this request"
         hashes = chain(request.messages)
         shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self._holders), 0)
         if shared:
             path = self._holders[hashes[shared - 1]]
+        elif candidates := self._openings.get(_images(request.messages[0]), []):
+            path = candidates[0]
         else:
-            images = _images(request.messages[0]) if request.messages else ()
-            candidates = self._openings.get(images, [])
-            if not candidates:
-                count = sum(len(paths) for paths in self._openings.values())
-                return f"{head}: none of its {count} conversations begins with these images"
-            text = request.messages[0].text
-            path = max(candidates, key=lambda p: SequenceMatcher(None, _opening(p), text).quick_ratio())
+            count = sum(len(paths) for paths in self._openings.values())
+            return f"{head}: none of its {count} conversations begins with these images"
         trace = read_trace(path)
         asked = task_from_json(trace.header.task)
         nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
-def _opening(path: Path) -> str:
-    """Return the text of a trace's first message."""
-    return next((message.text for message in read_trace(path).messages()), "")
-
-
 def _images(message: Message) -> tuple[str, ...]:
     return tuple(part.image.sha256 for part in message.images)
 
 
-# The run
-
-
-def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
-    """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
-    judges = read_run_file(folder).get("judges")
-    listed = judges if isinstance(judges, dict) else {}
-    found: dict[str, Mapping[str, Json]] = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)}
-    if not found:
-        raise ConfigError(f"{folder}: run.json names no judge")
-    return found
-
-
-def _chosen(judges: Mapping[str, Mapping[str, Json]], wanted: str | None, folder: Path) -> tuple[str, Mapping[str, Json]]:
-    """Return the judge whose id begins as wanted, and its id. Raises ConfigError where it is not one."""
+def _chosen(folder: Path, wanted: str | None) -> tuple[str, Mapping[str, Json]]:
+    """Return the judge of a run whose id begins as wanted, and its id. Raises ConfigError where it is not one."""
+    listed = read_run_file(folder).get("judges")
+    judges = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)} if isinstance(listed, dict) else {}
     found = [id_ for id_ in judges if id_.startswith(wanted or "")]
     if len(found) == 1:
         return found[0], judges[found[0]]
-    listed = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items())
+    named = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items()) or "none"
     if wanted is None:
-        raise ConfigError(f"{folder} holds several judges, name one with ?judge=ID: {listed}")
+        raise ConfigError(f"{folder}: expected one judge; where it holds several judges, name one with ?judge=ID: {named}")
     what = "several judges" if found else "no judge"
-    raise ConfigError(f"{folder} holds {what} whose id begins with {wanted!r}: {listed}")
+    raise ConfigError(f"{folder} holds {what} whose id begins with {wanted!r}: {named}")
