@@ -26,8 +26,7 @@ def image_tokens_of(model: str) -> ImageTokens | None:
     """Return a model's formula by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
     name = model.strip().casefold()
     plain = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", re.split(r"[/:]", name)[-1])
-    found = (rule for pattern, rule in _RULES if re.fullmatch(pattern, plain) or re.fullmatch(pattern, name))
-    return next(found, None)
+    return next((rule for pattern, rule in _RULES if re.fullmatch(pattern, plain) or re.fullmatch(pattern, name)), None)
 
 
 def _cells(length: float, side: int) -> int:
@@ -47,18 +46,9 @@ def _by_tiles(base: int, tile: int) -> ImageTokens:
 
 
 def _by_patches(factor: float) -> ImageTokens:
-    """Count patches of 32 px. Above 1536 the image is scaled down until no more cover it."""
-
-    def count(width: int, height: int) -> int:
-        across, down = _cells(width, 32), _cells(height, 32)
-        if across * down > 1536:
-            wide, high = (side * math.sqrt(1536 / (width * height)) for side in (width, height))
-            # So that one side is a whole number of patches.
-            fit = min(math.floor(wide) / wide, math.floor(high) / high)
-            across, down = _cells(wide * fit, 1), _cells(high * fit, 1)
-        return math.ceil(across * down * factor - 1e-9)
-
-    return ImageTokens(rule=f"{factor:g} for each patch of 32 px, at most 1536 patches", count=count)
+    """Count patches of 32 px, at most 1536: a larger image is scaled down until no more cover it."""
+    rule = f"{factor:g} for each patch of 32 px, at most 1536 patches"
+    return ImageTokens(rule=rule, count=lambda w, h: math.ceil(min(1536, _cells(w, 32) * _cells(h, 32)) * factor - 1e-9))
 
 
 def _gemini_tiles(width: int, height: int) -> int:

@@ -141,7 +141,7 @@ def test_langgraph_json_names_a_factory_that_builds_and_runs_from_uris(pair: tup
     [
         ("{", "line 1: not JSON"),
         ("3", "expected a string or an object"),
-        ('{"error": "x"}', "unknown error 'x'"),
+        ('{"error": "x"}', "with error \\(rate_limited, .*found {.error.: .x.}"),
         ("{}", "text"),
     ],
 )
