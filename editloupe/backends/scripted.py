@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
 from editloupe.backends.base import BackendURI, Traits, checked_reply
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.files import read_bytes
 from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
 Script: TypeAlias = Callable[[Request], Line]
 
-_ERRORS: Mapping[str, type[BackendError]] = {
-    "rate_limited": RateLimited,
-    "unavailable": Unavailable,
-    "rejected": Rejected,
-    "context": ContextTooLong,
-}
+_ERRORS: Final = {"rate_limited": RateLimited, "unavailable": Unavailable, "rejected": Rejected, "context": ContextTooLong}
 
 
 class ScriptedLMM:
