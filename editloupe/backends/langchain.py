@@ -29,15 +29,13 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import ParameterRefused, Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
 
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in ("temperature", "top_p", "seed")},
-    "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
-}
+_MOST: Final = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
+_FIELDS: Final = {"temperature": ("temperature",), "top_p": ("top_p",), "seed": ("seed",), "max_tokens": _MOST}
 """Our names for sampling, and the fields under which LangChain's classes hold them; the first one found is set."""
 _ENDS: Final[Mapping[Finish, str]] = {
     "length": "length|max_.*tokens|context_window",
@@ -129,21 +127,19 @@ class LangChainLMM(Remote):
     def _message(self, message: Message, images: ImageStore) -> BaseMessage:
         """Return the message as it came from this model, else as LangChain reads it."""
         if payload.at(message.carry, "langchain", "by") == self.uri:
-            (own,) = messages_from_dict([payload.at(message.carry, "langchain", "message")])
-            if [call["id"] for call in getattr(own, "tool_calls", ())] == [call.id for call in message.tool_calls]:
-                return own
-        content = [
-            {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
-            if isinstance(part, ImagePart)
-            else part.to_json()
-            for part in message.parts
-        ]
-        read: dict[str, Any] = {"role": message.role, "content": content if message.images else message.text}
+            return messages_from_dict([payload.at(message.carry, "langchain", "message")])[0]
+        content = [self._content(part, images) for part in message.parts] if message.images else message.text
+        read: dict[str, Any] = {"role": message.role, "content": content}
         if message.role == "assistant":
             read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
         if message.role == "tool":
             read["tool_call_id"] = message.tool_call_id or ""
         return convert_to_messages([read])[0]
+
+    def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
+        if isinstance(part, ImagePart):
+            return {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
+        return dict(part.to_json())
 
     def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
         model, sent = self._sampled(request, refused)
@@ -175,12 +171,10 @@ class LangChainLMM(Remote):
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
-        wanted = {ours: value for ours, value in request.sampling.to_json().items() if value is not None}
-        fields = _fields(self._model)
+        wanted, fields = payload.sampling_of(request, set()), _fields(self._model)
         # A refused bound is left to the class: some must have one.
-        asked = [ours for ours in fields if ours in wanted and not (ours == "max_tokens" and ours in refused)]
-        update = {fields[ours]: None if ours in refused else wanted[ours] for ours in asked}
-        model = self._model.model_copy(update=update)
+        asked = (fields.keys() & wanted.keys()) - ({"max_tokens"} & refused)
+        model = self._model.model_copy(update={fields[n]: None if n in refused else wanted[n] for n in asked})
         made = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
         dropped = [ours for ours in wanted if ours not in fields]
         return model, {"model": self._scrub(_model_name(model)), **made, "dropped": dropped}
@@ -224,17 +218,19 @@ def _reply(message: AIMessage, by: str) -> Reply:
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
     plain = isinstance(message.content, str) and not any(kwargs.values())
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
+    calls = [
+        ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
+        for number, call in enumerate(message.tool_calls, 1)
+    ]
+    broken = [
+        (call["args"] or "", f"the arguments of {call['name']} are not a JSON object")
+        for call in message.invalid_tool_calls
+    ]
     return Reply(
         text=kwargs.get("refusal") or str(message.text),
         reasoning="\n".join(thoughts),
-        tool_calls=tuple(
-            ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
-            for number, call in enumerate(message.tool_calls, 1)
-        ),
-        malformed_calls=tuple(
-            MalformedCall(raw=call["args"] or "", error=f"the arguments of {call['name']} are not a JSON object")
-            for call in message.invalid_tool_calls
-        ),
+        tool_calls=tuple(calls),
+        malformed_calls=tuple(MalformedCall(raw=raw, error=error) for raw, error in broken),
         finish="refusal" if kwargs.get("refusal") else finish,
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
