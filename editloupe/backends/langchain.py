@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
@@ -79,9 +79,8 @@ def _made(where: str, provider: str, model: str, options: Mapping[str, Any]) -> 
         made: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
     except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
         needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
-        raise ConfigError(
-            f"{where} cannot be made: {payload.one_line(_scrubber()(str(error)))}; it needs {needs}"
-        ) from None
+        told = payload.one_line(_scrubber()(str(error)))
+        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
     return made
 
 
@@ -92,7 +91,7 @@ class LangChainLMM(Remote):
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of its other parameters.   traits: where what it can do is known better than by `traits_of(model)`.   address: of its
     server, to which a connection is tried before a run.
-    Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
+    Raises TypeError where `model` is no chat model.
     """
 
     key_hint: Final = "check the key that the provider's class reads"
@@ -108,12 +107,10 @@ class LangChainLMM(Remote):
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
-        if name is not None and not re.fullmatch(r"[^\s?#]+(\?\S*)?", name):
-            raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
         self._scrub = _scrubber(model)
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
-        uri = parse_uri(f"langchain/{self._scrub(name or _own_name(model))}")
+        uri = parse_uri(f"langchain/{self._scrub('_'.join((name or _own_name(model)).split()))}")
         place = address or f"LangChain's {type(model).__name__}, at its own address"
         super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
         self.where = f"{self.uri} ({self.endpoint})"
@@ -125,16 +122,11 @@ class LangChainLMM(Remote):
         return lambda refused: self._asked(request, messages, refused)
 
     def _message(self, message: Message, images: ImageStore) -> BaseMessage:
-        """Return the message as it came from this model, else as LangChain reads it."""
-        if payload.at(message.carry, "langchain", "by") == self.uri:
-            return messages_from_dict([payload.at(message.carry, "langchain", "message")])[0]
+        """Return the message as LangChain reads it."""
         content = [self._content(part, images) for part in message.parts] if message.images else message.text
-        read: dict[str, Any] = {"role": message.role, "content": content}
-        if message.role == "assistant":
-            read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
-        if message.role == "tool":
-            read["tool_call_id"] = message.tool_call_id or ""
-        return convert_to_messages([read])[0]
+        calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
+        more = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
+        return convert_to_messages([{"role": message.role, "content": content, **more.get(message.role, {})}])[0]
 
     def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
         if isinstance(part, ImagePart):
@@ -167,7 +159,7 @@ class LangChainLMM(Remote):
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message, self.uri), raw=raw, sent={k: v for k, v in sent.items() if v != []})
+        return replace(_reply(message), raw=raw, sent={k: v for k, v in sent.items() if v != []})
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
@@ -209,14 +201,12 @@ class LangChainLMM(Remote):
         raise ours from None
 
 
-def _reply(message: AIMessage, by: str) -> Reply:
-    """Return what the model said. by: the backend to which its own form goes back, such as signed thoughts."""
+def _reply(message: AIMessage) -> Reply:
     metadata, kwargs, usage = message.response_metadata, message.additional_kwargs, message.usage_metadata
     ends = [metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason")]
     said = " ".join(str(end) for end in (*ends, payload.at(metadata, "incomplete_details", "reason")) if end).lower()
     whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
-    plain = isinstance(message.content, str) and not any(kwargs.values())
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
     calls = [
         ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
@@ -239,7 +229,6 @@ def _reply(message: AIMessage, by: str) -> Reply:
             reasoning_tokens=payload.count(usage, "output_token_details", "reasoning"),
         ),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
-        carry=None if plain else {"langchain": {"by": by, "message": message_to_dict(message)}},
     )
 
 

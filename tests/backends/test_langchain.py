@@ -199,23 +199,6 @@ def test_the_usual_providers_words_for_the_end():
     assert (reply.finish, reply.text) == ("filter", "The response was filtered")
 
 
-def test_what_a_provider_wants_back_goes_back_to_it_and_to_no_other():
-    content = [{"type": "thinking", "thinking": "hm", "signature": "c2lnbmF0dXJl"}]
-    backend, other = (
-        lmm(calling(("zoom_in", ZOOM), content=content), "done"),
-        LangChainLMM(ScriptedChat(script=["a", "b"]), name="o"),
-    )
-    reply = backend.complete(HELLO, STORE)
-    said = Message(role="assistant", parts=(), tool_calls=reply.tool_calls, carry=reply.carry)
-    # It survives the trace.
-    said = Message.from_json(json.loads(json.dumps(said.to_json())))
-    answered = Message(role="tool", parts=(TextPart(text="seen"),), tool_call_id="c0")
-    for one, sent in ((backend, content), (other, "")):
-        one.complete(Request(messages=(*HELLO.messages, said, answered)), STORE)
-        assert seen(one)[-1][0][1].content == sent
-    assert lmm(calling(("zoom_in", ZOOM))).complete(HELLO, STORE).carry is None
-
-
 # Failures
 
 
@@ -270,8 +253,7 @@ def test_an_instance_is_known_by_class_model_and_what_identifies_it(sample: Samp
     assert not LangChainLMM(FakeMessagesListChatModel(responses=[AIMessage("x")])).traits.native_tools
     with pytest.raises(TypeError, match="expected a LangChain chat model"):
         LangChainLMM("openai:gpt-4.1")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="cannot stand in a URI"):
-        LangChainLMM(model, name="my model")
+    assert LangChainLMM(model, name="my model").uri == "langchain/my_model"
 
 
 def test_a_sample_is_judged_in_text_natively_and_by_the_public_door(
