@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -125,7 +125,7 @@ class LangChainLMM(Remote):
         """Return the message as LangChain reads it."""
         content = [self._content(part, images) for part in message.parts] if message.images else message.text
         calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
-        more = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
+        more: Mapping[str, Any] = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
         return convert_to_messages([{"role": message.role, "content": content, **more.get(message.role, {})}])[0]
 
     def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
@@ -173,7 +173,8 @@ class LangChainLMM(Remote):
 
     def _failed(self, error: Exception, sent: Mapping[str, Json], pictures: int) -> Reply:
         """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
-        chain = list(_chain(error))
+        # Most classes raise what their own library raised, or put it behind an error of their own.
+        chain = [one for one in (error, error.__cause__ or error.__context__) if one is not None]
         found = next((one for one in chain if _status(one)), error)
         status, body = _status(found), getattr(found, "body", None)
         words = body or "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain))
@@ -208,19 +209,13 @@ def _reply(message: AIMessage) -> Reply:
     whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
-    calls = [
-        ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
-        for number, call in enumerate(message.tool_calls, 1)
-    ]
-    broken = [
-        (call["args"] or "", f"the arguments of {call['name']} are not a JSON object")
-        for call in message.invalid_tool_calls
-    ]
+    told, broken = enumerate(message.tool_calls, 1), message.invalid_tool_calls
+    unread = "the arguments of {} are not a JSON object"
     return Reply(
         text=kwargs.get("refusal") or str(message.text),
         reasoning="\n".join(thoughts),
-        tool_calls=tuple(calls),
-        malformed_calls=tuple(MalformedCall(raw=raw, error=error) for raw, error in broken),
+        tool_calls=tuple(ToolCall(id=c["id"] or f"call_{n}", name=c["name"], arguments=c["args"]) for n, c in told),
+        malformed_calls=tuple(MalformedCall(raw=c["args"] or "", error=unread.format(c["name"])) for c in broken),
         finish="refusal" if kwargs.get("refusal") else finish,
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
@@ -230,13 +225,6 @@ def _reply(message: AIMessage) -> Reply:
         ),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
     )
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, and each error that it comes from."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _status(error: BaseException) -> int | None:
