@@ -29,7 +29,6 @@ Sizes: TypeAlias = Mapping[str, tuple[int, int]]
 """Image name → (width, height) in px, as the image is sent."""
 Four: TypeAlias = tuple[float, float, float, float]
 Convert: TypeAlias = Callable[[Four, str], Four]
-"""(box, name of its image) → the box in the other convention."""
 
 DEFAULT: Final = "thousandths"
 _PLAIN: Final = (
@@ -121,16 +120,15 @@ def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
         if message is first and (part is not message.parts[-1] or len(message.parts) == 1):
             return part
         observed = message is not first and part.text.startswith(("Observation of ", "Not run, since it could not be read"))
-        text = _observed(part.text, dialect, sizes, asked) if observed else part.text
-        return replace(part, text=_worded(text, dialect))
+        return replace(part, text=_worded(_observed(part.text, dialect, sizes, asked) if observed else part.text, dialect))
 
-    messages = []
-    for message in request.messages:
+    def turned(message: Message) -> Message:
         calls = tuple(_call(call, convert) for call in message.tool_calls)
-        messages.append(replace(message, parts=tuple(rendered(part, message) for part in message.parts), tool_calls=calls))
+        return replace(message, parts=tuple(rendered(part, message) for part in message.parts), tool_calls=calls)
+
     schemas = (json.loads(_worded(json.dumps(tool.parameters, ensure_ascii=False), dialect)) for tool in request.tools)
     tools = tuple(replace(tool, parameters=schema) for tool, schema in zip(request.tools, schemas, strict=True))
-    return replace(request, messages=tuple(messages), tools=tools)
+    return replace(request, messages=tuple(map(turned, request.messages)), tools=tools)
 
 
 def incoming(reply: Reply, dialect: str, sizes: Sizes, *, answer: str | None = None) -> Reply:
