@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from editloupe.backends.base import LMM, Traits, checked_reply
-from editloupe.chat import ImagePart, Message, Reply, Request, TextPart
+from editloupe.chat import ImagePart, Message, Part, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, Rejected
 from editloupe.values import Json, source_digest
@@ -27,13 +27,8 @@ class FunctionLMM:
     def __init__(self, function: Callable[[Chat], str | Reply], *, name: str = "") -> None:
         self._function = function
         self._name = name or getattr(function, "__qualname__", type(function).__qualname__)
-        self.version = source_digest(function)
+        self.uri, self.version = f"function/{self._name}", source_digest(function)
         self.traits = Traits(describes=f"the Python function {self._name}", sampling=())
-
-    @property
-    def uri(self) -> str:
-        """ "function/NAME"."""
-        return f"function/{self._name}"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return what the function says. What it raises becomes a BackendError in the loop.
@@ -68,10 +63,9 @@ def as_lmm(backend: str | LMM | Callable[[Chat], str | Reply] | None) -> str | L
 def _message(message: Message, images: ImageStore) -> dict[str, Any]:
     from PIL import Image
 
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            parts.append({"type": "text", "text": part.text})
-        elif isinstance(part, ImagePart):
-            parts.append({"type": "image", "image": Image.fromarray(images.array(part.image)), "name": part.alias})
-    return {"role": message.role, "content": parts}
+    def shown(part: Part) -> dict[str, Any]:
+        if not isinstance(part, ImagePart):
+            return {"type": "text", "text": part.text}
+        return {"type": "image", "image": Image.fromarray(images.array(part.image)), "name": part.alias}
+
+    return {"role": message.role, "content": [shown(part) for part in message.parts]}

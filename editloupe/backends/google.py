@@ -3,30 +3,24 @@
 google/MODEL                                        https://generativelanguage.googleapis.com
 google/MODEL?base_url=http://127.0.0.1:8080         a gateway, or a server of your own, that speaks the same protocol
 
-Further parameters: `env`, `timeout_s`, `boxes` and `max_image_side` (docs/backends.md).
-How requests, replies and errors are translated stands in editloupe/backends/google_wire.py.
+Further parameters stand in docs/backends.md; how requests and replies are translated, in editloupe/backends/google_wire.py.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from editloupe.backends import google_wire as wire
-from editloupe.backends import retry
+from editloupe.backends import google_wire, payload, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import Failed, is_filtered
+from editloupe.backends.failures import Failed, failure, is_filtered
 from editloupe.backends.remote import ParameterRefused, Remote
-from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.transport import bounded
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, MissingExtra
-
-if TYPE_CHECKING:
-    from google import genai
+from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
 
 GOOGLE: Final = Provider(
     traits=Traits(
@@ -43,7 +37,7 @@ GOOGLE: Final = Provider(
 )
 
 
-def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
+def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
     """Open the backend behind `google/MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
@@ -61,24 +55,17 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
 
     # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
     http = bounded(library.Client, endpoint)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
-    client = genai.Client(
-        api_key=endpoint.key or "none",
-        # Said, or the environment may turn the client to another service.
-        vertexai=False,
-        http_options=types.HttpOptions(
-            base_url=endpoint.url,
-            api_version="v1beta",
-            timeout=max(1, round(1000 * endpoint.timeout_s)),
-            httpx_client=http,
-        ),
-    )
+    most_ms = max(1, round(1000 * endpoint.timeout_s))
+    options = types.HttpOptions(base_url=endpoint.url, api_version="v1beta", timeout=most_ms, httpx_client=http)
+    # vertexai is said, or the environment may turn the client to another service.
+    client = genai.Client(api_key=endpoint.key or "none", vertexai=False, http_options=options)
     return GoogleBackend(endpoint, client, http, policy=policy)
 
 
 class GoogleBackend(Remote):
     """A Gemini model."""
 
-    def __init__(self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy) -> None:
+    def __init__(self, endpoint: Endpoint, client: Any, http: Any, *, policy: retry.RetryPolicy) -> None:
         super().__init__(
             endpoint.uri,
             endpoint.url,
@@ -91,28 +78,29 @@ class GoogleBackend(Remote):
         self._client, self._at = client, endpoint
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        policy = self.traits.image_policy
-        system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
+        system, contents = google_wire.contents_of(request, lambda ref: images.encoded(ref, self.traits.image_policy))
         return lambda refused: self._asked(request, system, contents, refused)
 
     def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
-        model = self._uri.model
-        sent, config = wire.config_of(model, request, system, refused)
+        model, where = self._uri.model, self._at
+        sent, config = google_wire.config_of(model, request, system, refused)
         try:
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
         except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
-            if names := wire.refused(error.told, sent):
+            if names := google_wire.refused(error.told, sent):
                 raise ParameterRefused(*names) from error
-            pictures = sum(len(message.images) for message in request.messages)
-            raise wire.failure_of(error.told, self._at, pictures=pictures, answered=self._first.answered) from error
+            pictures, answered = sum(len(message.images) for message in request.messages), self._first.answered
+            raise failure(error.told, where, pictures=pictures, answered=answered, hint=google_wire.ADDRESS_HINT) from error
         except BackendError:
             raise
         except Exception as error:
             # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            raise wire.backend_error(error, self._at) from error
-        response = answer.sdk_http_response
-        body = (response.body if response else None) or ""
-        wanted = request.top_logprobs is not None
-        return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at, tokens=wanted)
+            error.args = tuple(payload.clean_text(str(one), where.scrub) for one in error.args)
+            if type(error).__module__.startswith("http"):
+                raise where.unreachable(error) from error
+            words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
+            raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
+        body = (answer.sdk_http_response.body if answer.sdk_http_response else None) or ""
+        return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=request.top_logprobs is not None)

@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
@@ -29,15 +29,13 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import ParameterRefused, Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
 
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in ("temperature", "top_p", "seed")},
-    "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
-}
+_MOST: Final = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
+_FIELDS: Final = {"temperature": ("temperature",), "top_p": ("top_p",), "seed": ("seed",), "max_tokens": _MOST}
 """Our names for sampling, and the fields under which LangChain's classes hold them; the first one found is set."""
 _ENDS: Final[Mapping[Finish, str]] = {
     "length": "length|max_.*tokens|context_window",
@@ -58,33 +56,32 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
     if not provider or not model:
         raise ConfigError(f"{where}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5")
     read = read_parameters(uri, known=("base_url", "boxes", "max_image_side", "timeout_s"))
-
-    def make(**options: Any) -> Any:
-        try:
-            from langchain.chat_models import init_chat_model
-
-            return init_chat_model(model, model_provider=provider, **options)
-        except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
-            needs = f"pip install langchain langchain-{provider.replace('_', '-')}"
-            told = payload.one_line(_scrubber()(str(error)))
-            raise ConfigError(f"{where} cannot be made: {told}; it needs its package ({needs}) and its key") from None
-
-    options: dict[str, Any] = {} if read.base_url is None else {"base_url": read.base_url}
-    kind = type(make(**options))
-    known = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
+    options: dict[str, Any] = {"base_url": read.base_url} if read.base_url else {}
+    # Made twice: what else it can be told is known by its class.
+    fields = type(_made(where, provider, model, options)).model_fields
+    known = {name for field, info in fields.items() for name in (field, info.alias)}
     if options.keys() - known:
-        raise ConfigError(f"{where}: {kind.__name__} takes no base_url; leave that parameter out")
+        raise ConfigError(f"{where}: its class takes no base_url; leave that parameter out")
     options |= {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if name in known}
-    if "openai_proxy" in known:
-        import openai
-
+    chat = _made(where, provider, model, options)
+    if (client := getattr(getattr(chat, "root_client", None), "_client", None)) is not None:
         # OpenAI's own client would follow a redirect, pictures and all.
-        options["http_client"] = openai.DefaultHttpxClient(follow_redirects=False)
-    chat, http = make(**options), options.get("http_client")
+        client.follow_redirects = False
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
-    name = str(replace(uri, params={k: v for k, v in uri.params.items() if k == "base_url"})).partition("/")[2]
-    close = http.close if http else lambda: None
-    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy, close=close)
+    name = f"{uri.model}?base_url={read.base_url}" if read.base_url else uri.model
+    return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
+
+
+def _made(where: str, provider: str, model: str, options: Mapping[str, Any]) -> BaseChatModel:
+    try:
+        from langchain.chat_models import init_chat_model
+
+        made: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
+    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
+        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
+        told = payload.one_line(_scrubber()(str(error)))
+        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
+    return made
 
 
 class LangChainLMM(Remote):
@@ -92,9 +89,9 @@ class LangChainLMM(Remote):
 
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
-    of its other parameters.   traits: what the model can do, where that is known better than by `traits_of(model)`.
-    address: to which a connection is tried before a run; None tries none.   close: closes its connections.
-    Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
+    of its other parameters.   traits: where what it can do is known better than by `traits_of(model)`.   address: of its
+    server, to which a connection is tried before a run.
+    Raises TypeError where `model` is no chat model.
     """
 
     key_hint: Final = "check the key that the provider's class reads"
@@ -107,23 +104,17 @@ class LangChainLMM(Remote):
         traits: Traits | None = None,
         address: str | None = None,
         policy: retry.RetryPolicy = retry.DEFAULT_POLICY,
-        close: Callable[[], None] = lambda: None,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
-        if name is not None and not re.fullmatch(r"[^\s?#]+(\?\S*)?", name):
-            raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
         self._scrub = _scrubber(model)
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
-        uri = parse_uri(f"langchain/{self._scrub(name or _own_name(model))}")
-        super().__init__(uri, _endpoint(model), traits or traits_of(model), address=address, close=close, policy=policy)
+        uri = parse_uri(f"langchain/{self._scrub('_'.join((name or _own_name(model)).split()))}")
+        place = address or f"LangChain's {type(model).__name__}, at its own address"
+        super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
         self.where = f"{self.uri} ({self.endpoint})"
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
-
-    def context_limit(self) -> int | None:
-        """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
-        return (self._model.profile or {}).get("max_input_tokens")
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
@@ -131,24 +122,16 @@ class LangChainLMM(Remote):
         return lambda refused: self._asked(request, messages, refused)
 
     def _message(self, message: Message, images: ImageStore) -> BaseMessage:
-        """Return the message as it came from this model, else as LangChain reads it."""
-        if payload.at(message.carry, "langchain", "by") == self.uri:
-            (own,) = messages_from_dict([payload.at(message.carry, "langchain", "message")])
-            if [call["id"] for call in getattr(own, "tool_calls", ())] == [call.id for call in message.tool_calls]:
-                return own
-        content: list[Json] = []
-        for part in message.parts:
-            if isinstance(part, ImagePart):
-                kind, _, data = self._image_urls.of(images, part.image).removeprefix("data:").partition(";base64,")
-                content.append({"type": "image", "base64": data, "mime_type": kind})
-            else:
-                content.append(part.to_json())
-        read: dict[str, Any] = {"role": message.role, "content": content if message.images else message.text}
-        if message.role == "assistant":
-            read["tool_calls"] = [{"id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls]
-        if message.role == "tool":
-            read["tool_call_id"] = message.tool_call_id or ""
-        return convert_to_messages([read])[0]
+        """Return the message as LangChain reads it."""
+        content = [self._content(part, images) for part in message.parts] if message.images else message.text
+        calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
+        more: Mapping[str, Any] = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
+        return convert_to_messages([{"role": message.role, "content": content, **more.get(message.role, {})}])[0]
+
+    def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
+        if isinstance(part, ImagePart):
+            return {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
+        return dict(part.to_json())
 
     def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
         model, sent = self._sampled(request, refused)
@@ -176,40 +159,36 @@ class LangChainLMM(Remote):
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message, self.uri), raw=raw, sent={k: v for k, v in sent.items() if v != []})
+        return replace(_reply(message), raw=raw, sent={k: v for k, v in sent.items() if v != []})
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
-        wanted = {ours: value for ours, value in request.sampling.to_json().items() if value is not None}
-        fields = {ours: field for ours in _FIELDS if (field := _field(self._model, ours))}
+        wanted, fields = payload.sampling_of(request, set()), _fields(self._model)
         # A refused bound is left to the class: some must have one.
-        asked = [ours for ours in fields if ours in wanted and not (ours == "max_tokens" and ours in refused)]
-        update = {fields[ours]: None if ours in refused else wanted[ours] for ours in asked}
-        model = self._model.model_copy(update=update)
+        asked = (fields.keys() & wanted.keys()) - ({"max_tokens"} & refused)
+        model = self._model.model_copy(update={fields[n]: None if n in refused else wanted[n] for n in asked})
         made = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
-        name = self._scrub(_model_name(model))
-        return model, {"model": name, **made, "dropped": [ours for ours in wanted if ours not in fields]}
+        dropped = [ours for ours in wanted if ours not in fields]
+        return model, {"model": self._scrub(_model_name(model)), **made, "dropped": dropped}
 
     def _failed(self, error: Exception, sent: Mapping[str, Json], pictures: int) -> Reply:
         """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
-        chain = list(_chain(error))
-        status = next(filter(None, map(_status, chain)), None)
-        body = next((found for one in chain if (found := _of(one, "body"))), None)
-        headers: Mapping[str, str] = next((found for one in chain if (found := _of(one, "response", "headers"))), {})
-        words = body or payload.one_line("; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain)))
+        # Most classes raise what their own library raised, or put it behind an error of their own.
+        chain = [one for one in (error, error.__cause__ or error.__context__) if one is not None]
+        found = next((one for one in chain if _status(one)), error)
+        status, body = _status(found), getattr(found, "body", None)
+        words = body or "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain))
+        headers = getattr(getattr(found, "response", None), "headers", {})
         told = failures.said(status or 0, payload.cleaned(words, self._scrub), headers)
         if failures.is_filtered(told):
             return Reply(text=told.words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
-        ours: BackendError = Rejected(f"{self.where}: {told.words}")
         if any(isinstance(one, ContextOverflowError) for one in chain):
-            raise ContextTooLong(f"{self.where}: {told.words}; {TOO_LONG_ADVICE}", status=status) from None
-        fleeting = any(
-            isinstance(one, OSError | json.JSONDecodeError) or type(one).__module__[:4] == "http" for one in chain
-        )
-        if status is None and fleeting:
-            kinds = " ".join(type(one).__name__ for one in chain)
+            raise ContextTooLong(f"{self.where}: {told.shown}; {TOO_LONG_ADVICE}", status=status) from None
+        kinds = " ".join(f"{type(one).__module__[:4]}.{type(one).__name__}" for one in chain)
+        if status is None and ("http" in kinds or any(isinstance(one, OSError | json.JSONDecodeError) for one in chain)):
             how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
-            raise Unavailable(f"{self.where}: {told.words}; {UNREACHABLE_ADVICE}", lost=told.words, how=how) from None
+            raise Unavailable(f"{self.where}: {told.shown}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
+        ours: BackendError = Rejected(f"{self.where}: {told.shown}")
         if status is not None:
             ours = failures.failure(told, self, pictures=pictures, answered=self._first.answered)
         if status in (None, 400, 404, 422):
@@ -223,27 +202,20 @@ class LangChainLMM(Remote):
         raise ours from None
 
 
-def _reply(message: AIMessage, by: str) -> Reply:
-    """Return what the model said. by: the backend to which its own form goes back, such as signed thoughts."""
+def _reply(message: AIMessage) -> Reply:
     metadata, kwargs, usage = message.response_metadata, message.additional_kwargs, message.usage_metadata
-    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason"))
-    said = str(next(filter(None, reasons), None) or payload.at(metadata, "incomplete_details", "reason")).lower()
+    ends = [metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason")]
+    said = " ".join(str(end) for end in (*ends, payload.at(metadata, "incomplete_details", "reason")) if end).lower()
     whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
-    plain = isinstance(message.content, str) and not any(kwargs.values())
+    thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
+    told, broken = enumerate(message.tool_calls, 1), message.invalid_tool_calls
+    unread = "the arguments of {} are not a JSON object"
     return Reply(
         text=kwargs.get("refusal") or str(message.text),
-        reasoning="\n".join(
-            str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"
-        ),
-        tool_calls=tuple(
-            ToolCall(id=call["id"] or f"call_{number}", name=call["name"], arguments=call["args"])
-            for number, call in enumerate(message.tool_calls, 1)
-        ),
-        malformed_calls=tuple(
-            MalformedCall(raw=call["args"] or "", error=f"the arguments of {call['name']} are not a JSON object")
-            for call in message.invalid_tool_calls
-        ),
+        reasoning="\n".join(thoughts),
+        tool_calls=tuple(ToolCall(id=c["id"] or f"call_{n}", name=c["name"], arguments=c["args"]) for n, c in told),
+        malformed_calls=tuple(MalformedCall(raw=c["args"] or "", error=unread.format(c["name"])) for c in broken),
         finish="refusal" if kwargs.get("refusal") else finish,
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
@@ -252,30 +224,14 @@ def _reply(message: AIMessage, by: str) -> Reply:
             reasoning_tokens=payload.count(usage, "output_token_details", "reasoning"),
         ),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
-        fingerprint=str(metadata.get("system_fingerprint") or ""),
-        carry=None if plain else {"langchain": {"by": by, "message": message_to_dict(message)}},
     )
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, and each error that it comes from."""
-    for _ in range(16):
-        if error is not None:
-            yield error
-            error = error.__cause__ or error.__context__
-
-
-def _of(value: object, *names: str) -> Any:
-    """Return what an object or a mapping holds under these names; None where it holds nothing."""
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return value
 
 
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error, wherever its library keeps it."""
-    places = [(*at, name) for at in ((), ("response",)) for name in ("status_code", "code", "status")]
-    found = [_of(error, *place) for place in (*places, ("response", "ResponseMetadata", "HTTPStatusCode"))]
+    response = getattr(error, "response", None)
+    found = [getattr(at, name, None) for at in (error, response) for name in ("status_code", "code")]
+    found.append(payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
     return next((int(number) for number in found if isinstance(number, int) and 300 <= number < 600), None)
 
 
@@ -286,26 +242,19 @@ def traits_of(model: BaseChatModel) -> Traits:
         describes=f"{_scrubber(model)(_model_name(model))} over LangChain's {type(model).__name__}".strip(),
         native_tools=binds,
         constrains_schema=binds or type(model).with_structured_output is not BaseChatModel.with_structured_output,
-        sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
+        sampling=tuple(_fields(model)),
     )
 
 
-def _field(model: BaseChatModel, ours: str) -> str | None:
-    """Return the field of the model that holds this sampling parameter; None where its class has none."""
-    return next((name for name in _FIELDS[ours] if name in type(model).model_fields), None)
+def _fields(model: BaseChatModel) -> dict[str, str]:
+    """Return our name of a sampling parameter → the field of the model's class that holds it."""
+    known = type(model).model_fields
+    return {ours: next(n for n in names if n in known) for ours, names in _FIELDS.items() if known.keys() & {*names}}
 
 
 def _model_name(model: BaseChatModel) -> str:
     found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
     return next((name for name in found if isinstance(name, str)), "")
-
-
-def _endpoint(model: BaseChatModel) -> str:
-    """Return where the model answers, as far as it says so without credentials."""
-    places = (("root_client", "base_url"), ("base_url",), ("anthropic_api_url",), ("azure_endpoint",), ("endpoint_url",))
-    urls = (str(_of(model, *place)).rstrip("/") for place in places)
-    own = f"LangChain's {type(model).__name__}, at its own address"
-    return next((url for url in urls if url.startswith("http") and "@" not in url), own)
 
 
 def _own_name(model: BaseChatModel) -> str:

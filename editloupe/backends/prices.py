@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cache, lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -19,8 +18,6 @@ from editloupe.files import read_toml
 
 _LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
-_NAMES = ("input", "output", "cached_input")
-_MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +72,20 @@ class Prices:
     def advice() -> str:
         """Return how a backend comes by a price."""
         install = "install the list of hosted models' prices with pip install 'editloupe[prices]'"
-        return "give one with --prices FILE (docs/backends.md)" + ("" if _has_list() else f", {install}")
+        return "give one with --prices FILE (docs/backends.md)" + ("" if find_spec("genai_prices") else f", {install}")
 
     def basis(self, backend: LMM) -> str:
         """Return where the price comes from, in words for a report."""
-        if not self.known(backend):
-            return "no price is known"
-        if not backend.traits.live:
-            return "nobody is asked"
+        if not backend.traits.is_lmm or not backend.traits.live:
+            return "nobody is asked" if backend.traits.is_lmm else "no LMM"
         uri = parse_uri(backend.uri)
         if {f"{uri.provider}/{uri.model}", uri.model} & set(self.by_name):
             return f"prices of {self.file}"
-        return f"list prices of genai-prices {metadata.version('genai-prices')}" if backend.traits.is_lmm else "no LMM"
+        return (
+            f"list prices of genai-prices {metadata.version('genai-prices')}"
+            if self.known(backend)
+            else "no price is known"
+        )
 
 
 def read_prices(path: Path | None) -> Prices:
@@ -100,17 +99,16 @@ def read_prices(path: Path | None) -> Prices:
     models = data.get("models")
     if set(data) != {"models"} or not isinstance(models, dict):
         raise ConfigError(f'prices {path}: expected tables like [models."gpt-x"] with input and output, and nothing else')
-    return Prices(
-        by_name={name: _price(f"prices {path}, model {name!r}", table) for name, table in models.items()}, file=path
-    )
+    read = {name: _price(f"prices {path}, model {name!r}", table) for name, table in models.items()}
+    return Prices(by_name=read, file=path)
 
 
 def _price(where: str, table: object) -> ModelPrice:
-    if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= set(_NAMES):
+    if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= {"input", "output", "cached_input"}:
         raise ConfigError(f"{where}: expected input, output and perhaps cached_input, in USD for a million tokens")
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
-            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to {_MOST:,}")
+        if type(value) not in (int, float) or not 0 <= value <= 1e9:
+            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to 1,000,000,000")
     return ModelPrice(**{name: float(value) for name, value in table.items()})
 
 
@@ -120,55 +118,22 @@ def parsed(text: str) -> BackendURI:
     return parse_uri(text)
 
 
-@cache
-def _has_list() -> bool:
-    return find_spec("genai_prices") is not None
-
-
 def _listed(provider: str, model: str, usage: Usage) -> float | None:
-    if not _has_list():
-        return None
-    read, written = usage.input_tokens or 0, usage.output_tokens or 0
+    read = usage.input_tokens or 0
     cached = min(usage.cached_tokens or 0, read)
     # Some prices depend on the time of day.
-    rates = _rates(provider, model, int(time.time() // 60))
-    if rates is None:
+    return _calculated(provider, model, read, usage.output_tokens or 0, cached, int(time.time() // 60))
+
+
+@lru_cache(maxsize=65536)
+def _calculated(provider: str, model: str, read: int, written: int, cached: int, minute: int) -> float | None:
+    """Return USD for a call as the list has it; None where the model is not listed.   minute: for which it is looked up."""
+    if find_spec("genai_prices") is None:
         return None
-    if rates.up_to is not None and read > rates.up_to:
-        return float(_calculated(provider, model, read, written, cached)[0])
-    return float(rates.call + (read - cached) * rates.input + cached * rates.cached + written * rates.output)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rates:
-    """List prices of a model in USD, by which a large run's findings are counted fast."""
-
-    call: Decimal
-    input: Decimal
-    cached: Decimal
-    output: Decimal
-    """Of one token."""
-    up_to: int | None
-    """Input tokens of a call beyond which other prices hold; None if these always do."""
-
-
-@lru_cache(maxsize=64)
-def _rates(provider: str, model: str, minute: int) -> _Rates | None:
-    """Return a model's list prices; None where it is not listed.   minute: for which they are looked up."""
-    try:
-        (call, price), (read, _), (again, _), (written, _) = (
-            _calculated(provider, model, *tokens) for tokens in ((0, 0, 0), (1, 0, 0), (1, 0, 1), (0, 1, 0))
-        )
-    except LookupError:
-        return None
-    starts = [tier.start for rate in vars(price).values() for tier in getattr(rate, "tiers", ())]
-    return _Rates(call=call, input=read - call, cached=again - call, output=written - call, up_to=min(starts, default=None))
-
-
-def _calculated(provider: str, model: str, read: int, written: int, cached: int) -> tuple[Decimal, object]:
-    """Return USD for a call as the list has it, and the prices it was counted by. Raises LookupError where it has none."""
     import genai_prices
 
     tokens = genai_prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
-    found = genai_prices.calc_price(tokens, model_ref=model, provider_id=provider)
-    return found.total_price, found.model_price
+    try:
+        return float(genai_prices.calc_price(tokens, model_ref=model, provider_id=provider).total_price)
+    except LookupError:
+        return None

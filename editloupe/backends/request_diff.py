@@ -48,19 +48,15 @@ def message_difference(recorded: Message, now: Message, *, was: str = "recorded"
 
 def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
     native = header.judge.get("tool_protocol") == "native"
-    tools = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
-    now = {t.name: digest(t.to_json()) for t in request.tools}
-    if sorted(tools) != sorted(now):
-        return f"tools: recorded {sorted(tools) or 'none'}, now {sorted(now) or 'none'}"
-    changed = [name for name in tools if tools[name] != now[name]]
-    if changed:
-        return f"tools: the description or the arguments of {', '.join(changed)} are no longer the same"
-    sampling = header.judge.get("sampling")
-    if sampling != request.sampling.to_json():
-        return f"sampling: recorded {short(sampling)}, now {short(request.sampling.to_json())}"
-    held = request.answer_schema is not None
-    if call.held != held:
-        return f"whether the answer is held to a schema: recorded {call.held}, now {held}"
+    was = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
+    now = {tool.name: digest(tool.to_json()) for tool in request.tools}
+    if changed := [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]:
+        return f"tools, their descriptions or arguments: {', '.join(changed)}"
+    sampling, sampled = header.judge.get("sampling"), request.sampling.to_json()
+    if sampling != sampled:
+        return f"sampling: recorded {short(sampling)}, now {short(sampled)}"
+    if call.held != (request.answer_schema is not None):
+        return f"whether the answer is held to a schema: recorded {call.held}, now {not call.held}"
     return f"whether tools may be called (now {request.calls_allowed})"
 
 

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
 from editloupe.backends.base import BackendURI, Traits, checked_reply
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.files import read_bytes
 from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
 Script: TypeAlias = Callable[[Request], Line]
 
-_ERRORS: Mapping[str, type[BackendError]] = {
-    "rate_limited": RateLimited,
-    "unavailable": Unavailable,
-    "rejected": Rejected,
-    "context": ContextTooLong,
-}
+_ERRORS: Final = {"rate_limited": RateLimited, "unavailable": Unavailable, "rejected": Rejected, "context": ContextTooLong}
 
 
 class ScriptedLMM:
@@ -48,9 +43,7 @@ class ScriptedLMM:
         constrains_schema: bool = False,
         native_tools: bool = False,
     ) -> None:
-        self._script = script
-        self._name = name
-        self._lock = threading.Lock()
+        self._script, self._name, self._lock = script, name, threading.Lock()
         self.requests: list[Request] = []
         self.traits = Traits(
             describes="a script, not an LMM",
@@ -73,10 +66,8 @@ class ScriptedLMM:
         else:
             turn, lines = sum(message.role == "assistant" for message in request.messages), len(self._script)
             if turn >= lines:
-                raise Rejected(
-                    f"the script {self._name!r} ends with line {lines}, and this question needs line {turn + 1}: what was "
-                    "said before is no answer to it"
-                )
+                told = f"the script {self._name!r} ends with line {lines}, and this question needs line {turn + 1}"
+                raise Rejected(f"{told}: what was said before is no answer to it")
             line = self._script[turn]
         if isinstance(line, Exception):
             raise line
@@ -107,16 +98,11 @@ def _parse(line: bytes, where: str) -> Line:
         raise ConfigError(f"{where}: not JSON ({error}); expected a string or an object") from error
     if isinstance(value, str):
         return value
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: expected a string or an object, found {type(value).__name__}")
-    if "error" in value:
-        kind = value["error"]
-        if kind not in _ERRORS:
-            raise ConfigError(f"{where}: unknown error {kind!r}; expected one of {', '.join(_ERRORS)}")
-        return _ERRORS[kind](str(value.get("message", "scripted failure")))
-    unknown = set(value) - {"text", "reasoning", "finish"}
-    if unknown or not isinstance(value.get("text"), str):
-        raise ConfigError(f"{where}: expected an object with text, and reasoning or finish; found {sorted(value)}")
-    if value.get("finish", "stop") not in get_args(Finish):
-        raise ConfigError(f"{where}: unknown finish {value['finish']!r}; expected one of {', '.join(get_args(Finish))}")
-    return Reply(text=value["text"], reasoning=str(value.get("reasoning", "")), finish=value.get("finish", "stop"))
+    fields = value if isinstance(value, dict) else {}
+    if fields.get("error") in _ERRORS:
+        return _ERRORS[fields["error"]](str(fields.get("message", "scripted failure")))
+    text, finish = fields.get("text"), fields.get("finish", "stop")
+    if isinstance(text, str) and fields.keys() <= {"text", "reasoning", "finish"} and finish in get_args(Finish):
+        return Reply(text=text, reasoning=str(fields.get("reasoning", "")), finish=finish)
+    expected = f"expected a string or an object with text, reasoning and finish, or with error ({', '.join(_ERRORS)})"
+    raise ConfigError(f"{where}: {expected}; found {line[:80].decode('utf-8', 'replace')}")

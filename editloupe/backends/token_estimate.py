@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from editloupe.backends.base import Traits
-from editloupe.chat import Reply, Request, ToolCall, Usage
+from editloupe.chat import Reply, Request, Usage
 
 CHARACTERS_A_TOKEN: Final = 4
 
@@ -24,23 +24,18 @@ def estimate_usage(request: Request, reply: Reply, traits: Traits) -> Usage | No
     """
     read = written = None
     if reply.usage.input_tokens is None:
-        images = [part.image for message in request.messages for part in message.images]
-        if images and traits.image_tokens is None:
+        sizes = [traits.image_policy.size(p.image.width, p.image.height) for m in request.messages for p in m.images]
+        if sizes and traits.image_tokens is None:
             return None
-        sizes = [traits.image_policy.size(image.width, image.height) for image in images]
         pictures = sum(traits.image_tokens.count(*size) for size in sizes) if traits.image_tokens else 0
-        characters = sum(len(message.text) + _calls(message.tool_calls) for message in request.messages)
-        characters += sum(len(json.dumps(tool.to_json())) for tool in request.tools)
-        read = _tokens(characters) + pictures
+        texts = [message.text for message in request.messages]
+        texts += [json.dumps(call.to_json()) for message in request.messages for call in message.tool_calls]
+        read = _tokens(*texts, *(json.dumps(tool.to_json()) for tool in request.tools)) + pictures
     if reply.usage.output_tokens is None:
-        written = _tokens(len(reply.text) + len(reply.reasoning) + _calls(reply.tool_calls))
+        written = _tokens(reply.text, reply.reasoning, *(json.dumps(call.to_json()) for call in reply.tool_calls))
     return Usage(input_tokens=read, output_tokens=written)
 
 
-def _calls(calls: tuple[ToolCall, ...]) -> int:
-    return sum(len(json.dumps(call.to_json())) for call in calls)
-
-
-def _tokens(characters: int) -> int:
-    """Return at least 1: a call that took nothing would never use a budget up."""
-    return max(1, -(-characters // CHARACTERS_A_TOKEN))
+def _tokens(*texts: str) -> int:
+    # At least 1: a call that took nothing would never use a budget up.
+    return max(1, -(-sum(map(len, texts)) // CHARACTERS_A_TOKEN))

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
 from editloupe.files import read_bytes
 from editloupe.models.devices import check_device
-from editloupe.models.weights import digest_of
+from editloupe.models.weights import digest_of, load_adapter, load_processor, load_saved
 from editloupe.values import parse_json
 
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
@@ -177,3 +177,53 @@ def _downloaded(kind: Kind, repository: str, revision: str) -> Path:
             f"{kind.name} {repository!r} at {revision!r}: not in the local cache, and cannot be downloaded "
             f"({first[:200]}); name a folder that has it"
         ) from error
+
+
+CHAT: Final = Kind(
+    name="model", need="a model that reads images and text", option="backend", families=None, default="", revision=""
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapted:
+    """A model, with the adapter on it if there is one."""
+
+    model: Weights
+    adapter: Weights | None = None
+
+    @property
+    def version(self) -> str:
+        """Family and identity of the model, then of the adapter."""
+        return ", ".join(f"{one.family} {one.identity}" for one in (self.model, self.adapter) if one is not None)
+
+    def processor(self) -> Any:
+        """Return the processor of pictures and text: the adapter's own, else the model's. Raises ConfigError."""
+        own = self.adapter if self.adapter and any(self.adapter.path.glob("*processor_config.json")) else self.model
+        return load_processor(own.path, self.model.family)
+
+    def load(self, dtype: Any, **options: Any) -> Any:
+        """Return the model on the CPU, with its adapter.   options: of `from_pretrained`. Raises ConfigError."""
+        from transformers import AutoModelForImageTextToText as Architecture
+
+        path = self.model.path
+        model = load_saved(Architecture, path, f"model {str(path)!r}", dtype=dtype, use_safetensors=True, **options)
+        return load_adapter(model, path, self.adapter.path) if self.adapter else model
+
+
+def find_adapted(name: str, base: str | None = None) -> Adapted:
+    """Return the model of a folder or hub id, or the adapter there with its base: the named one, or what it was trained on.
+
+    Nothing is loaded. Raises ConfigError.
+    """
+    folder, identity = CHAT.folder(name)
+    config = folder / "adapter_config.json"
+    if not config.is_file():
+        if base is not None:
+            raise ConfigError(f"base={base!r}: {name!r} has no {config.name}, so it is no adapter and takes no base")
+        return Adapted(model=CHAT.in_folder(folder, identity))
+    try:
+        trained = parse_json(read_bytes(config))
+        own = Weights(path=folder.resolve(), identity=identity or identity_of(folder), family=trained["peft_type"].lower())
+        return Adapted(model=CHAT.find(base or trained["base_model_name_or_path"] or ""), adapter=own)
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"adapter {name!r}: {error}; name the model that it was trained on with ?base=FOLDER") from error

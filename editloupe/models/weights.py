@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, MissingExtra
 from editloupe.models.devices import import_torch
 
 if TYPE_CHECKING:
@@ -142,6 +144,50 @@ def load_saved(architecture: Any, folder: Path, where: str, **options: Any) -> A
             f"of another shape ({', '.join(sorted(wrong)[:3])} …)"
         )
     return model
+
+
+def load_processor(folder: Path, family: str) -> Any:
+    """Return the processor of pictures and text, with a chat template, that transformers saved.   family: `model_type`.
+
+    Raises ConfigError.
+    """
+    import transformers
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    where = f"model {str(folder)!r}"
+    if family not in PROCESSOR_MAPPING_NAMES:
+        raise ConfigError(f"{where}: {family} is no model of images and text, such as qwen2_5_vl")
+    kind: Any = getattr(transformers, PROCESSOR_MAPPING_NAMES[family])
+    # Videos would need torchvision. Pictures are Pillow's also where it is there, so that pixels agree between machines.
+    names = [name for name in kind.get_attributes() if "video" not in name]
+    kind = type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda _: names)})
+    with reading(where, folder):
+        found = kind.from_pretrained(folder, backend="pil", local_files_only=True, trust_remote_code=False)
+    found.chat_template = found.chat_template or found.tokenizer.chat_template
+    if not found.chat_template:
+        raise ConfigError(f"{where}: has no chat template (chat_template.jinja); take its Instruct version")
+    return found
+
+
+def load_adapter(model: Any, base: Path, folder: Path) -> Any:
+    """Return a model with the adapter that peft saved in a folder.   base: the model's own folder, for messages.
+
+    Raises ConfigError where the adapter belongs to another base; MissingExtra without peft.
+    """
+    if find_spec("peft") is None:
+        raise MissingExtra(f"The adapter {str(folder)!r}", "local")
+    from peft import PeftConfig, get_peft_model
+
+    where = f"adapter {str(folder)!r} on the base {str(base)!r}"
+    with reading(where, folder), warnings.catch_warnings():
+        # What peft only warns of is looked at below.
+        warnings.simplefilter("ignore")
+        adapted = get_peft_model(model, PeftConfig.from_pretrained(str(folder), inference_mode=True))
+        found = adapted.load_adapter(str(folder), "default", torch_device="cpu")
+    if odd := [*found.unexpected_keys, *(key for key in found.missing_keys if "default" in key)]:
+        told = f"{len(odd)} of its tensors do not belong to this base, or are missing ({odd[0]} …)"
+        raise ConfigError(f"{where}: {told}; name the base that it was trained on with ?base=FOLDER")
+    return adapted
 
 
 def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:

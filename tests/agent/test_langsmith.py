@@ -93,7 +93,7 @@ def test_without_a_key_it_is_refused_and_a_server_that_does_not_answer_holds_no_
     editloupe: Run, posted: Posted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     draw_edits(tmp_path / "edits", 1)
-    monkeypatch.setattr(traces, "FLUSH_S", 0.2)
+    monkeypatch.setattr(traces.flush, "__defaults__", (0.2,))
     with monkeypatch.context() as stuck:
         stuck.setattr(tracers, "wait_for_all_tracers", threading.Event().wait)
         assert "LangSmith did not take all traces." in editloupe("judge", "edits", "--langsmith")[2]
@@ -102,6 +102,17 @@ def test_without_a_key_it_is_refused_and_a_server_that_does_not_answer_holds_no_
     forget()
     code, _, told = editloupe("judge", "edits", "--langsmith")
     assert (code, "set environment variable LANGSMITH_API_KEY" in told) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["LANGCHAIN_TRACING", "LANGCHAIN_HANDLER"])
+def test_an_obsolete_variable_fails_no_run_and_sends_nothing(
+    editloupe: Run, posted: Posted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    draw_edits(tmp_path / "edits", 1)
+    monkeypatch.setenv(name, "true")
+    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
+    assert '"status": "ok"' in (tmp_path / "run" / "findings.jsonl").read_text()
+    assert traces.flush() and posted == []
 
 
 def test_in_python_the_judge_decides_and_in_studio_its_server(posted: Posted, tmp_path: Path):

@@ -12,8 +12,8 @@ FORMULAS = [
     ("gpt-4o", (1024, 1024), 765), ("gpt-4.1-2025-04-14", (2048, 4096), 1105),
     # A small one is not enlarged: one tile.
     ("openai/gpt-4.1", (300, 200), 255), ("gpt-4o-mini", (300, 200), 2833 + 5667),
-    # 32·32 patches; 1800×2400 is brought to 33·44 (the guide's example). 1024·1.62 = 1658.9, 1452·1.62 = 2352.2.
-    ("gpt-4.1-mini", (1024, 1024), 1659), ("gpt-4.1-mini", (1800, 2400), 2353), ("o4-mini", (32, 33), 4),
+    # 32·32 patches; 57·75 are more than 1536. 1024·1.62 = 1658.9, 1536·1.62 = 2488.3.
+    ("gpt-4.1-mini", (1024, 1024), 1659), ("gpt-4.1-mini", (1800, 2400), 2489), ("o4-mini", (32, 33), 4),
     # Tiles of 540 / 1.5 = 360 px: 3·2 (the guide's example); of at most 768 px: 6·4; of at least 256 px: 3·2.
     ("gemini-2.5-pro", (384, 384), 258), ("gemini-2.5-flash", (960, 540), 1548),
     ("gemini-2.0-flash", (4032, 3024), 24 * 258), ("google/gemini-2.0-flash", (600, 300), 6 * 258),

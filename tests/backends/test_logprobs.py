@@ -127,7 +127,7 @@ def test_gemini_gives_them_in_its_own_way() -> None:
     assert (
         (config["responseLogprobs"], config["logprobs"])
         == (True, 5)
-        == (reply.sent["responseLogprobs"], reply.sent["logprobs"])
+        == (reply.sent["response_logprobs"], reply.sent["logprobs"])
     )
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)

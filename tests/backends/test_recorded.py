@@ -84,12 +84,12 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     warmer = miss(replace(first, sampling=Sampling(temperature=0.7)))
     assert "(s00, instruction_following)" in warmer
     assert 'sampling: recorded {"temperature": 0.0' in warmer
-    assert "tools: recorded ['enhancer', 'localize_differences', 'zoom_in'], now ['zoom_in']" in miss(
+    assert "tools, their descriptions or arguments: enhancer, localize_differences" in miss(
         replace(first, tools=tuple(t for t in first.tools if t.name == "zoom_in"))
     )
     changed = replace(first.tools[0], description="Other words.")
-    assert "the arguments of zoom_in are no longer the same" in miss(replace(first, tools=(changed, *first.tools[1:])))
-    assert "choices: recorded null, now" in miss(replace(first, choices=("Wrong Action",)))
+    assert "descriptions or arguments: zoom_in" in miss(replace(first, tools=(changed, *first.tools[1:])))
+    assert "held to a schema: recorded False, now True" in miss(replace(first, answer_schema={"type": "object"}))
     assert "whether tools may be called (now False)" in miss(replace(first, calls_allowed=False))
     *before, last = second.messages
     told = miss(replace(second, messages=(*before, Message.of_text("user", last.text.replace("e", "E", 1)))))
@@ -99,7 +99,7 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     said = Message.of_text("assistant", final("Wrong Action"))
     longest = replace(second, messages=(*second.messages, said, Message.of_text("user", "and now?")))
     assert "message 6 (user): the recording ends before it" in miss(longest)
-    assert "none of its 2 conversations begins with these images" in miss(
+    assert "none of its conversations begins with these images" in miss(
         Request(messages=(Message.of_text("user", "hello"),))
     )
 
@@ -120,8 +120,8 @@ def test_what_is_no_recording_or_several_says_so(edits: Edits, tmp_path: Path) -
     mine = two.setup.judge.id
     assert reopened(out, f"?judge={mine[:6]}").uri.startswith("recorded/scripted/two?run=")
     for uri, told in (
-        (f"recorded/{out}", r"several judges, name one with \?judge=ID: .*scripted/one"),
-        (f"recorded/{out}?judge=zz", "no judge whose id begins with 'zz'"),
+        (f"recorded/{out}", r"expected one judge, found 2; name one with \?judge=ID: .*scripted/one"),
+        (f"recorded/{out}?judge=zz", "one judge whose id begins with 'zz', found 0"),
         (f"recorded/{tmp_path}/nowhere", "no run folder"), ("recorded", "recorded needs a run folder"),
         ("recorded/x?speed=1", "unknown parameter 'speed'"),
     ):  # fmt: skip

@@ -57,7 +57,7 @@ def test_gemini_sends_it_as_a_json_schema_and_drops_it_where_the_model_refuses_i
     with GeminiServer(act) as server:
         backend = opened(google, f"google/tiny-gemini?base_url={server.url}")
         reply = backend.complete(ASKED, ImageStore())
-        assert server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["responseJsonSchema"]
+        assert server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["response_json_schema"]
         beside = Request(messages=ASKED.messages, tools=(TOOL,), answer_schema=SCHEMA)
         reply = backend.complete(beside, ImageStore())
     assert server.complaints == []

@@ -254,7 +254,8 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
 def test_a_limit_of_money_without_a_list_of_prices_names_the_extra(
     editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(listed, "_has_list", lambda: False)
+    monkeypatch.setattr(listed, "find_spec", lambda name: None)
+    listed._calculated.cache_clear()
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     code, _, told = editloupe(
         "judge", edits(1), "--backend", "openai/gpt-4.1", "--max-cost", "1", "--out", tmp_path / "run"

@@ -155,9 +155,6 @@ def test_it_is_greedy_unless_a_temperature_is_asked_for_and_leaves_the_generator
     folder = copied("eager")
     rewrite(folder / "generation_config.json", do_sample=True, temperature=3.0, repetition_penalty=4.0)
     assert ask(opened(folder)).text == ask(lmm).text
-    punished = opened(tiny, "?repetition_penalty=5")
-    assert "repetition_penalty=5" in punished.uri and ask(punished, top_logprobs=2).text != ask(lmm).text
-    assert ask(punished, top_logprobs=2).tokens[0].top == ask(lmm, top_logprobs=2).tokens[0].top
 
 
 @needs_torch
@@ -166,7 +163,7 @@ def test_each_token_comes_with_the_models_own_probability(tiny: Path, temperatur
     import torch
 
     lmm = opened(tiny)
-    model, processor, _ = chat._loaded(lmm._weights, "auto")
+    model, processor = chat._loaded(lmm._weights, "auto")
     written: list[Any] = []
     generate = model.generate
 
@@ -213,12 +210,11 @@ def test_an_answer_that_is_cut_says_so_and_a_conversation_that_does_not_fit_is_t
     ended = ask(opened(folder), max_tokens=3)
     assert (ended.finish, ended.usage.output_tokens) == ("stop", 1)
     request = question(images)
-    assert lmm.context_limit() == LONGEST
     taken = lmm.complete(request, images).usage.input_tokens or 0
     wide = Message.of_text("user", "a" * (LONGEST - taken - 30))
     cut = lmm.complete(replace(request, messages=(*request.messages, wide), sampling=Sampling(max_tokens=4000)), images)
     assert cut.sent["max_tokens"] == LONGEST - (cut.usage.input_tokens or 0) < 40
-    with pytest.raises(ContextTooLong, match=r"tokens, and the model takes 2,048; .*max_image_side"):
+    with pytest.raises(ContextTooLong, match=r"takes 2,048 tokens, found .*max_image_side"):
         lmm.complete(replace(request, messages=(*request.messages, wide, wide)), images)
 
 
@@ -253,7 +249,7 @@ def test_a_failure_is_no_answer(tiny: Path, copied: Copy, monkeypatch: pytest.Mo
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     monkeypatch.setattr(chat._loaded(lmm._weights, "auto")[0], "generate", generate)
-    with pytest.raises(Rejected, match=r"out of memory over this conversation .*max_image_side"):
+    with pytest.raises(Rejected, match=r"failed over this conversation .*out of memory"):
         ask(lmm)
 
 
@@ -326,7 +322,6 @@ def test_what_a_uri_cannot_mean_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     for uri, told in (
         ("transformers", "names no model; expected transformers/FOLDER or transformers/OWNER/NAME"),
         ("transformers/m?beams=4", "unknown parameter 'beams'; known: base, boxes, device, max_image_side"),
-        ("transformers/m?repetition_penalty=0", "repetition_penalty='0': expected a number from 0.1"),
         ("transformers/m?device=tpu", "unknown device 'tpu'"),
         ("transformers/no folder", "no such folder or file, and no hub id"),
         (f"transformers/{tmp_path}", "has no config.json; expected a folder saved by transformers"),

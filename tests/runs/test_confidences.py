@@ -108,7 +108,7 @@ def test_boxes_in_pixels_are_recorded_in_thousandths_and_keep_their_confidences(
     with OpenAIServer(with_tokens(*answered("[32,48,96, 96]"))) as server:
         assert listed(judged(editloupe, one, server, "&boxes=pixels")) == WANTED
         form = server.seen[0]["messages"][0]["content"][-1]["text"]
-    assert "in pixels of the image 'Edited Image'" in form
+    assert "in pixels, as you see it, of the image 'Edited Image'" in form
     assert "thousandths" not in form
     assert editloupe("replay", "run")[0] == 0
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from editloupe.errors import ConfigError
-from editloupe.models.chat import ChatWeights, find_weights
+from editloupe.models.hub import Adapted, find_adapted
 from examples.training.train_verifier import BadOption, BadRow, count, named_options, read_rows
 
 BASE: Final = "HuggingFaceM4/Idefics3-8B-Llama3"
@@ -156,8 +156,6 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
     from transformers.trainer_utils import get_last_checkpoint
     from trl import SFTConfig, SFTTrainer
 
-    from editloupe.models.chat import model_of, processor_of
-
     if not 0 <= args.dropout < 1:
         raise BadOption(f"--dropout {args.dropout}: expected 0 or more, and less than 1")
     cuda = torch.cuda.is_available()
@@ -188,13 +186,13 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
         }
         | named_options(args, SFTConfig)
     )
-    weights = find_weights(args.base)
+    weights = find_adapted(args.base)
     with state.main_process_first():
         if state.is_main_process:
             _claim(args)
         if weights.adapter is not None:
             weights = _merged(weights, args.out / "base", write=state.is_main_process)
-    processor = processor_of(weights)
+    processor = weights.processor()
     if args.longest_edge is not None:
         _scale_to(processor, args.longest_edge)
     more: dict[str, Any] = {}
@@ -217,7 +215,7 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> int:
     )
     dataset = Dataset.from_list(rows).shuffle(seed=args.seed).cast_column("images", List(Image()))
     trainer = SFTTrainer(
-        model=model_of(weights, getattr(torch, held.dtype), **more),
+        model=weights.load(getattr(torch, held.dtype), **more),
         args=config,
         train_dataset=dataset,
         processing_class=processor,
@@ -271,20 +269,18 @@ def _claim(args: argparse.Namespace) -> None:
     begun.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
 
 
-def _merged(weights: ChatWeights, folder: Path, *, write: bool) -> ChatWeights:
+def _merged(weights: Adapted, folder: Path, *, write: bool) -> Adapted:
     """Return the model that an adapter and its base make together, saved in `folder` by the process that writes.
 
     An adapter is trained on weights that are not quantized here, so that nothing is lost but the last digits of its dtype.
     """
-    from editloupe.models.chat import model_of, processor_of
-
     of = folder / "merged.txt"
     if write and not (of.is_file() and of.read_text(encoding="utf-8") == weights.version):
         of.unlink(missing_ok=True)
-        model_of(weights, "auto").merge_and_unload().save_pretrained(folder)
-        processor_of(weights).save_pretrained(folder)
+        weights.load("auto").merge_and_unload().save_pretrained(folder)
+        weights.processor().save_pretrained(folder)
         of.write_text(weights.version, encoding="utf-8")
-    return find_weights(str(folder))
+    return find_adapted(str(folder))
 
 
 def _scale_to(processor: Any, longest_edge: int) -> None:
