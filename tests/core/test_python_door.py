@@ -402,7 +402,7 @@ def test_a_broken_script_is_named_with_its_line(tmp_path: Path) -> None:
         open_backend(f"scripted/{tmp_path / 's.jsonl'}")
 
     cases = (
-        ("{", "line 1: not JSON"), ("3", "expected a string or an object"), ('{"error": "x"}', r"or with error \(rate_limited"),
-        ("{}", "text"),
+        ("{", "line 1: not JSON"), ("3", "expected a string or an object"), ("{}", "text"),
+        ('{"error": "x"}', r"or with error \(rate_limited"),
     )  # fmt: skip
     assert refusals(ConfigError, opened, cases) == []
