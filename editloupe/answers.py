@@ -20,24 +20,29 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, is_empty, parse_json
+from editloupe.values import (
+    Box,
+    Json,
+    Serialisable,
+    canonical_json,
+    distinct_keys,
+    finite,
+    is_empty,
+    not_finite,
+    parse_json,
+)
 
 if TYPE_CHECKING:
     import jsonschema
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
-AROUND: Final = " \t\r\n[](){}*-,;:\"'“”„‘’`"
-"""What may stand around a label and says nothing."""
-BOX: Final = "box"
-CONFIDENCE: Final = "confidence"
-"""Keys of a labelled box that no question renames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +65,6 @@ class Label(Serialisable):
     name: str
     value: float
     """On the scale of the metric."""
-    confidence: _MaybeConfidence = None
     kind: Literal["label"] = "label"
 
     def __str__(self) -> str:
@@ -72,7 +76,6 @@ class Number(Serialisable):
     """A finite number. An infinite measure is a status, not a number."""
 
     value: float
-    confidence: _MaybeConfidence = None
     kind: Literal["number"] = "number"
 
     def __post_init__(self) -> None:
@@ -88,7 +91,6 @@ class Choice(Serialisable):
     """One of the offered options."""
 
     name: str
-    confidence: _MaybeConfidence = None
     kind: Literal["choice"] = "choice"
     value: ClassVar[None] = None
 
@@ -101,7 +103,6 @@ class Text(Serialisable):
     """Free text."""
 
     text: str
-    confidence: _MaybeConfidence = None
     kind: Literal["text"] = "text"
     value: ClassVar[None] = None
 
@@ -128,7 +129,6 @@ class Record(Serialisable):
     """A JSON value of the schema that was asked for."""
 
     data: Json
-    confidence: _MaybeConfidence = None
     kind: Literal["record"] = "record"
     value: ClassVar[None] = None
 
@@ -156,31 +156,25 @@ LONGEST_JSON: Final = 100_000
 """Characters of an answer in JSON, or of a list of boxes."""
 _FORMS: Final = ("answer", "label", "verdict", "rating", "score", "decision", "result", "choice")
 _FORM: Final = frozenset(word for form in _FORMS for word in (form, f"final {form}"))
-"""What a prefix may say, folded: it names only the form of what follows."""
+"""What may stand beside an answer, folded: it names only its form."""
 _SHOWN: Final = 120
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
-_DOT = re.compile(r"(?<!\d)\.|\.(?!\d)")
-_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
-_PLUS = re.compile(r"(?<![\w+])\++(?=\d)")
-_EXCLAIMED = re.compile(r"(?<=.)!(?!\w)")
-_SIGN = re.compile("[-=]>|[:：=→]")
-"""What may part a prefix from the answer."""
-_ELEMENT = re.compile(r"</?([a-zA-Z]{1,20})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
-_RULE = re.compile("---+|===+")
-"""Markdown's mark of a heading above."""
+_POINT = re.compile(r"\.(?!\d)")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]{0,20} ?(?=[\r\n{\[])")
-_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ?/ ?(\d+(?:\.\d+)?))?")
-_DASHES: Final = dict.fromkeys("\u2010\u2012\u2013\u2212", "-")
-_GREEK_QUESTION: Final = "\u037e"
-_SEPARATORS: Final = ("-", "—")
-"""What may part a number from the name of the same option."""
+_NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?)(?: ?/ ?(\d+(?:\.\d+)?))?")
+_MARKUP = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</[\w ]{1,40}>|<([\w ]{1,40})>|\\(?:boxed|text[a-z]{0,2})(?=[{])")
+"""Special tokens of models, the marks of an element, and LaTeX's boxes."""
+_PARTED = re.compile(r"(?:^|(?<= ))(?:-|—|[-=]?>|=|→|\||•) (?=\S)")
+"""A sign before an option or a number: of a list, or of what parts them."""
+_ALIKE: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-") | {"\u037e": "?"})
+"""Dashes, and the Greek question mark, which Unicode takes for a semicolon."""
 
 
 def fold(text: str) -> str:
     """Return a text as it is compared: without case, Markdown's emphasis, code and heading marks, quotes, brackets and
     `. , : ; !`, with one space between words.
 
-    Hyphens inside words and underscores are spaces. A minus, a point between digits and a plus behind a word stay, and so
+    Hyphens inside words and underscores are spaces. A minus, a point before a digit and a `!` before a word stay, and so
     does every other sign (?, ≠, ~, ²): they change what is said. `fold(fold(x)) == fold(x)`.
     """
     # Options are folded again with every reply.
@@ -190,12 +184,8 @@ def fold(text: str) -> str:
 def _fold(text: str) -> str:
     text = text.replace("[ ]", "☐")  # an unticked box
     text = text.translate({ord(char): _folded(char) for char in set(text)})
-    text = unicodedata.normalize("NFC", text).replace("!=", "≠")
-    text = _DOT.sub(" ", _POINT.sub("0.", _HYPHEN.sub(" ", text)))
-    # Before a word it negates.
-    text = " ".join(_EXCLAIMED.sub(" ", " ".join(_PLUS.sub("", text).split())).split())
-    # Around the whole they are brackets; elsewhere they compare: "A>B".
-    return text.strip("<> ") if text.startswith("<") and text.endswith(">") else text
+    text = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+    return " ".join(_POINT.sub(" ", _HYPHEN.sub(" ", text)).split()).rstrip("! ")
 
 
 _fold_known = lru_cache(maxsize=4096)(_fold)
@@ -204,85 +194,37 @@ _fold_known = lru_cache(maxsize=4096)(_fold)
 @lru_cache(maxsize=4096)
 def _folded(char: str) -> str:
     """Return what is left of a character: nothing of an invisible one, a space of a dropped one."""
-    if unicodedata.category(char) in ("Cf", "Co", "Cs") or "\ufe00" <= char <= "\ufe0f":
-        return ""
-    if unicodedata.decomposition(char).startswith(("<super>", "<sub>", "<fraction>")):
-        return char  # 8² is not 82
-    if char == _GREEK_QUESTION:
-        return "?"
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", char).casefold())
-    dropped = "\"'`´*_#,:;。、"
-    return "".join(
-        " " if c in dropped or unicodedata.category(c) in ("Ps", "Pe", "Pi", "Pf") else _DASHES.get(c, c) for c in plain
-    )
+    category = unicodedata.category(char)
+    dropped = char in "\"'`´*_#,:;：；，、。…" or category in ("Ps", "Pe", "Pi", "Pf")
+    return "" if category == "Cf" else " " if dropped else char.translate(_ALIKE)
 
 
 def unfenced(text: str) -> str:
     """Return a text out of the one code fence that encloses it."""
     text = text.strip()
-    mark = text[:3]
-    if len(text) < 6 or mark not in ("```", "~~~") or not text.endswith(mark) or mark in text[3:-3]:
+    if len(text) < 6 or not text.startswith("```") or not text.endswith("```") or "```" in text[3:-3]:
         return text
     return _LANGUAGE.sub("", text[3:-3], count=1).strip()
-
-
-def _names_form(said: str, metric: str) -> bool:
-    """Return whether a prefix or key names only the form of what follows, or the metric: its id or its capitals ("IF")."""
-    if len(said) > _SHOWN:
-        return False
-    initials = "".join(word[0] for word in re.split(r"[\W_]+", metric) if word).upper()
-    whole = fold(said).removeprefix("- ")
-    rest = fold(re.sub(rf"\b{initials}\b", " ", said) if len(initials) > 1 else said).removeprefix("- ")
-    rest = f"{rest} ".removeprefix(f"{fold(metric)} ").strip()
-    return rest in _FORM or (rest == "" and whole != "")
-
-
-def _without_prefix(line: str, metric: str) -> str:
-    sign = _SIGN.search(line, 0, _SHOWN)
-    return line[sign.end() :] if sign and _names_form(line[: sign.start()], metric) else line
-
-
-def _plain(text: str, metric: str) -> str:
-    """Return what an option or a number is said to be: a text without the prefixes of its lines, or the values of a JSON
-    object whose keys name only the form, beside a reason."""
-    text = _checked(text)
-    if (found := _object(text)) is None:
-        unboxed = _ELEMENT.sub(lambda mark: " " if (mark[1] or "answer").casefold() in _FORMS else mark[0], text)
-        return "\n".join(
-            _without_prefix(line, metric) for line in unboxed.splitlines() if not _RULE.fullmatch(line.strip())
-        )
-    values = [value for key, value in found.items() if key != "reason"]
-    if unknown := [key for key in found if key != "reason" and not _names_form(key, metric)]:
-        raise ReplyError("off_menu", f"the answer's JSON object has the key {unknown[0][:60]!r}")
-    if not values or not all(type(value) in (str, int, float) for value in values):
-        raise ReplyError("off_menu", "the answer's JSON object holds neither a text nor a number as its answer")
-    for value in values:
-        _checked(str(value))
-    return "\n".join(f"{Decimal(repr(value)):f}" if isinstance(value, float) else str(value) for value in values)
-
-
-def _shown(text: str) -> str:
-    flat = " ".join(text[: 10 * _SHOWN].split())
-    return repr(flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…")
 
 
 def _checked(text: str, longest: int = LONGEST) -> str:
     """Return the text out of its fence. Raises ReplyError for one that is too long, or says that it cannot judge."""
     if len(text) > longest:
-        raise ReplyError("unparsed", f"the answer has {len(text):,} characters; expected at most {longest:,}")
+        raise ReplyError("unparsed", f"the answer has {len(text):,} characters, more than {longest:,}")
     text = unfenced(text)
     if len(text) <= _SHOWN and fold(text) == fold(CANNOT_JUDGE):
         raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
     return text
 
 
-def _json(text: str, expected: str) -> Json:
+def _json(text: str) -> Json:
     """Return the JSON value that is the whole text. A string in it may hold line breaks. Raises ReplyError."""
     try:
-        found: Json = parse_json(text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite, strict=False)
+        found: Json = parse_json(text, object_pairs_hook=_once, strict=False)
+        if where := not_finite(found):
+            raise ValueError(f"{where} is not finite")
     except ValueError as error:
-        problem = f"the answer is not JSON ({error})" if text else "the answer is empty"
-        raise ReplyError("unparsed", f"{problem}; expected {expected}; found {_shown(text)}") from error
+        raise ReplyError("unparsed", f"the answer is not JSON ({error})" if text else "the answer is empty") from error
     return found
 
 
@@ -293,21 +235,15 @@ def _once(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
         raise ReplyError("contradictory", f"a JSON object of the answer {error}") from None
 
 
-def _finite(word: str) -> float:
-    if not math.isfinite(value := float(word)):
-        raise ValueError(f"{word[:60]} is no JSON number")
-    return value
-
-
-def _object(text: str) -> dict[str, Json] | None:
-    """Return the JSON object that a text is; None where it is none. Raises ReplyError for a key that stands twice."""
+def _object(text: str) -> dict[str, Json]:
+    """Return the JSON object that a text is; {} where it is none. Raises ReplyError for a key that stands twice."""
     try:
-        found = _json(text, "") if text.startswith("{") else None
+        found = _json(text) if text.startswith("{") else {}
     except ReplyError as error:
         if error.status == "contradictory":
             raise
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
@@ -315,118 +251,61 @@ def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
     given = [key for key in found if key in keys]
     if len(given) != 1 or not found.keys() <= {"reason", *keys}:
         listed = ", ".join(found)[:_SHOWN] or "none"
-        raise ReplyError("off_menu", f"expected the keys reason and {' or '.join(keys)}; the answer's JSON has {listed}")
+        raise ReplyError("off_menu", f"the answer's JSON has the keys {listed}, not reason and {' or '.join(keys)}")
     answer = found[given[0]]
     return _checked(answer) if isinstance(answer, str) else answer
 
 
-def _phrases(options: Sequence[tuple[str, Sequence[str]]]) -> dict[str, str]:
-    """Return folded name or alias → option, for those that mean one option only. Names go before aliases."""
-    found: dict[str, str] = {fold(CANNOT_JUDGE): CANNOT_JUDGE}
-    aliases = [(alias, name) for name, its in options for alias in its]
-    for meanings in (aliases, [(name, name) for name, _ in options]):
-        owners: dict[str, set[str]] = {}
-        for phrase, name in meanings:
-            owners.setdefault(fold(phrase), set()).add(name)
-        found |= {phrase: names.pop() for phrase, names in owners.items() if phrase and len(names) == 1}
-    joined: dict[str, set[str]] = {}
-    for phrase, name in found.items():
-        if "".join(words := phrase.split()).isalpha():
-            joined.setdefault("".join(words), set()).add(name)
-    return {phrase: names.pop() for phrase, names in joined.items() if len(names) == 1} | found
+def _plain(text: str, metric: str) -> str:
+    """Return an option or a number as it is said: alone, or in a JSON object whose keys name only the form, beside a
+    reason."""
+    found = _object(text)
+    answers = {key: value for key, value in found.items() if key != "reason"}
+    if unknown := [key for key in answers if _split(f"{key} 0", {"0": "0"}, metric)[1]]:
+        raise ReplyError("off_menu", f"the answer's JSON has the key {unknown[0][:60]!r}")
+    if found and not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
+        raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
+    said = [_checked(v) if isinstance(v, str) else f"{Decimal(str(v)).normalize():f}" for v in answers.values()]
+    return "\n".join(said) or text
 
 
-def _choose(text: str, options: Sequence[tuple[str, Sequence[str]]], values: Mapping[str, float], metric: str) -> str:
-    """Return the name of the one option that an answer is. Raises ReplyError.
+def _form(metric: str) -> dict[str, str]:
+    """Return the phrases that name only the form of an answer, or its metric, folded. They mean no option."""
+    return dict.fromkeys(filter(None, (*_FORM, fold(metric))), "")
 
-    values: the number of each option, where they have one. Beside its name it may stand, and no other number.
+
+def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
+    """Return the options that the phrases in a text mean, and the words beside them. Where words are left, markup, the
+    initials of the metric ("IF") and signs that part are taken away first; of a number alone, they may be its own.
+
+    A phrase inside a longer one does not count. One that names only the form stands before something.
     """
-    text = _checked(text)
-    expected = f"expected one of {', '.join(dict.fromkeys(name for name, _ in options))}"
-    phrases, said = _phrases(options), fold(text)
-    if said not in phrases:
-        said = fold(_plain(text, metric))
-    if not said:
-        raise ReplyError("unparsed", f"the answer is empty; {expected}")
-    alone = [phrases[said]] if said in phrases else _agreed(said, phrases, values)
-    named = alone or _named(said, phrases)
-    if len(named) > 1:
-        both = " and ".join(map(repr, named))
-        raise ReplyError("contradictory", f"the answer names {both}; {expected}; found {_shown(text)}")
-    if not alone:
-        problem = f"the answer gives {named[0]!r} beside other words" if named else "the answer is none of the labels"
-        raise ReplyError("off_menu", f"{problem}; {expected}; found {_shown(text)}")
-    if named[0] == CANNOT_JUDGE:
-        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
-    return named[0]
-
-
-def _agreed(said: str, phrases: Mapping[str, str], values: Mapping[str, float]) -> list[str]:
-    """Return the options that the parts of a folded answer mean, where it has no other part: "3 - over modification"."""
-    words = said.split()
-    numbers = {f"{value:g}": name for name, value in values.items()}
-    top, signed = max(values.values(), default=0.0), min(values.values(), default=0.0) < 0
-    numbers |= {f"{number}/{top:g}": name for number, name in numbers.items()}
-    named: list[str] = []
-    alone, at = True, 0
-    while at < len(words) <= _SHOWN:
-        ends = range(len(words), at, -1)
-        end = next((end for end in ends if " ".join(words[at:end]) in phrases), None)
-        if end is not None:
-            named.append(phrases[" ".join(words[at:end])])
-            alone, at = False, end
-        elif words[at] in numbers:
-            named.append(numbers[words[at]])
-            at += 1
-        elif at + 1 < len(words) and (
-            (words[at] in _SEPARATORS and not signed) or (words[at] in _FORMS and words[at + 1] in numbers)
-        ):
-            at += 1
-        else:
-            return []
-    return [] if alone else list(dict.fromkeys(named))
-
-
-def _named(said: str, phrases: Mapping[str, str]) -> list[str]:
-    """Return the options whose names stand somewhere in a folded answer; one inside a longer one does not count."""
-    spaced, names = f" {said} ", []
-    for phrase in sorted(phrases, key=len, reverse=True):
-        if f" {phrase} " in spaced:
-            names.append(phrases[phrase])
-            spaced = spaced.replace(f" {phrase} ", " | ")
-    return list(dict.fromkeys(names))
+    initials = "".join(word[0] for word in metric.split("_") if word).upper()
+    bare = fold(_MARKUP.sub(r" \1 ", re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text))
+    ordered = sorted({**_form(metric), **phrases}.items(), key=lambda item: len(item[0]), reverse=True)
+    for said in (fold(text), _PARTED.sub("", bare) if phrases else bare):
+        # With two spaces between them, two phrases side by side share none.
+        spaced, meant = f" {said.replace(' ', '  ')} ", []
+        for phrase, option in ordered:
+            wide = f" {phrase.replace(' ', '  ')} "
+            if wide in spaced and (option or not spaced.endswith(wide)):
+                meant.append(option)
+                spaced = spaced.replace(wide, "\n")
+        if not (beside := spaced.split()):
+            break
+    return [*dict.fromkeys(filter(None, meant))], beside
 
 
 # Specs
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelRule(Serialisable):
-    """One allowed label."""
-
-    name: str
-    value: float
-    aliases: tuple[str, ...] = ()
-    """Other spellings that mean this label and no other."""
+_A = TypeVar("_A")
 
 
-def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
-    """Raise ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
-    if len(words) < least:
-        raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
-    seen: dict[str, str] = {}
-    for word, owner in words:
-        folded = fold(word)
-        if not folded:
-            raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
-        if seen.setdefault(folded, owner) != owner:
-            raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
-        if word == owner and [w for w, _ in words].count(word) > 1:
-            raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
-
-
-class _Spec(Serialisable):
+class _Spec(Serialisable, Generic[_A]):
     """What the answer specs share: the words of the prompts, and the JSON object of an answer with its reason."""
+
+    _longest: ClassVar[int] = LONGEST
 
     @property
     def noun(self) -> str:
@@ -462,6 +341,26 @@ class _Spec(Serialisable):
         """Return the JSON Schema of an answer: an object of a reason and the answer."""
         return _closed({"reason": {"type": "string"}, self.key: self._value_schema()})
 
+    def parse(self, text: str, metric: str = "", *, confidences: Sequence[float | None] = ()) -> _A:
+        """Return the answer that a text is. Raises ReplyError, which says what was expected and what was found.
+
+        metric: its name may stand before a label or a number.
+        confidences: those of the entries of a list as they are written, as `confidences_in` returns them.
+        """
+        try:
+            return self._read(_checked(text, self._longest), metric, confidences)
+        except ReplyError as error:
+            if error.status == "abstained":
+                raise
+            flat = " ".join(text[: 10 * _SHOWN].split())
+            found = f"; found {flat[:_SHOWN]!r}{'…' * (len(flat) > _SHOWN)}" if flat else ""
+            asked = ", ".join(self.choices() or ())
+            expected = f"one of {asked}" if asked else self.ask.rstrip(",")
+            raise ReplyError(error.status, f"{error}; expected {expected}{found}") from error.__cause__
+
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> _A:
+        raise NotImplementedError
+
     def _value_schema(self) -> Json:
         return {"type": "string", "enum": list(self.choices() or ())}
 
@@ -470,8 +369,56 @@ def _closed(properties: dict[str, Json]) -> dict[str, Json]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+def _phrases(what: str, options: Sequence[tuple[str, Sequence[str]]], *, least: int = 2) -> dict[str, str]:
+    """Return folded name or alias → its option.
+
+    Raises ConfigError for too few options, for a word that folds to nothing, and for two options that read the same.
+    """
+    if len(options) < least:
+        raise ConfigError(f"expected at least {least} answers to choose from, found {len(options)}")
+    owners: dict[str, int] = {}
+    for number, (name, aliases) in enumerate(options):
+        for word in (name, *aliases):
+            if not (folded := fold(word)):
+                raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
+            if (owner := owners.setdefault(folded, number)) != number:
+                also = options[owner][0]
+                raise ConfigError(f"{what} {word!r} of {name!r} reads the same as {also!r}; answers must differ")
+    return {folded: options[number][0] for folded, number in owners.items()}
+
+
+def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[str, float]) -> str:
+    """Return the name of the one option that a text is. Raises ReplyError.
+
+    values: the number of each option, where they have one. Beside its name it may stand, and no other number.
+    """
+    text = _plain(text, metric)
+    top = max(values.values(), default=0)
+    numbers = {f"{value:g}{of}": name for name, value in values.items() for of in ("", f"/{top:g}")}
+    names, beside = _split(text, {fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
+    told = list(dict.fromkeys([*names, *(numbers[word] for word in beside if word in numbers)]))
+    if names and len(told) > 1:
+        raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, told))}")
+    if not names or not numbers.keys() >= {*beside}:
+        problem = f"gives {told[0]!r} beside other words" if names else "is none of the labels" if beside else "is empty"
+        raise ReplyError("off_menu" if beside else "unparsed", f"the answer {problem}")
+    if CANNOT_JUDGE in names:
+        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+    return told[0]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Labels(_Spec):
+class LabelRule(Serialisable):
+    """One allowed label."""
+
+    name: str
+    value: float
+    aliases: tuple[str, ...] = ()
+    """Other spellings that mean this label and no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels(_Spec[Label]):
     """Ordered labels with values (DLEBench)."""
 
     labels: tuple[LabelRule, ...]
@@ -480,20 +427,64 @@ class Labels(_Spec):
     noun: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
-        _distinct("a label", [(rule.name, rule.name) for rule in self.labels], least=2)
-
-    def parse(self, text: str, metric: str = "") -> Label:
-        """Return the one label that the text names. Raises ReplyError."""
-        values = {rule.name: rule.value for rule in self.labels}
-        name = _choose(text, [(rule.name, rule.aliases) for rule in self.labels], values, metric)
-        return Label(name=name, value=values[name])
+        self._phrases()
 
     def choices(self) -> tuple[str, ...]:
         return tuple(rule.name for rule in self.labels)
 
+    def _phrases(self) -> dict[str, str]:
+        return _phrases("a label", [(rule.name, rule.aliases) for rule in self.labels])
+
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Label:
+        values = {rule.name: rule.value for rule in self.labels}
+        name = _choose(text, metric, self._phrases(), values)
+        return Label(name=name, value=values[name])
+
 
 @dataclass(frozen=True, kw_only=True)
-class Scale(_Spec):
+class OneOf(_Spec[Choice]):
+    """One of several options, which may differ from sample to sample (GIE-Bench)."""
+
+    options: tuple[str, ...]
+    """As the prompt lists them."""
+    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
+    """Option → other spellings of it."""
+    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    """The letter under which the prompt shows each option, in their order; () for options without letters."""
+    abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
+    """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
+    kind: Literal["one_of"] = "one_of"
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
+        if unknown:
+            raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
+        if self.marks and len(self.marks) != len(self.options):
+            raise ConfigError(f"expected a mark for each of the {len(self.options)} options, found {len(self.marks)}")
+        self._phrases()
+
+    def choices(self) -> tuple[str, ...]:
+        """Return the marks, which hold no comma and are short; without marks the options."""
+        return self.marks or self.options
+
+    def _phrases(self) -> dict[str, str]:
+        marks = dict(zip(self.options, self.marks, strict=False))
+        told = [(name, (*self.aliases.get(name, ()), *filter(None, [marks.get(name)]))) for name in self.options]
+        return _phrases("an option", told)
+
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Choice:
+        name = _choose(text, metric, self._phrases(), {})
+        if name == self.abstain:
+            raise ReplyError("abstained", f"the judge answered {name!r}")
+        return Choice(name=name)
+
+
+YES_NO: Final = OneOf(options=("yes", "no"))
+"""The two options of a yes-or-no question (EdiVal, DICE)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(_Spec[Number]):
     """A number from `low` to `high`, both included. A number outside is `off_menu`; nothing is clamped (UnicBench)."""
 
     low: float
@@ -530,92 +521,27 @@ class Scale(_Spec):
         form = f'{{"score": <{self._number_asked}>, "reason": "<one or two sentences>"}}'
         return f"The answer is one JSON object of this form: {form}"
 
-    def parse(self, text: str, metric: str = "") -> Number:
-        """Return the number that the text is, alone or as "7/10", or that its JSON object holds. Raises ReplyError."""
-        try:
-            return Number(value=self._number(fold(_plain(text, metric))))
-        except ReplyError as error:
-            if error.status == "abstained":
-                raise
-            found = f"; found {_shown(text)}" if text.strip() else ""
-            raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
-
-    def _number(self, said: str) -> float:
-        if not said:
-            raise ReplyError("unparsed", "the answer is empty")
-        match = _NUMBER.fullmatch(said)
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Number:
+        """Return the number that the text is, alone or as "7/10", or that its JSON object holds."""
+        _, words = _split(_plain(text, metric), {}, metric)
+        match = _NUMBER.fullmatch(" ".join(words))
         if match is None:
-            several = len({word for word in said.split() if _NUMBER.fullmatch(word)}) > 1
-            status = "contradictory" if several else "off_menu"
-            raise ReplyError(
-                status, "the answer holds several numbers" if several else "the answer is not one number alone"
-            )
-        value = Decimal(match[1])
-        if match[2] and Decimal(match[2]) != Decimal(repr(self.high)):
-            raise ReplyError(
-                "contradictory", f"the answer is a number of {match[2][:_SHOWN]}, which is not the scale's top"
-            )
-        in_range = Decimal(repr(self.low)) <= value <= Decimal(repr(self.high))
-        if not in_range or (self.whole and value != value.to_integral_value()):
+            several = len({word for word in words if _NUMBER.fullmatch(word)}) > 1
+            problem = "holds several numbers" if several else "is not one number alone" if words else "is empty"
+            raise ReplyError("contradictory" if several else "off_menu" if words else "unparsed", f"the answer {problem}")
+        value, low, high = (Decimal(number) for number in (match[1], repr(self.low), repr(self.high)))
+        if match[2] and Decimal(match[2]) != high:
+            raise ReplyError("contradictory", f"the answer is a number of {match[2][:_SHOWN]}, not of the scale's top")
+        if not low <= value <= high or (self.whole and value != value.to_integral_value()):
             raise ReplyError("off_menu", f"{match[1][:_SHOWN]} is off the scale")
-        return float(value) or 0.0  # never -0
-
-    def choices(self) -> tuple[str, ...] | None:
-        """Return the whole numbers of a short whole scale; None where there are too many to list."""
-        if not self.whole or self.reason or self.high - self.low > 100:
-            return None
-        return tuple(str(n) for n in range(math.ceil(self.low), math.floor(self.high) + 1))
+        return Number(value=float(value) or 0.0)  # never -0
 
     def _value_schema(self) -> Json:
         return {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneOf(_Spec):
-    """One of several options, which may differ from sample to sample (GIE-Bench)."""
-
-    options: tuple[str, ...]
-    """As the prompt lists them."""
-    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
-    """Option → other spellings of it."""
-    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
-    """The letter under which the prompt shows each option, in their order; () for options without letters."""
-    abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
-    """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
-    kind: Literal["one_of"] = "one_of"
-
-    def __post_init__(self) -> None:
-        _distinct("an option", [(option, option) for option in self.options], least=2)
-        unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
-        if unknown:
-            raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
-        if self.marks and len(self.marks) != len(self.options):
-            raise ConfigError(f"expected a mark for each of the {len(self.options)} options, found {len(self.marks)}")
-        phrases = self._phrases()
-        _distinct("an alias", [(a, name) for name, others in phrases for a in (name, *others)], least=2)
-
-    def parse(self, text: str, metric: str = "") -> Choice:
-        """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
-        name = _choose(text, self._phrases(), {}, metric)
-        if name == self.abstain:
-            raise ReplyError("abstained", f"the judge answered {name!r}")
-        return Choice(name=name)
-
-    def choices(self) -> tuple[str, ...]:
-        """Return the marks, which hold no comma and are short; without marks the options."""
-        return self.marks or self.options
-
-    def _phrases(self) -> list[tuple[str, tuple[str, ...]]]:
-        marks = dict(zip(self.options, self.marks, strict=False))
-        return [(name, (*self.aliases.get(name, ()), *filter(None, [marks.get(name)]))) for name in self.options]
-
-
-YES_NO: Final = OneOf(options=("yes", "no"))
-"""The two options of a yes-or-no question (EdiVal, DICE)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreeText(_Spec):
+class FreeText(_Spec[Text]):
     """A short text: an object's name, words that were read."""
 
     max_words: int | None = None
@@ -632,59 +558,30 @@ class FreeText(_Spec):
     def instructions(self) -> str:
         return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
-    def parse(self, text: str) -> Text:
-        """Return the text, white space folded.
-
-        Raises ReplyError for an empty or overlong one, for the dots that hold its place in prompts, and for "Cannot Judge".
-        """
-        said = _checked(text)
-        found = _object(said)
-        if found is not None and "answer" in found and found.keys() <= {"answer", "reason"}:
-            said = str(_answer_of(found, "answer"))
-        said = " ".join(said.split())
-        if not fold(said):
-            raise ReplyError("unparsed", "the answer is empty; expected some words")
-        count = len(said.split())
-        if self.max_words is not None and count > self.max_words:
-            raise ReplyError(
-                "off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {_shown(said)}"
-            )
-        return Text(text=said)
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Text:
+        """Return the text, white space folded. It is empty where it is but the dots that hold its place in prompts."""
+        found = _object(text)
+        if "answer" in found and found.keys() <= {"answer", "reason"}:
+            text = str(_answer_of(found, "answer"))
+        words = text.split()
+        if not fold(text):
+            raise ReplyError("unparsed", "the answer is empty")
+        if self.max_words is not None and len(words) > self.max_words:
+            raise ReplyError("off_menu", f"the answer has {len(words)} words")
+        return Text(text=" ".join(words))
 
     def _value_schema(self) -> Json:
         return {"type": "string"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoxList(_Spec):
-    """Boxes in thousandths (0 to 1000) of one image, [x0, y0, x1, y1]."""
-
-    kind: Literal["box_list"] = "box_list"
-    noun: ClassVar[str] = "list of boxes"
-    ask: ClassVar[str] = "a JSON list of boxes"
-
-    def instructions(self) -> str:
-        return (
-            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
-            "the image's width and height, the origin at the top left; [] where there is none."
-        )
-
-    def parse(self, text: str) -> Boxes:
-        """Return the boxes. Raises ReplyError, also for a box that is empty or outside."""
-        data = _json(_checked(text, LONGEST_JSON), self.ask)
-        if isinstance(data, dict):
-            data = _answer_of(data, "answer")
-        if not isinstance(data, list):
-            raise ReplyError("off_menu", f"expected {self.ask}, found {type(data).__name__}")
-        try:
-            return Boxes(boxes=tuple(Box(*_box(item, top=1000)) for item in data))
-        except ValueError as error:
-            raise ReplyError("off_menu", f"expected four numbers from 0 to 1000 a box: of one, {error}") from error
-
-    def _value_schema(self) -> Json:
-        return {"type": "array", "items": _BOX_SCHEMA}
-
-
+BOX: Final = "box"
+CONFIDENCE: Final = "confidence"
+"""Keys of a labelled box that no question renames."""
+BOX_RULE: Final = (
+    "A box is four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
+    "{image!r}, the origin at the top left."
+)
+"""How the boxes of an answer are written; a backend renders it in its model's own convention (`backends.boxes`)."""
 _BOX_SCHEMA: Final[Json] = {
     "type": "array",
     "items": {"type": "number", "minimum": 0, "maximum": 1000},
@@ -695,36 +592,58 @@ _BOX_SCHEMA: Final[Json] = {
 
 def _box(written: Json, *, top: float) -> list[float]:
     """Return a box from 0 to `top` in thousandths. Raises ValueError for what is none, or is written in other units."""
-    if not isinstance(written, list):
-        raise ValueError("it has no box" if written is None else "its box is no list of four numbers")
-    numbers = [number for value in written if (number := finite(value)) is not None]
-    if len(written) != 4:
-        raise ValueError(f"its box has {len(written)} numbers, not four")
-    if len(numbers) != 4:
-        raise ValueError("its box holds what is no finite number")
-    if top == 1 and max(numbers) > 1:
-        raise ValueError("its box has a number above 1, and is no fraction")
+    found = [finite(value) for value in written] if isinstance(written, list) else []
+    numbers = [number for number in found if number is not None]
+    if len(found) != 4 or len(numbers) != 4:
+        raise ValueError("its box is not four finite numbers")
     if top > 1 and all(-1 <= number <= 1 for number in numbers):
         raise ValueError("its box is written in fractions")
     if min(numbers) < 0 or max(numbers) > top:
-        raise ValueError("its box reaches out of the image")
+        raise ValueError(f"its box holds a number outside of 0 to {top:g}")
     x0, y0, x1, y1 = box = [round(number * 1000 / top, 3) for number in numbers]
     if x0 >= x1 or y0 >= y1:
         raise ValueError("its box is empty, or its corners are swapped")
     return box
 
 
-BOX_RULE: Final = (
-    "A box is four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
-    "{image!r}, the origin at the top left."
-)
-"""How the boxes of an answer are written; a backend renders it in its model's own convention (`backends.boxes`)."""
+@dataclass(frozen=True, kw_only=True)
+class BoxList(_Spec[Boxes]):
+    """Boxes in thousandths (0 to 1000) of one image, [x0, y0, x1, y1]."""
+
+    kind: Literal["box_list"] = "box_list"
+    noun: ClassVar[str] = "list of boxes"
+    ask: ClassVar[str] = "a JSON list of boxes, each four numbers from 0 to 1000"
+    _longest: ClassVar[int] = LONGEST_JSON
+
+    def instructions(self) -> str:
+        return (
+            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
+            "the image's width and height, the origin at the top left; [] where there is none."
+        )
+
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Boxes:
+        data = _json(text)
+        listed = _answer_of(data, "answer") if isinstance(data, dict) else data
+        if not isinstance(listed, list):
+            raise ReplyError("off_menu", "the answer's JSON is no list")
+        try:
+            return Boxes(boxes=tuple(Box(*_box(item, top=1000)) for item in listed))
+        except ValueError as error:
+            raise ReplyError("off_menu", f"of one box, {error}") from error
+
+    def _value_schema(self) -> Json:
+        return {"type": "array", "items": _BOX_SCHEMA}
+
+
 _SOURCE: Final = "confidence_source"
 _DROPPED: Final = "dropped"
+_AROUND: Final = " \t\r\n'\",*-[]"
+"""What may stand around the label and the name of an entry in a line: the marks of a list."""
+_FRACTION = re.compile(r"\s*-?\d*\.?\d+\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledBoxes(_Spec):
+class LabelledBoxes(_Spec[Record]):
     """Boxes in one image, each with one of several labels and a name: DICE's differences.
 
     The answer is a Record: `list_key` → a list of objects with `label_key`, `name_key`, `box` (thousandths) and, where it
@@ -749,19 +668,19 @@ class LabelledBoxes(_Spec):
     """Whether an entry's confidence is p(label) / Σ p(labels) at its label's first token, where the backend tells
     probabilities."""
     kind: Literal["labelled_boxes"] = "labelled_boxes"
+    _longest: ClassVar[int] = LONGEST_JSON
 
     def __post_init__(self) -> None:
-        _distinct("a label", [(label, label) for label in self.labels], least=1)
-        for what, keys in (
-            ("label_key and name_key", (self.label_key, self.name_key, BOX, CONFIDENCE)),
-            ("list_key", (self.list_key, _SOURCE, _DROPPED)),
-        ):
-            if len(set(keys)) < len(keys) or not all(keys):
-                raise ConfigError(f"{what}: expected keys that differ, also from the fixed ones, found {', '.join(keys)}")
-        if self.asks_confidence and self.form == "lines":
-            raise ConfigError('the form "lines" has no place for a confidence; use form="json", or asks_confidence=False')
-        if self.asks_confidence and self.wants_logprobs:
-            raise ConfigError("a confidence has one source: asks_confidence or wants_logprobs, not both")
+        _phrases("a label", [(label, ()) for label in self.labels], least=1)
+        keys = (self.label_key, self.name_key, BOX, CONFIDENCE)
+        if len(set(keys)) < len(keys) or not all(keys) or self.list_key in ("", _SOURCE, _DROPPED):
+            raise ConfigError(
+                f"expected keys that differ, also from the fixed ones, found {', '.join((self.list_key, *keys))}"
+            )
+        if self.asks_confidence and (self.wants_logprobs or self.form == "lines"):
+            raise ConfigError(
+                'asks_confidence is for form="json", and a confidence has one source: no wants_logprobs beside it'
+            )
 
     @property
     def noun(self) -> str:
@@ -794,34 +713,20 @@ class LabelledBoxes(_Spec):
             f"{BOX_RULE.format(image=self.image)} Where there is none, the list is empty."
         )
 
-    def parse(self, text: str, *, confidences: Sequence[float | None] = ()) -> Record:
-        """Return the boxes. An entry that cannot be read is dropped, and does not lose the others.
-
-        confidences: those of the entries as they are written, as `shares` returns them.
-        Raises ReplyError: unparsed (no entry that can be read, and no word that there is none), contradictory (both),
-        off_menu (other words beside the entries), abstained.
-        """
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Record:
+        """Return the boxes. An entry that cannot be read is dropped, and does not lose the others."""
         entries = self._entries(text)
         told = confidences if len(confidences) == len(entries) else [None] * len(entries)
-        listed: list[Json] = []
+        listed: list[dict[str, Json]] = []
         dropped: list[dict[str, Json]] = []
-        seen: set[str] = set()
         for (_, entry), share in zip(entries, told, strict=True):
             try:
-                item = self._item(entry)
-                if (key := canonical_json(item)) in seen:
-                    raise ValueError("it stands there twice")
+                listed.append(self._item(entry, share))
             except ValueError as error:
-                shown = entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)
-                dropped.append({"entry": shown[:200], "why": str(error)})
-                continue
-            seen.add(key)
-            sure = share if self.wants_logprobs else self._asked(entry)
-            listed.append(item if sure is None else {**item, CONFIDENCE: sure})
+                dropped.append({"entry": json.dumps(entry, ensure_ascii=False)[:200], "why": str(error)})
         if entries and not listed:
-            first = dropped[0]["why"]
-            raise ReplyError("unparsed", f"none of the {len(entries)} entries can be read; of the first: {first}")
-        known = any(isinstance(item, Mapping) and CONFIDENCE in item for item in listed)
+            raise ReplyError("unparsed", f"none of the {len(entries)} entries can be read; of one, {dropped[0]['why']}")
+        known = any(CONFIDENCE in item for item in listed)
         source = None if not known else "logprob" if self.wants_logprobs else "asked"
         data: dict[str, Json] = {self.list_key: listed, _SOURCE: source}
         return Record(data={**data, _DROPPED: dropped} if dropped else data)
@@ -833,7 +738,7 @@ class LabelledBoxes(_Spec):
         be spoken in the model's own convention: labels are looked for from the end, with what stands between their boxes.
         """
         try:
-            entries = self._entries(text) if self.wants_logprobs and tokens else []
+            entries = self._entries(_checked(text, LONGEST_JSON)) if self.wants_logprobs and tokens else []
         except ReplyError:
             return []
         spoken = "".join(token.text for token in tokens)
@@ -860,93 +765,64 @@ class LabelledBoxes(_Spec):
         return {"type": "array", "items": _closed(properties)}
 
     def _entries(self, text: str) -> list[tuple[str, Json]]:
-        """Return each entry as it is written: from its label to the next bracket ("" where that is not known), and its
-        parts as an object. [] where the text says that there is none."""
-        text = _checked(text, LONGEST_JSON)
-        if self._is_nothing(text):
-            return []
+        """Return each entry as it is written, from its label to its box, and its parts as an object.
+
+        What is written is "" where it is not known. [] where the text says that there is none.
+        """
         if self.form == "lines" and not text.startswith("{"):
             return self._in_lines(text)
-        data = _json(text, self.ask)
-        listed = _answer_of(data, "answer", self.list_key) if isinstance(data, dict) else data
+        data = _json(text)
+        listed = _answer_of(data, "answer", self.list_key) if isinstance(data, dict) else None
         if not isinstance(listed, list):
-            raise ReplyError("unparsed", f"the answer's JSON holds no list; expected {self.ask}")
-        if self.form == "lines" and all(isinstance(item, str) for item in listed):
-            return self._in_lines("\n".join(map(str, listed))) if listed else []
+            raise ReplyError("unparsed", "the answer's JSON object holds no list")
+        if self.form == "lines":
+            return self._in_lines("\n".join(map(str, listed or [self.none])))
         key = re.escape(json.dumps(self.label_key, ensure_ascii=False))
-        begins = [match.end() for match in re.finditer(rf'{key}\s{{0,9}}:\s{{0,9}}"\s{{0,9}}', text)]
-        known = len(begins) == len(listed)
-        return [
-            (text[begins[n] : begins[n] + _SHOWN].partition("[")[0] if known else "", item) for n, item in enumerate(listed)
-        ]
+        written = [part.partition("[")[0] for part in re.split(rf'{key}\s{{0,9}}:\s{{0,9}}"', text)[1:]]
+        return list(zip(written if len(written) == len(listed) else [""] * len(listed), listed, strict=True))
 
     def _in_lines(self, text: str) -> list[tuple[str, Json]]:
-        """Return the entries "LABEL: name, [x0, y0, x1, y1]", one a line or side by side as a list of strings."""
-        known = {label.casefold() for label in self.labels}
+        """Return the entries "LABEL: name, [x0, y0, x1, y1]". Each ends with its box or its line.
+
+        So a Python list of such strings is read as well, which the paper's own detector writes.
+        """
         found: list[tuple[str, Json]] = []
-        nothing = beside = False
-        # A trained model repeats its question.
-        lines = text.rpartition("Assistant:")[2].splitlines()
-        for number, piece in ((number, piece) for line in lines for number, piece in enumerate(line.split("]"))):
-            head, closed, inside = piece.rpartition("[")
-            written = (head if closed else piece).lstrip(AROUND)
-            if not written and not closed:
-                continue
-            label, _, name = (part.strip(AROUND) for part in written.partition(":"))
-            empty = closed != "" and not inside.strip()
-            if (empty and (not written or self._is_nothing(label))) or self._is_nothing(written):
+        none, nothing, others = fold(self.none).replace(" ", ""), text == "[]", []
+        for piece in re.findall(r"[^\]\n]+\]*", text):
+            written, opened, inside = piece.lstrip(_AROUND).partition("[")
+            label, colon, name = (part.strip(_AROUND) for part in written.partition(":"))
+            if fold(label).replace(" ", "") == none:
                 nothing = True
-            elif ":" in written and (closed or label.casefold() in known):
-                name = name.removesuffix("BOUNDING_BOX").rstrip(AROUND).replace("\\'", "'").replace('\\"', '"')
-                box = {BOX: _numbers(inside)} if closed else {}
-                found.append((written[:_SHOWN], {self.label_key: label, self.name_key: name, **box}))
-            elif found and number > 0:
-                found[-1] = ("", f"{found[-1][0]}… {piece.strip()}")
-            else:
-                beside = True
-        if found and nothing:
-            raise ReplyError("contradictory", f"the answer holds entries and says that there is none ({self.none!r})")
-        if not found and not nothing:
-            raise ReplyError("unparsed", "the answer holds no entry, and does not say that there is none")
-        if beside:
-            raise ReplyError("off_menu", "the answer holds other words beside its entries")
+            elif colon and (opened or label in self.labels):
+                box: list[Json] = [float(n) if _FRACTION.fullmatch(n) else n for n in inside.rstrip("] ").split(",")]
+                found.append((written, {self.label_key: label, self.name_key: name, BOX: box}))
+            elif fold(written):
+                others.append(written)
+        if found and (others or nothing):
+            both = "holds other words beside its entries" if others else f"holds entries and says {self.none!r}"
+            raise ReplyError("off_menu" if others else "contradictory", f"the answer {both}")
+        if not found and (others or not nothing):
+            raise ReplyError("unparsed", "the answer holds no entry")
         return found
 
-    def _is_nothing(self, text: str) -> bool:
-        """Return whether a text says that the list is empty, and nothing else."""
-        said = "".join(fold(text).split()) if len(text) <= _SHOWN else ""
-        return text.strip() == "[]" or (said != "" and said == "".join(fold(self.none).split()))
-
-    def _item(self, entry: Json) -> dict[str, Json]:
-        """Return an entry as the answer has it, without its confidence. Raises ValueError, which says what is wrong."""
+    def _item(self, entry: Json, share: float | None) -> dict[str, Json]:
+        """Return an entry as the answer has it. Raises ValueError, which says what is wrong."""
         if not isinstance(entry, Mapping):
-            raise ValueError("other words stand behind its box" if isinstance(entry, str) else "it is no JSON object")
-        said, name = entry.get(self.label_key), entry.get(self.name_key) or ""
-        folded = said.strip().casefold() if isinstance(said, str) else ""
-        label = next((one for one in self.labels if one.casefold() == folded), None)
-        if label is None:
+            raise ValueError("it is no JSON object")
+        label, name = entry.get(self.label_key), entry.get(self.name_key) or ""
+        if label not in self.labels:
             raise ValueError(f"its label is none of {', '.join(self.labels)}")
         if not isinstance(name, str):
             raise ValueError("its name is no text")
         box = _box(entry.get(BOX), top=1 if self.form == "lines" else 1000)
         listed: list[Json] = [int(number) if number.is_integer() else number for number in box]
-        return {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
-
-    def _asked(self, entry: Json) -> float | None:
-        """Return how sure the judge says it is; None where that is no number from 0 to 1."""
-        sure = finite(entry.get(CONFIDENCE)) if self.asks_confidence and isinstance(entry, Mapping) else None
-        return sure if sure is not None and 0 <= sure <= 1 else None
-
-
-def _numbers(inside: str) -> list[Json]:
-    """Return what stands between brackets: numbers as such, other items as their text."""
-    items = [item.strip() for item in inside[:1000].split(",")] if inside.strip() else []
-    number = re.compile(r"[-+]?\d*\.?\d+(?:[eE][-+]?\d{1,3})?")
-    return [float(item) if len(item) < 40 and number.fullmatch(item) else item for item in items]
+        item: dict[str, Json] = {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
+        sure = share if self.wants_logprobs else finite(entry.get(CONFIDENCE)) if self.asks_confidence else None
+        return item if sure is None or not 0 <= sure <= 1 else {**item, CONFIDENCE: sure}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordOf(_Spec):
+class RecordOf(_Spec[Record]):
     """A JSON object of a schema, such as EdiVal's objects. `RecordOf.model(Model)` takes a pydantic model."""
 
     schema: Mapping[str, Json]
@@ -954,6 +830,7 @@ class RecordOf(_Spec):
     kind: Literal["record_of"] = "record_of"
     noun: ClassVar[str] = "JSON object"
     ask: ClassVar[str] = "one JSON object of the schema below"
+    _longest: ClassVar[int] = LONGEST_JSON
 
     def __post_init__(self) -> None:
         if not self.schema:
@@ -975,12 +852,12 @@ class RecordOf(_Spec):
     def instructions(self) -> str:
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
-    def parse(self, text: str) -> Record:
-        """Return the object, or the answer of an object of `json_schema`. Raises ReplyError.
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Record:
+        """Return the object, or the answer of an object of `json_schema`.
 
         Raises ConfigError for a schema that names another one or itself without end.
         """
-        data = _json(_checked(text, LONGEST_JSON), "one JSON object")
+        data = _json(text)
         wrapped = isinstance(data, dict) and data.keys() == {"reason", "answer"}
         if wrapped and not ("answer" in self.schema.get("properties", {}) and self._problem(data) is None):  # type: ignore[operator]
             data = _answer_of(data, "answer")  # type: ignore[arg-type]
@@ -1031,9 +908,7 @@ def read_answer(spec: AnswerSpec, text: str, metric: str, *, confidences: Sequen
 
     confidences: what `confidences_in` returns for the same text.
     """
-    if isinstance(spec, LabelledBoxes):
-        return spec.parse(text, confidences=confidences)
-    return spec.parse(text, metric) if isinstance(spec, Labels | OneOf | Scale) else spec.parse(text)
+    return spec.parse(text, metric, confidences=confidences)
 
 
 def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list[float | None]:
@@ -1044,10 +919,9 @@ def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list
 def reason_in(spec: AnswerSpec, text: str) -> str:
     """Return the reason that stands in an answer itself, beside it in its JSON object; "" where there is none."""
     try:
-        found = _object(unfenced(text)) or {}
+        found = _object(unfenced(text))
     except ReplyError:
         return ""
     # A record may have a reason of its own.
     reason = found.get("reason") if not isinstance(spec, RecordOf | FreeText) or "answer" in found else None
-    told = reason if isinstance(reason, str) else "" if reason is None else json.dumps(reason, ensure_ascii=False)
-    return " ".join(told.split())
+    return " ".join(reason.split()) if isinstance(reason, str) else ""

@@ -54,11 +54,10 @@ class ConfigError(EditLoupeError):
 class UnknownPlugin(ConfigError):
     """No installed plug-in has this name; the message lists those that are."""
 
-    def __init__(self, group: str, name: str, known: tuple[str, ...], *, meant: str = "") -> None:
-        """meant: what the user may have meant; "" looks for a known name that is spelled alike."""
+    def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
         self.group, self.name, self.known = group, name, known
         listed = ", ".join(known) or "none at all (is editloupe installed?)"
-        near = meant or nearest(name, known)
+        near = nearest(name, known)
         hint = f"did you mean {near}? " if near else ""
         super().__init__(f"unknown {group} {name!r}; {hint}known here: {listed}")
 

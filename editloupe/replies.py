@@ -17,42 +17,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from editloupe.answers import fold, unfenced
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.values import Json, canonical_json, check_nesting
+from editloupe.values import Json, check_nesting, not_finite
 
 THINKING = "Start Thinking"
 TOOL_CALL = "tool_call"
 FINAL_ANSWER = "Start Final Answer"
 
-_OWN = (
-    "think",
-    "thinking",
-    "thought",
-    "thoughts",
-    "reasoning",
-    "reflection",
-    "scratchpad",
-    "seed:think",
-    "|beginofthought|",
-)
-_KINDS = dict.fromkeys((*_OWN, "|endofthought|"), "own") | {
+_OWN = "think thinking thought thoughts reasoning reflection scratchpad seed:think |beginofthought| |endofthought|"
+_KINDS = dict.fromkeys(_OWN.split(), "own") | {
     **dict.fromkeys(("startthinking", "endthinking"), "thinking"),
     **dict.fromkeys(("startfinalanswer", "endfinalanswer", "finalanswer"), "answer"),
     **dict.fromkeys(("|channel|", "|message|", "|start|", "|end|", "|return|", "|call|"), "channel"),
     "toolcall": "call",
 }
 """Name of a tag, without slash, case, blanks and underscores → what it parts."""
-_MARK = re.compile(r"<([^<>]{1,40})>|\[(/?THINK)\]|◁(/?think)▷")
+_MARK = re.compile(r"<([^<>]{5,40})>|\[(/?THINK)\]|◁(/?think)▷")
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>assistant)?<\|channel\|>\s*(\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"([^<]*(?:<(?!\|(?:end|return|call|start|channel)\|>)[^<]*)*)(?:<\|(?:end|return|call)\|>)?"
+)
+"""A message of harmony: its channel, whatever else its header says, and its text."""
 _FENCE = re.compile(r"```[a-zA-Z_]{0,20}\n?")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
-_TURN_ENDS = re.compile(r"<\|(?:end|return|call|start)\|>")
-
-_SPECIAL = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<(?:eos|end_of_turn)>")
-"""What a server leaves of its model's own tokens."""
-_SPECIAL_END = re.compile(rf"(?:{_SPECIAL.pattern})\Z")
 _MOST_TAGS = 10_000
 """A reply with more of them loops: it is all thought."""
 _LONGEST_CALL = 20_000
@@ -70,6 +60,14 @@ class Tag(NamedTuple):
     """Whether it is written as a closing tag: `</…>` or `<End …>`."""
     start: int
     end: int
+
+
+class _Block(NamedTuple):
+    """A piece of a reply: between two tags, or outside of them ("plain")."""
+
+    kind: str
+    text: str
+    closed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +107,12 @@ def neutralise(text: str) -> str:
 
     Their brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
-    pieces, at = [], 0
-    for tag in tags_in(text):
-        pieces += [text[at : tag.start], "‹", text[tag.start + 1 : tag.end - 1], "›"]
-        at = tag.end
-    return "".join([*pieces, text[at:]])
+    return _MARK.sub(lambda mark: _neutral(mark[0]), text)
+
+
+@lru_cache(maxsize=4096)
+def _neutral(mark: str) -> str:
+    return mark if _known(mark) is None else f"‹{mark[1:-1]}›"
 
 
 def one_line(text: str) -> str:
@@ -126,39 +125,31 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
     """
-    own, blocks = _parts(reply.text)
-    thoughts = [reply.reasoning, *own]
+    thoughts, blocks = _parts(reply)
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
-    answers: list[str] = []
-    plain: list[str] = []
-    tagged = False
-    for kind, body, closed in blocks:
-        if kind in ("thinking", "own"):
-            thoughts.append(body)
-        elif kind == "answer":
-            tagged = True
-            # Half an answer may be another label: "Good" of "Good with flaws".
-            if closed or reply.finish != "length":
-                answers.append(_bare(body))
-        elif kind == "plain":
-            plain.append(body)
-        else:
-            for found in _calls_in(body, cut=not closed):
-                if isinstance(found, MalformedCall):
-                    malformed.append(found)
-                elif native:
-                    # The server's own parser leaves calls in the text where the reply did not end.
-                    malformed.append(MalformedCall(raw=body.strip(), error=CUT if reply.finish == "length" else AS_TEXT))
-                else:
-                    calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
-    given = [answer for answer in answers if answer]
-    whole = not tagged and not calls and not malformed
-    if whole and reply.finish != "length":
-        given = [answer for answer in [_bare("".join(plain))] if answer]
-    elif not any(map(str.strip, thoughts)):
-        thoughts += plain
+    cut = reply.finish == "length"
+    for block in blocks:
+        if block.kind != "call":
+            continue
+        for found in _calls_in(block):
+            if isinstance(found, MalformedCall):
+                malformed.append(found)
+            elif native:
+                # The server's own parser leaves calls in the text where the reply did not end.
+                malformed.append(MalformedCall(raw=block.text.strip(), error=CUT if cut else AS_TEXT))
+            else:
+                calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
+    plain = "".join(block.text for block in blocks if block.kind == "plain")
+    tagged = any(block.kind == "answer" for block in blocks)
+    # Half an answer may be another label: "Good" of "Good with flaws".
+    answers = [block.text for block in blocks if block.kind == "answer" and (block.closed or not cut)]
+    if not (tagged or calls or malformed or cut):
+        answers = [plain]
+    elif not thoughts:
+        thoughts = [plain]
+    given = [answer for answer in map(unfenced, answers) if answer]
     return Parsed(
-        thought="\n".join(thought.strip() for thought in thoughts if thought.strip()),
+        thought="\n".join(thoughts).strip(),
         calls=tuple(calls),
         malformed=tuple(malformed),
         answer=given[-1] if given else None,
@@ -173,156 +164,112 @@ def parse_bare(reply: Reply, *, last_line: bool) -> Parsed:
     last_line: the answer is the last line, and the lines before it are the thought. Such a reply has none where it was cut
     off. Else the whole text is the answer, also where it was cut off.
     """
-    own, blocks = _parts(reply.text)
-    thoughts = [reply.reasoning, *own, *(body for kind, body, _ in blocks if kind == "own")]
-    answer = "\n".join(body for kind, body, _ in blocks if kind == "plain").strip()
+    thoughts, blocks = _parts(reply)
+    answer = "\n".join(block.text for block in blocks if block.kind == "plain").strip()
     if last_line:
         before, _, answer = answer.rpartition("\n")
-        thoughts.append(before)
+        thoughts.append(before.strip())
         answer = "" if reply.finish == "length" else answer.strip()
-    thought = "\n".join(thought.strip() for thought in thoughts if thought.strip())
-    return Parsed(thought=thought, calls=(), malformed=(), answer=answer or None)
+    return Parsed(thought="\n".join(thoughts).strip(), calls=(), malformed=(), answer=answer or None)
 
 
-def _bare(text: str) -> str:
-    """Return an answer out of its code fence, without special tokens before and behind it."""
-    for _ in range(4):
-        text = text.strip()
-        head, tail = _SPECIAL.match(text), _SPECIAL_END.search(text, max(0, len(text) - 50))
-        text = text[head.end() if head else 0 : tail.start() if tail else len(text)]
-    return unfenced(text)
+def _parts(reply: Reply) -> tuple[list[str], list[_Block]]:
+    """Return the thoughts of a reply, and its other blocks.
 
-
-_Block: TypeAlias = tuple[str, str, bool]
-
-
-def _parts(text: str) -> tuple[list[str], list[_Block]]:
-    """Return the thoughts of harmony's channels and those before a lone closing tag, and the blocks of the other text."""
-    thoughts: list[str] = []
-    if "<|channel|>" in text:
-        first, *channels = text.split("<|channel|>")
-        said = [first]
-        for channel in channels:
-            header, _, body = channel.partition("<|message|>")
-            body, *behind = _TURN_ENDS.split(body, maxsplit=1)
-            (said if header.split()[:1] == ["final"] else thoughts).append(body)
-            said += [piece for piece in behind if piece.strip() not in ("assistant", "<|start|>assistant")]
-        text = "".join(said).removeprefix("<|start|>assistant")
-    tags = [tag for tag in islice(tags_in(text), _MOST_TAGS + 1) if tag.kind != "channel"]
-    if len(tags) > _MOST_TAGS:
-        return [*thoughts, text], []
-    inside, lone = False, 0
-    for number, tag in enumerate(tags, start=1):
-        if tag.kind == "own":
-            lone = number if tag.closes and not inside else lone
-            inside = not tag.closes
-    if lone:
-        thoughts += [body for _, body, _ in _blocks(text, tags[:lone], 0, tags[lone - 1].start)]
-    return thoughts, _blocks(text, tags[lone:], tags[lone - 1].end if lone else 0, len(text))
-
-
-def _blocks(text: str, tags: list[Tag], begun: int, over: int) -> list[_Block]:
-    """Return the text from `begun` to `over` as (kind, body, closed) blocks: "own", "thinking", "call", "answer", and
-    "plain" for text outside.
-
-    A tag inside a closed block is text. An open block ends where another begins, but for a model's own thought.
+    A block also ends where another begins, but for a model's own thought. A tag inside a closed block is text.
     """
-    # Whether each tag is followed by a closing one of its kind before another of its kind opens.
-    follows: list[bool] = [False] * len(tags)
-    closing: dict[str, bool] = {}
-    for index in reversed(range(len(tags))):
-        follows[index] = closing.get(tags[index].kind, False)
-        closing[tags[index].kind] = tags[index].closes
+    thoughts = [reply.reasoning]
+
+    def said(message: re.Match[str]) -> str:
+        if message[1] == "final":
+            return message[2]
+        thoughts.append(message[2])
+        return ""
+
+    text = _CHANNEL.sub(said, reply.text)
+    tags = [tag for tag in islice(tags_in(text), _MOST_TAGS + 1) if tag.kind != "channel"]
     blocks: list[_Block] = []
-    state, whole, slipped = "plain", True, False
-
-    def end(at: int, *, closed: bool) -> None:
-        if text[begun:at].strip() or state != "plain":
-            blocks.append((state, text[begun:at], closed))
-
-    for tag, closed in zip(tags, follows, strict=True):
-        if state == tag.kind and (tag.closes or state != "own"):
-            end(tag.start, closed=True)
-            slipped = not tag.closes and state == "answer"
-        elif state == "plain" and tag.closes and slipped and tag.kind == "answer":
-            # The opening tag before was no slip: its own answer ends here.
-            blocks.append(("answer", text[begun : tag.start], True))
-            slipped = False
-        elif not tag.closes and tag.kind != state and (state == "plain" or (not whole and state != "own")):
-            end(tag.start, closed=state == "plain")
-            state, begun, whole = tag.kind, tag.end, closed
+    state, begun, whole = "plain", 0, False
+    for tag, followed in zip(tags, _followed(tags), strict=True):
+        same = tag.kind == state
+        alone = tag.kind == "own" and tag.closes and not same
+        if not alone and ((state == "own" and not (same and tag.closes)) or (not same and (tag.closes or whole))):
             continue
-        else:
-            continue
-        state, begun = "plain", tag.end
-    end(over, closed=state == "plain")
-    return blocks
+        blocks.append(_Block(state, text[begun : tag.start], closed=same or state == "plain"))
+        if alone:
+            # Nobody opened this thought: all before is thought.
+            thoughts += [block.text for block in blocks]
+            blocks.clear()
+        opens = not tag.closes and (not same or followed)
+        state, begun, whole = (tag.kind, tag.end, followed) if opens else ("plain", tag.end, False)
+    blocks.append(_Block(state, text[begun:], closed=state == "plain"))
+    if len(tags) > _MOST_TAGS:
+        thoughts, blocks = [*thoughts, text], []
+    thoughts += [block.text for block in blocks if block.kind in ("own", "thinking")]
+    return [thought.strip() for thought in thoughts if thought.strip()], [b for b in blocks if b.text.strip() or b.closed]
 
 
-def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
-    """Yield the JSON objects of one <tool_call> block. A block that was cut off is not repaired: half a box is no box."""
-    if len(block) > _LONGEST_CALL:
-        yield MalformedCall(
-            raw=block[:1000], error=f"the <tool_call> block has {len(block):,} characters, too many to read"
-        )
-        return
-    body = _FENCE.sub("", block).strip()
-    if not body:
-        yield MalformedCall(raw=block, error="the <tool_call> block is empty")
-        return
+def _followed(tags: list[Tag]) -> list[bool]:
+    """Return for each tag whether a closing one of its kind comes before another of its kind opens."""
+    followed: list[bool] = []
+    closing: dict[str, bool] = {}
+    for tag in reversed(tags):
+        followed.append(closing.get(tag.kind, False))
+        closing[tag.kind] = tag.closes
+    return followed[::-1]
+
+
+def _calls_in(block: _Block) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
+    """Yield the calls of one <tool_call> block, and what is none. One that was cut off is not repaired."""
     try:
-        check_nesting(body)
+        values = _values(block)
     except ValueError as error:
-        yield MalformedCall(raw=block[:1000], error=f"in the <tool_call> block {error}")
+        yield MalformedCall(raw=block.text[:1000], error=f"the <tool_call> block {error}")
         return
-    values = _strict(body)
-    if values is None and cut:
-        yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
-        return
-    if values is None:
-        values = _repaired(body)
-    if not values:
-        yield MalformedCall(raw=block, error="the <tool_call> block holds no JSON object")
     for value in values:
-        yield _as_call(value)
+        try:
+            yield _call(value)
+        except ValueError as error:
+            yield MalformedCall(raw=json.dumps(value, ensure_ascii=False), error=str(error)[:300])
 
 
-def _repaired(body: str) -> list[Json]:
-    # Most replies need no repair.
-    import json_repair
-
-    found: Json = json_repair.loads(body.translate(_QUOTES))
-    return [value for value in (found if isinstance(found, list) else [found]) if isinstance(value, Mapping)]
-
-
-def _strict(body: str) -> list[Json] | None:
-    """Return JSON values that follow one another (a list counts as its items); None if the text is anything else."""
-    decoder = json.JSONDecoder()
+def _values(block: _Block) -> list[Json]:
+    """Return the JSON values of a block that follow one another; a list counts as its items. Raises ValueError."""
+    if len(block.text) > _LONGEST_CALL:
+        raise ValueError(f"has {len(block.text):,} characters, too many to read")
+    body = _FENCE.sub("", block.text).strip()
+    if not body:
+        raise ValueError("is empty")
+    check_nesting(body)
     values: list[Json] = []
     at = 0
-    while at < len(body):
-        try:
-            value, at = decoder.raw_decode(body, at)
-        except ValueError:
-            return None
-        values.extend(value if isinstance(value, list) else [value])
-        while at < len(body) and body[at] in " \t\r\n,;":
-            at += 1
+    try:
+        while at < len(body):
+            value, at = json.JSONDecoder().raw_decode(body, at)
+            values += value if isinstance(value, list) else [value]
+            at = len(body) - len(body[at:].lstrip(" \t\r\n,;"))
+    except ValueError:
+        if not block.closed:
+            raise ValueError("is cut off before its end") from None
+        # Most replies need no repair.
+        import json_repair
+
+        found: Json = json_repair.loads(body.translate(_QUOTES))
+        values = [value for value in (found if isinstance(found, list) else [found]) if isinstance(value, Mapping)]
+    if not values:
+        raise ValueError("holds no JSON object")
     return values
 
 
-def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:
-    raw = json.dumps(value, ensure_ascii=False)
+def _call(value: Json) -> tuple[str, Mapping[str, Json]]:
+    """Return the name and the arguments of a call. Raises ValueError, which says what is wrong."""
     if not isinstance(value, Mapping):
-        return MalformedCall(raw=raw, error=f"a call must be a JSON object, found {raw[:80]}")
-    name = value.get("name")
+        raise ValueError(f"a call must be a JSON object, found {json.dumps(value, ensure_ascii=False)[:80]}")
+    name, arguments = value.get("name"), value.get("parameters", value.get("arguments", {}))
     if not isinstance(name, str) or not name.strip():
-        return MalformedCall(raw=raw, error='a call needs "name", the name of a tool')
-    arguments = value.get("parameters", value.get("arguments", {}))
+        raise ValueError('a call needs "name", the name of a tool')
     if not isinstance(arguments, Mapping):
-        return MalformedCall(raw=raw, error=f'"parameters" of {name!r} must be a JSON object, found {arguments!r}'[:300])
-    try:
-        canonical_json(arguments)
-    except ValueError:
-        return MalformedCall(raw=raw, error=f'"parameters" of {name!r} hold a number that is not finite')
+        raise ValueError(f'"parameters" of {name!r} must be a JSON object, found {arguments!r}')
+    if where := not_finite(arguments):
+        raise ValueError(f'"parameters" of {name!r}: {where} is not finite')
     return name.strip(), arguments

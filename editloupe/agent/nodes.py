@@ -6,32 +6,30 @@ its successor under "next".
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe import cores
-from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
 from editloupe.answers import FreeText, LabelledBoxes, confidences_in, read_answer, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
-from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
-from editloupe.findings import Ending, Observation
+from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ReplyError
+from editloupe.findings import Ending
 from editloupe.prompts import render
 from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
-from editloupe.tools.base import ToolContext
+from editloupe.tools.outcome import ToolOutcome, run_call
 from editloupe.tools.session import Conversation
 from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
 
-_LOG: Final = logging.getLogger(__name__)
 _CONTRADICTORY: Final = "two pairs of answer tags hold different answers"
 _QUOTED = 80
 """Characters of an unusable reply that reminders and findings quote."""
@@ -127,8 +125,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         if index >= (most := context.task.budget.max_calls_per_turn):
             answers.append((call, [TextPart(text=f"{neutralise(call.name)} was not run: at most {most} calls a turn.")]))
             continue
-        at = talk.tool_context(context.images)
-        outcome = context.recorder.call_tool(call, lambda call=call, at=at: run_tool(context, call, at))  # type: ignore[misc]
+        run = partial(run_call, context.toolbox, call, talk.tool_context(context.images), context.cache)
+        outcome = context.recorder.call_tool(call, run)
         crashed, failed = outcome.crashed is not None, outcome.observation.error
         counts = _counted(counts, tool_errors=failed, tool_crashes=crashed, cached_tools=outcome.cached)
         talk = talk.after(call.name, call.arguments, outcome.observation, outcome.aliases)
@@ -273,28 +271,6 @@ def _observation_messages(
         return [Message(role="user", parts=(*(part for _, parts in answers for part in parts), *closing))]
     results = [Message(role="tool", parts=tuple(parts), tool_call_id=call.id) for call, parts in answers]
     return [*results, Message(role="user", parts=tuple(closing))]
-
-
-def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> ToolOutcome:
-    """Run one call live. A ToolError becomes an observation; so does any other exception, counted as a crash."""
-    box, cached = context.toolbox, False
-    computes = getattr(box.tools.get(call.name), "computes", False)
-    try:
-        with cores.computing() if computes else cores.waiting():
-            if context.cache is None:
-                observation = box.call(call.name, call.arguments, tool_context)
-            else:
-                observation, cached = context.cache.call(box, call.name, call.arguments, tool_context)
-    except ToolError as error:
-        return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
-    except (Interrupted, ImageError):
-        raise
-    except Exception as error:  # noqa: BLE001 - tools may be plug-ins; their faults are recorded and must not end the run
-        text = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
-        traced = error if _LOG.isEnabledFor(logging.DEBUG) else None
-        _LOG.warning("the tool %s crashed: %s: %s", call.name, type(error).__name__, error, exc_info=traced)
-        return ToolOutcome(observation=Observation(text=text, error=True), crashed=f"{type(error).__name__}: {error}")
-    return ToolOutcome(observation=observation, aliases=tool_context.names(observation), cached=cached)
 
 
 def _ask(context: Context, request: Request) -> Reply:

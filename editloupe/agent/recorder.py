@@ -16,25 +16,13 @@ from typing import Literal, TypeAlias
 from editloupe.agent.cassette import Cassette, content_key
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
-from editloupe.findings import Finding, Observation
+from editloupe.findings import Finding
+from editloupe.tools.outcome import ToolOutcome
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, Serialisable
+from editloupe.values import Json
 
 Side: TypeAlias = Literal["recorded", "live"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolOutcome(Serialisable):
-    """The outcome of one tool call."""
-
-    observation: Observation
-    aliases: tuple[str, ...] = ()
-    """Names under which the observation's images are shown."""
-    crashed: str | None = None
-    """Type and text of an unexpected exception of the tool."""
-    cached: bool = False
-    """Whether the result of an equal call was used, and the tool did not run."""
 
 
 @dataclass(kw_only=True, eq=False)

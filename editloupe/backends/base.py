@@ -6,10 +6,10 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Final, Protocol, cast
 from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
@@ -17,8 +17,8 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import ConfigError, Rejected, UnknownPlugin
-from editloupe.nearest import did_you_mean, nearest
+from editloupe.errors import ConfigError, Rejected
+from editloupe.nearest import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,41 +148,24 @@ _OF_FILES = ("recorded", "scripted")
 """Backends whose model is a path."""
 _OF_FOLDERS = ("transformers",)
 """Backends whose model, and whose parameter `base`, is a folder or a hub id."""
-_KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
+_KEY: Final = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
-_SECRET_WORDS = ("key", "token", "secret", "password", "credential")
+_SECRET_WORDS: Final = ("key", "token", "secret", "password", "credential")
 
 
 def parse_uri(text: str) -> BackendURI:
     """Parse a URI. Raises ConfigError for an empty provider and for anything that looks like a secret."""
     address, _, query = text.strip().partition("?")
-    cut = min((i for i in (address.find("/"), address.find(":")) if i >= 0), default=len(address))
-    provider, model = address[:cut], address[cut + 1 :]
+    provider, model = (*re.split("[/:]", address, maxsplit=1), "")[:2]
     if not provider:
         raise ConfigError(f"backend {text!r} names no provider; expected provider/model, for example baseline")
     params = dict(parse_qsl(query, keep_blank_values=True))
-    for name in params:
-        if any(word in name.lower() for word in _SECRET_WORDS):
-            raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
-    if provider not in _OF_FILES and _KEY.search(text.strip()):
+    secret = next((name for name in params if any(word in name.lower() for word in _SECRET_WORDS)), "")
+    if secret or (provider not in _OF_FILES and _KEY.search(text.strip())):
         # Its text is not repeated: it would stand in a terminal, and in what reads it.
-        raise ConfigError(
-            "the backend URI holds what looks like a key: keys come from the environment (docs/backends.md), and behind "
-            "the provider stands a model's name"
-        )
+        what = f"has a parameter {secret!r}" if secret else "holds what looks like a key"
+        raise ConfigError(f"the backend URI {what}: keys come from the environment, never from a URI (docs/backends.md)")
     return BackendURI(provider=provider, model=model, params=params)
-
-
-Replies: TypeAlias = Literal["tags", "bare"]
-"""tags: between tags, as the loop asks for.   bare: the answer alone (`Traits.bare_replies`)."""
-
-
-def replies_of(uri: BackendURI) -> Replies:
-    """Return how a model answers, by the parameter `replies`. Raises ConfigError."""
-    given = uri.params.get("replies", "tags")
-    if given not in get_args(Replies):
-        raise ConfigError(f"replies={given!r}: expected tags, or bare for a model that was trained to answer alone")
-    return cast(Replies, given)
 
 
 def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
@@ -213,40 +196,8 @@ def _absolute(name: str) -> str:
     return str(path.absolute()) if name and path.is_dir() else name
 
 
-_MODELS: Final = (
-    (re.compile(r"gpt-|o\d|chatgpt"), "openai/"),
-    (re.compile(r"gemini-"), "google/"),
-    (re.compile(r"claude-"), "langchain/anthropic:"),
-    (re.compile(r"qwen|internvl|llava|pixtral|llama", re.IGNORECASE), "vllm/"),
-)
-"""How models' names begin, and the backend that reaches them."""
-_HOSTS: Final[Mapping[str, str]] = {
-    "anthropic": "langchain/anthropic:{model}",
-    "gemini": "google/{model}",
-    "huggingface": "transformers/{model}",
-    "hf": "transformers/{model}",
-    "ollama": "openai/{model}?base_url=http://127.0.0.1:11434/v1",
-    "azure": "langchain/azure_openai:{model}",
-    "mistral": "langchain/mistralai:{model}",
-}
-"""Providers that are no backend of ours, and how their models are reached."""
-
-
-def _meant(uri: BackendURI) -> str:
-    """Return the backend that a URI with an unknown provider may mean; "" where nothing is near."""
-    whole = f"{uri.provider}/{uri.model}" if uri.model else uri.provider
-    if (form := _HOSTS.get(uri.provider.lower())) is not None:
-        return form.format(model=uri.model or "MODEL")
-    if (begins := next((head for pattern, head in _MODELS if pattern.match(whole)), None)) is not None:
-        return f"{begins}{whole}"
-    near = nearest(uri.provider, plugins.names("backends"))
-    return f"{near}/{uri.model}" if near and uri.model else near
-
-
 def open_backend(uri: str) -> LMM:
     """Open the backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
     parsed = parse_uri(uri)
-    if parsed.provider not in plugins.names("backends") and (meant := _meant(parsed)):
-        raise UnknownPlugin("backend", parsed.provider, plugins.names("backends"), meant=meant)
-    factory: Callable[[BackendURI], object] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
+    factory: Any = plugins.load("backends", parsed.provider)
     return checked_lmm(factory(parsed))

@@ -6,26 +6,28 @@ number with its unit, and on a few short words; never on a provider's sentences.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE
-from editloupe.backends.payload import loads, one_line
+from editloupe.backends.payload import Scrub, clean_text, cleaned, loads, one_line
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.values import Json
 
 _TEXTS: Final = ("message", "msg", "detail", "error", "raw", "error_msg", "error_message", "error_description", "reason")
 _CODES: Final = ("code", "type", "status", "reason", "error_type", "error_code", "quotaId")
 _PARAMS: Final = ("param", "loc", "field")
-_DEEPEST = 8
-_LONGEST = 4000
+_WAITS: Final = ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms")
+_DEEPEST: Final = 8
+_LONGEST: Final = 4000
 
 # Words of codes and types, which are identifiers, not sentences.
 _FILTER_CODES: Final = ("filter", "inspection", "moderation", "policy", "safety", "sensitive")
@@ -72,6 +74,12 @@ class Said:
         """Its sentences as a message has them."""
         return one_line(self.words)
 
+    @property
+    def numbers(self) -> list[float]:
+        """The numbers of its sentences."""
+        found = (number.replace(",", "") for number in _NUMBER.findall(self.words))
+        return [float(number) for number in found if number.count(".") < 2]
+
     def coded(self, parts: Collection[str]) -> bool:
         """Return whether a code holds one of these."""
         return any(part in code for code in self.codes for part in parts)
@@ -98,57 +106,48 @@ def _spelt(name: str) -> re.Pattern[str]:
 def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     """Take a failed answer apart. body: parsed JSON, or a text."""
     found = list(_walk(body, 0)) if not isinstance(body, str) else [("text", body)]
-    texts = list(dict.fromkeys(text for kind, text in found if kind == "text" and text))
-    words = " | ".join("(a web page)" if text.lstrip().startswith("<") else text for text in texts)
+
+    def of(*kinds: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for kind, text in found if kind in kinds and text))
+
+    words = " | ".join("(a web page)" if text.lstrip().startswith("<") else text for text in of("text"))
     if not words and body:
         words = json.dumps(body, default=str)
-    asked = [float(text) for kind, text in found if kind == "wait"]
     wait = _of_headers(headers)
     if wait is None:
-        wait = max(asked) if asked else wait_in(words) if status in (429, 503, 529) else None
+        named = [seconds for text in of("wait") if (seconds := wait_in(text)) is not None]
+        wait = max(named) if named else wait_in(words) if status in (429, 503, 529) else None
     return Said(
         status=status,
         words=one_line(words, _LONGEST),
-        codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind in ("code", "own"))),
-        own_codes=tuple(dict.fromkeys(text.casefold() for kind, text in found if kind == "own")),
-        params=tuple(text for kind, text in found if kind == "param"),
+        codes=tuple(code.casefold() for code in of("code", "own")),
+        own_codes=tuple(code.casefold() for code in of("own")),
+        params=of("param"),
         wait_s=wait,
     )
 
 
 def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield (text, code, param or wait; what stands there) of a failed answer, without what it repeats of the request."""
+    """Yield (text, code, own code, param or wait; what stands there), without what it repeats of the request."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, list):
-        for item in value:
-            yield from _walk(item, depth + 1)
-    if not isinstance(value, Mapping):
-        return
-    for name, item in value.items():
-        if isinstance(item, str) and name in _TEXTS:
-            inner = _parsed(item)
-            yield from _walk(inner, depth + 1) if inner is not None else [("text", item)]
-        if name in _CODES and isinstance(item, str | int) and not isinstance(item, bool):
+    for item in value if isinstance(value, list) else ():
+        yield from _walk(item, depth + 1)
+    for name, item in value.items() if isinstance(value, Mapping) else ():
+        scalar = isinstance(item, str | int | float) and not isinstance(item, bool)
+        if name in _TEXTS and isinstance(item, str):
+            inner: Json = None
+            with suppress(ValueError):
+                inner = loads(item) if item.lstrip()[:1] in ("{", "[") else None
+            yield from [("text", item)] if inner is None else _walk(inner, depth + 1)
+        if name in _CODES and scalar:
             yield "own" if name in ("code", "error_code") else "code", str(item)
         if name in _PARAMS and isinstance(item, str | list):
             yield "param", item if isinstance(item, str) else " ".join(map(str, item))
-        if name in ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms"):
-            seconds = (
-                wait_in(str(item)) if isinstance(item, str) else float(item) if isinstance(item, int | float) else None
-            )
-            if seconds is not None:
-                yield "wait", str(seconds * (0.001 if name.endswith("_ms") else 1.0))
+        if name in _WAITS and scalar:
+            yield "wait", item if isinstance(item, str) else f"{item}{'ms' if name.endswith('_ms') else 's'}"
         if isinstance(item, Mapping | list) and name not in ("input", "ctx", "loc"):
             yield from _walk(item, depth + 1)
-
-
-def _parsed(text: str) -> Any:
-    """Return the JSON that a text holds; None where it holds none."""
-    if text.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError):
-            return loads(text)
-    return None
 
 
 # Waits
@@ -171,42 +170,33 @@ def wait_in(text: str) -> float | None:
     return found
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `retry-after-ms`, or of `Retry-After` as seconds or a date; None where unreadable."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        with suppress(ValueError):
-            value = float(headers.get(name, "")) * scale
-            if math.isfinite(value) and value >= 0:
-                return value
-    with suppress(ValueError):
-        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
-    return None
-
-
 def _of_headers(headers: Mapping[str, str]) -> float | None:
     """Return the wait that headers name: Retry-After, else the reset of a limit that is used up, else the nearest reset."""
-    if (wait := retry_after_s(headers)) is not None:
-        return wait
-    resets: list[tuple[bool, float]] = []
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (seconds := _seconds(headers.get(name, ""))) is not None:
+            return seconds * scale
+    used_up: list[float] = []
+    others: list[float] = []
     for name, value in headers.items():
-        if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _reset_s(value)) is not None:
+        if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _seconds(value)) is not None:
             left = headers.get(name.lower().replace("reset", "remaining"), "")
-            resets.append((left.strip() in ("0", "0.0"), seconds))
-    used_up = [seconds for empty, seconds in resets if empty]
-    return max(used_up) if used_up else min((seconds for _, seconds in resets), default=None)
+            (used_up if left.strip() in ("0", "0.0") else others).append(seconds)
+    return max(used_up) if used_up else min(others, default=None)
 
 
-def _reset_s(value: str) -> float | None:
-    """Return the seconds until a reset: "1s", "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601)."""
-    with suppress(ValueError):
+def _seconds(value: str) -> float | None:
+    """Return what a header names: "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
+    try:
         number = float(value)
-        if not math.isfinite(number) or number < 0:
-            return None
-        moment = number / 1000 if number > 1e11 else number
-        return max(0.0, moment - time.time()) if number > 1e8 else number
-    with suppress(ValueError):
-        return max(0.0, datetime.fromisoformat(value.strip()).timestamp() - time.time())
-    return wait_in(value)
+    except ValueError:
+        for moment in (datetime.fromisoformat, parsedate_to_datetime):
+            with suppress(ValueError):
+                return max(0.0, moment(value.strip()).timestamp() - time.time())
+        return wait_in(value)
+    if not 0 <= number < math.inf:
+        return None
+    epoch_s = number / 1000 if number > 1e11 else number
+    return max(0.0, epoch_s - time.time()) if number > 1e8 else number
 
 
 # What comes of it
@@ -224,6 +214,25 @@ class Place(Protocol):
         """What to do where the key is refused."""
 
 
+class Failed(BackendError):
+    """A failed answer, taken apart and without the key: before an SDK makes an error of it that holds the request."""
+
+    def __init__(self, told: Said, raw: Json) -> None:
+        super().__init__(told.words, status=told.status)
+        self.told, self.raw = told, raw
+
+
+def failed(status: int, body: bytes, headers: Mapping[str, str], scrub: Scrub) -> Failed:
+    """Take a failed answer apart, a redirect among them. scrub: takes the key out of a text."""
+    try:
+        raw = cleaned(loads(body), scrub)
+    except ValueError:
+        raw = clean_text(body.decode("utf-8", "replace")[:_LONGEST], scrub)
+    if location := headers.get("location"):
+        raw = f"sends to another address, {clean_text(location, scrub)}, and is not followed"
+    return Failed(said(status, raw, headers), raw)
+
+
 def is_filtered(told: Said) -> bool:
     """Return whether the request was refused for its content."""
     if told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES):
@@ -236,90 +245,75 @@ def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = 
 
     pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.
     """
-    status = told.status
-    message = f"{endpoint.where}: HTTP {status}" + (f", {told.shown}" if told.words else "")
+    status, message = told.status, f"{endpoint.where}: HTTP {told.status}" + (f", {told.shown}" if told.words else "")
 
-    def rejected(advice: str, *, for_all: bool = False) -> Rejected:
-        return Rejected(f"{message}; {advice}" if advice else message, status=status, for_all=for_all)
+    def rejected(cure: str, *, for_all: bool = False, kind: type[Rejected] = Rejected) -> Rejected:
+        return kind(f"{message}; {cure}" if cure else message, status=status, for_all=for_all)
 
     if _is_account(told, answered=answered):
-        return rejected("check the account: its balance, quota and limits; waiting does not help", for_all=True)
-    if status == 429 and _is_too_large(told):
-        return rejected("this one request is above the limit: reduce images with ?max_image_side=PX, or lower --max-turns")
+        return rejected(_ACCOUNT, for_all=True)
     if status == 429:
-        return RateLimited(message, status=status, retry_after_s=told.wait_s)
-    if pictures and status != 429 and (error := _of_pictures(told, rejected, answered=answered)):
-        return error
+        return rejected(_ABOVE) if _is_above(told) else RateLimited(message, status=status, retry_after_s=told.wait_s)
+    if pictures and (cure := _of_pictures(told, answered=answered)):
+        return rejected(cure, for_all=cure == NO_IMAGES)
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=told.wait_s)
     if status in (400, 413, 422) and _is_too_long(told):
-        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
+        return rejected(TOO_LONG_ADVICE, kind=ContextTooLong)
     if status == 413 or (status == 400 and _BYTES.search(told.words)):
-        return rejected("the request is too large: reduce images with ?max_image_side=PX")
-    if status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",)):
-        return rejected(endpoint.key_hint, for_all=True)
-    if told.tells(_PLACE_WORDS):
+        return rejected(_LARGE)
+    key = status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",))
+    if not key and told.tells(_PLACE_WORDS):
         return rejected("this provider does not serve this place, or this account from it", for_all=True)
-    if status == 403:
+    if key or status == 403:
         return rejected(endpoint.key_hint, for_all=True)
     if status in (404, 405) or status < 400 or told.coded(_MODEL_CODES):
         return rejected(f"check the model's name, and that {hint or 'the address is right'}", for_all=True)
     return rejected("")
 
 
-def _is_account(told: Said, *, answered: bool) -> bool:
-    """Return whether it is the account that lacks money or quota."""
-    if told.status == 402 or told.coded(("insufficient", "perday")):
-        return True
-    if told.coded(_ACCOUNT_CODES) and told.wait_s is None and not told.coded(("rate", "throttl")):
-        return True
-    if told.status not in (400, 403, 429) or told.wait_s is not None:
-        return False
-    if told.tells(_ACCOUNT_WORDS):
-        return True
-    # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
-    own = [code for code in told.own_codes if code != "429"]
-    return told.status == 429 and not answered and bool(own) and not told.coded(_RATE_CODES)
-
-
-def _is_too_large(told: Said) -> bool:
-    """Return whether a 429 names the request's own tokens and the limit that they exceed, and no time to wait for."""
-    numbers = {n for n in _numbers(told.words) if n >= 1000}
-    return told.wait_s is None and len(numbers) == 2 and told.tells(("token",))
-
-
-def _is_too_long(told: Said) -> bool:
-    if told.coded(("context", "too_long")) or told.tells(("context",)):
-        return True
-    return told.tells(("token", "length")) and any(n >= 1000 for n in _numbers(told.words))
-
-
-def _of_pictures(told: Said, rejected: Callable[..., Rejected], *, answered: bool) -> BackendError | None:
-    """Return the error for a complaint about pictures: their number, their size, or that there are any."""
-    says = told.tells(_IMAGE_WORDS)
-    if told.status not in (400, 404, 413, 415, 422, 500, 501) or told.coded(("context",)):
-        return None
-    if not says and not any("content" in param for param in told.params):
-        return None
-    numbers = [n for n in _numbers(told.words) if n]
-    if told.status < 500 and any(n > 200 for n in numbers):
-        return rejected(
-            "an image is too large: reduce images with ?max_image_side=PX (?max_image_bytes=N refuses them here)"
-        )
-    if told.status < 500 and numbers:
-        return rejected(
-            "too many images in one request, or too large ones: say ?max_images=N and lower --max-turns, reduce them with "
-            "?max_image_side=PX; vLLM takes more with --limit-mm-per-prompt '{\"image\": N}'"
-        )
-    if answered:
-        return None
-    return rejected(NO_IMAGES, for_all=True)
-
-
+_ACCOUNT: Final = "check the account: its balance, quota and limits; waiting does not help"
+_ABOVE: Final = "this one request is above the limit: reduce images with ?max_image_side=PX, or lower --max-turns"
+_LARGE: Final = "the request is too large: reduce images with ?max_image_side=PX"
+_LARGE_IMAGE: Final = "an image is too large: reduce images with ?max_image_side=PX (?max_image_bytes=N refuses them here)"
+_MANY_IMAGES: Final = (
+    "too many images in one request, or too large ones: say ?max_images=N and lower --max-turns, reduce them with "
+    "?max_image_side=PX; vLLM takes more with --limit-mm-per-prompt '{\"image\": N}'"
+)
 NO_IMAGES: Final = (
     "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)"
 )
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(found.replace(",", "")) for found in _NUMBER.findall(text) if found.replace(",", "").count(".") < 2]
+def _is_account(told: Said, *, answered: bool) -> bool:
+    """Return whether it is the account that lacks money or quota."""
+    if told.status == 402 or told.coded(("insufficient", "perday")):
+        return True
+    if told.wait_s is not None:
+        return False
+    if told.coded(_ACCOUNT_CODES) and not told.coded(("rate", "throttl")):
+        return True
+    # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
+    opaque = told.status == 429 and not answered and any(code != "429" for code in told.own_codes)
+    says = told.status in (400, 403, 429) and told.tells(_ACCOUNT_WORDS)
+    return says or (opaque and not told.coded(_RATE_CODES))
+
+
+def _is_above(told: Said) -> bool:
+    """Return whether a 429 names the request's own tokens and the limit that they exceed, and no time to wait for."""
+    return told.wait_s is None and told.tells(("token",)) and len({n for n in told.numbers if n >= 1000}) == 2
+
+
+def _is_too_long(told: Said) -> bool:
+    counted = told.tells(("token", "length")) and any(n >= 1000 for n in told.numbers)
+    return told.coded(("context", "too_long")) or told.tells(("context",)) or counted
+
+
+def _of_pictures(told: Said, *, answered: bool) -> str:
+    """Return what to do about a complaint about pictures: their size, their number, or that there are any; "" for none."""
+    says = told.tells(_IMAGE_WORDS) or any("content" in param for param in told.params)
+    if told.status not in (400, 404, 413, 415, 422, 500, 501) or told.coded(("context",)) or not says:
+        return ""
+    if told.status < 500 and any(told.numbers):
+        return _LARGE_IMAGE if max(told.numbers) > 200 else _MANY_IMAGES
+    return "" if answered else NO_IMAGES

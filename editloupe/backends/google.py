@@ -9,13 +9,13 @@ Further parameters stand in docs/backends.md; how requests and replies are trans
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from editloupe.backends import google_wire, payload, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import Said, failure, is_filtered, said
+from editloupe.backends.failures import Failed, failure, is_filtered
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import bounded
 from editloupe.chat import Reply, Request
@@ -32,18 +32,9 @@ GOOGLE: Final = Provider(
     ),
     base_url="https://generativelanguage.googleapis.com",
     base_url_variable="GOOGLE_GEMINI_BASE_URL",
-    example="http://HOST:PORT or https://HOST",
     # The SDK's own.
     key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
 )
-
-
-class _Failed(BackendError):
-    """An answer that is a failure, taken apart: before the SDK makes an error of it that holds the request, and the key."""
-
-    def __init__(self, told: Said) -> None:
-        super().__init__(told.words, status=told.status)
-        self.told = told
 
 
 def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
@@ -62,25 +53,13 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    def check(_: str, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        if status != 200:
-            raise _Failed(said(status, _read(body, endpoint), headers))
-
     # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
-    http = bounded(library.Client, endpoint, check=check)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
+    http = bounded(library.Client, endpoint)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     most_ms = max(1, round(1000 * endpoint.timeout_s))
     options = types.HttpOptions(base_url=endpoint.url, api_version="v1beta", timeout=most_ms, httpx_client=http)
     # vertexai is said, or the environment may turn the client to another service.
     client = genai.Client(api_key=endpoint.key or "none", vertexai=False, http_options=options)
     return GoogleBackend(endpoint, client, http, policy=policy)
-
-
-def _read(body: bytes, endpoint: Endpoint) -> object:
-    """Return a failed answer's body without the key: parsed JSON, else its text."""
-    try:
-        return payload.cleaned(payload.loads(body), endpoint.scrub)
-    except ValueError:
-        return payload.clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]
 
 
 class GoogleBackend(Remote):
@@ -89,7 +68,7 @@ class GoogleBackend(Remote):
     def __init__(self, endpoint: Endpoint, client: Any, http: Any, *, policy: retry.RetryPolicy) -> None:
         super().__init__(
             endpoint.uri,
-            endpoint.place,
+            endpoint.url,
             endpoint.traits,
             address=endpoint.url,
             close=http.close,
@@ -107,7 +86,7 @@ class GoogleBackend(Remote):
         sent, config = google_wire.config_of(model, request, system, refused)
         try:
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
-        except _Failed as error:
+        except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
             if names := google_wire.refused(error.told, sent):

@@ -1,11 +1,8 @@
-"""How many calls are under way at one endpoint, and when none may be: one object for all callers in the process.
-
-The number grows while the endpoint keeps up, and halves when it says that it does not. Where it names a wait, all callers
-pause until then, and come back one after another.
-"""
+"""The gate of one endpoint, shared by all callers in the process: how many calls are under way, and when none may be."""
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 import time
@@ -18,36 +15,26 @@ from editloupe.errors import BackendError, RateLimited
 
 START: Final = 8
 MOST: Final = 64
-_REFUSED = 0.2
-"""Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
-would bring an endpoint that always refuses one call in ten down to one connection."""
-_SEEN = 16
-"""So many calls are looked at, or a wave if that is more, before a share of them says something."""
+REMEMBERED_S: Final = 60.0
+"""How long a backend that has never answered, and refuses every request, is not asked again."""
 
 
 class ConnectionLimit:
-    """The connections of one endpoint, shared by all threads: additive increase, multiplicative decrease.
+    """The connections of one endpoint: they double with each wave of answers until a call is refused for its rate.
 
-    The limit doubles with each wave of answers (as many as the limit) that used all of it and saw few refusals; once it has
-    fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
-    rate, at most once a wave. `fix` sets it for good, `fixed` for a while.
-    After a pause one call goes alone; each two answers at the width that there is let one more go beside them.
+    Then they halve, at most once a wave, and grow by one a wave. Where the endpoint names a wait, all callers pause until
+    then. One goes alone at first; each answer lets half a call more go beside it.
     """
 
-    def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit, self._most, self._clock = float(start), most, clock
-        self._fixed = False
-        self._doubling = True
+    def __init__(self, *, start: int = START, most: int = MOST) -> None:
+        self._limit, self._most = float(start), most
+        self._fixed, self._doubling = False, True
         self._under_way = 0
-        self._full = False
-        self._answered = 0
-        self._ended = self._refused_lately = 0
-        self._changed_at = clock()
-        self._free = threading.Condition()
-        self._opens_at = 0.0
-        self._width: float | None = None
-        """Calls at once since the last pause; None where it holds nobody back any more."""
+        self._halved_at = self._opens_at = -math.inf
+        self._width = math.inf
+        """Calls at once since the last pause."""
         self._trouble_since: float | None = None
+        self._free = threading.Condition()
         self.throttled = 0
         """How often the endpoint refused a call for its rate."""
         self.retried = 0
@@ -56,7 +43,7 @@ class ConnectionLimit:
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return max(1, int(self._limit if self._width is None else min(self._limit, self._width)))
+        return max(1, int(min(self._limit, self._width)))
 
     @property
     def under_way(self) -> int:
@@ -71,35 +58,29 @@ class ConnectionLimit:
     def trouble_since(self, now: float) -> float:
         """Return since when the endpoint has answered nobody; `now` where this failure is the first."""
         with self._free:
-            if self._trouble_since is None:
-                self._trouble_since = now
+            self._trouble_since = now if self._trouble_since is None else self._trouble_since
             return self._trouble_since
 
     def fix(self, connections: int) -> None:
         """Set the limit, 1 or more, for good, whatever the endpoint says."""
-        with self._free:
-            self._limit, self._fixed = float(connections), True
-            self._free.notify_all()
+        self._limit, self._fixed = float(connections), True
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
         """Set the limit for a while; afterwards it is what it was before. None changes nothing."""
-        if connections is None:
-            yield
-            return
         before = self._limit, self._fixed
-        self.fix(connections)
+        if connections is not None:
+            self.fix(connections)
         try:
             yield
         finally:
-            with self._free:
+            if connections is not None:
                 self._limit, self._fixed = before
-                self._free.notify_all()
 
     @contextmanager
     def call(
         self,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = sleep,
         *,
         patience_s: float = math.inf,
@@ -109,84 +90,84 @@ class ConnectionLimit:
         clock, wait: tell seconds and let them pass.   patience_s: a longer wait that the endpoint names holds nobody back.
         Raises Interrupted once the run is to stop.
         """
-        clock = clock or self._clock
-        self._enter(clock, wait)
+        full = self._enter(clock, wait)
         began = clock()
         try:
             yield
         except BackendError as error:
-            if isinstance(error, RateLimited):
-                self._refused(began)
-            if error.retry_after_s and error.retry_after_s <= patience_s:
-                self._pause(clock() + error.retry_after_s)
+            with self._free:
+                self._failed(error, began, clock(), patience_s)
             raise
         else:
-            self._kept_up()
+            with self._free:
+                self._answered(full=full)
         finally:
             with self._free:
                 self._under_way -= 1
-                self._free.notify()
+                self._free.notify_all()
 
-    def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
+    def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
+        """Wait for a place. Return whether the limit is used up by this call."""
+        waited = False
         while True:
             with self._free:
                 while self._under_way >= self.limit:
-                    self._full = True
+                    waited = True
                     self._free.wait(LOOK_S)
                     check_stop()
                 left = self._opens_at - clock()
                 if left <= 0:
                     self._under_way += 1
-                    self._full = self._full or self._under_way >= self.limit
-                    return
+                    return waited or self._under_way >= self.limit
             wait(left)
 
-    def _pause(self, until: float) -> None:
-        """Let nobody call before then, and one alone at first."""
-        with self._free:
-            self._opens_at = max(self._opens_at, until)
-            self._width = 1.0
-
-    def _refused(self, began: float) -> None:
-        with self._free:
+    def _failed(self, error: BackendError, began: float, now: float, patience_s: float) -> None:
+        if isinstance(error, RateLimited):
             self.throttled += 1
             # Calls of before the last change say nothing of the limit that is.
-            if self._fixed or began < self._changed_at:
-                return
-            self._refused_lately += 1
-            if self._refused_lately > _REFUSED * max(self.limit, _SEEN):
-                self._doubling = False
-                self._change(self._limit / 2)
-            else:
-                self._end()
+            if not self._fixed and began >= self._halved_at:
+                self._limit, self._doubling, self._halved_at = max(1.0, self._limit / 2), False, now
+        if error.retry_after_s and error.retry_after_s <= patience_s:
+            self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
 
-    def _kept_up(self) -> None:
-        with self._free:
-            self._trouble_since = None
-            if self._width is not None:
-                self._width += 0.5 / int(self._width)
-                self._width = self._width if self._width < self._limit else None
-                self._free.notify_all()
-            self._answered += 1
-            self._end()
-            if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):
-                return
-            if self._full and self._refused_lately <= _REFUSED / 2 * max(self.limit, _SEEN):
-                self._change(self._limit * 2 if self._doubling else self._limit + 1)
-                self._free.notify_all()
-            else:
-                self._answered = 0
+    def _answered(self, *, full: bool) -> None:
+        self._trouble_since = None
+        self._width = self._width + 0.5 if self._width < self._limit else math.inf
+        if full and not self._fixed:
+            # One more for each answer is twice as many with each wave of them.
+            self._limit = min(self._most, self._limit + (1.0 if self._doubling else 1 / self._limit))
 
-    def _end(self) -> None:
-        """Count a call that ended without a change."""
-        self._ended += 1
-        if self._ended >= max(self.limit, _SEEN):
-            self._ended = self._refused_lately = 0
 
-    def _change(self, limit: float) -> None:
-        self._limit = min(float(self._most), max(1.0, limit))
-        self._ended = self._refused_lately = 0
-        self._changed_at, self._answered, self._full = self._clock(), 0, False
+class FirstCall:
+    """Lets one call of a backend go alone until one was answered: a refusal of all requests then costs one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.answered = False
+        self._turn = threading.Lock()
+        self._refused: tuple[float, BackendError] | None = None
+
+    def forget(self) -> None:
+        """Let the next call be asked, whatever the last one was refused for."""
+        self._refused = None
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Yield whether this call goes alone. Raises Interrupted, and anew the refusal of all requests before it."""
+        alone = False
+        while not self.answered and not (alone := self._turn.acquire(timeout=LOOK_S)):
+            check_stop()
+        try:
+            if not self.answered and self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
+                raise copy.copy(self._refused[1])
+            try:
+                yield alone and not self.answered
+                self.answered = True
+            except BackendError as error:
+                self._refused = (time.monotonic(), error) if error.for_all else None
+                raise
+        finally:
+            if alone:
+                self._turn.release()
 
 
 _LIMITS: dict[str, ConnectionLimit] = {}

@@ -10,16 +10,14 @@ time-outs and errors are the SDK's.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import NO_IMAGES, is_filtered
+from editloupe.backends.failures import NO_IMAGES, Failed, failure, is_filtered
 from editloupe.backends.payload import ImageURLs, at, items_at, loads
 from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -36,15 +34,7 @@ LOOK_S: Final = 2.0
 """Most seconds for a server's list of models before its first question."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service(Provider):
-    """What differs between services that speak this protocol."""
-
-    image_ids: bool = False
-    """Whether images carry their digest as `uuid`."""
-
-
-OPENAI: Final = Service(
+OPENAI: Final = Provider(
     traits=Traits(
         describes="over chat completions at {place}", native_tools=True, constrains_schema=True, gives_logprobs=True
     ),
@@ -55,36 +45,30 @@ OPENAI: Final = Service(
 
 
 def open_backend(
-    uri: BackendURI, *, service: Service = OPENAI, policy: RetryPolicy = retry.DEFAULT_POLICY
+    uri: BackendURI, *, provider: Provider = OPENAI, policy: RetryPolicy = retry.DEFAULT_POLICY
 ) -> OpenAIBackend:
-    """Open the backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
+    """Open the backend behind `openai/MODEL`, or another provider's that speaks the protocol. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
-    endpoint = read_endpoint(uri, service)
+    endpoint = read_endpoint(uri, provider)
     try:
         import openai
     except ImportError as error:
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
-    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
-    library: Any = importlib.import_module("httpx" if int(openai.__version__.partition(".")[0]) < 3 else "httpx2")
     # A proxy from the environment has no business between us and a server on this machine. A redirect would take the
     # pictures elsewhere.
     http = bounded(openai.DefaultHttpxClient, endpoint)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     sdk = openai.OpenAI(api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, http_client=http)
-    return OpenAIBackend(endpoint, sdk, library.Response, service=service, policy=policy)
+    return OpenAIBackend(endpoint, sdk, policy=policy)
 
 
 class OpenAIBackend(Remote):
     """A model behind a chat completions endpoint."""
 
-    def __init__(
-        self, endpoint: Endpoint, sdk: openai.OpenAI, response: type, *, service: Service, policy: RetryPolicy
-    ) -> None:
-        super().__init__(
-            endpoint.uri, endpoint.place, endpoint.traits, address=endpoint.url, close=sdk.close, policy=policy
-        )
-        self._service, self._sdk, self._response, self._at = service, sdk, response, endpoint
+    def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, policy: RetryPolicy) -> None:
+        super().__init__(endpoint.uri, endpoint.url, endpoint.traits, address=endpoint.url, close=sdk.close, policy=policy)
+        self._sdk, self._at = sdk, endpoint
         self._image_urls = ImageURLs(self.traits.image_policy)
 
     def context_limit(self) -> int | None:
@@ -92,46 +76,33 @@ class OpenAIBackend(Remote):
 
         Raises BackendError.
         """
-        found = self._listed()
+        found = self._listed(self._at.timeout_s)
         # vLLM's name, those of gateways, llama.cpp's.
-        limits = (at(found, name) for name in ("max_model_len", "context_length", "context_window"))
-        known = (
-            n for n in (*limits, at(found, "meta", "n_ctx")) if isinstance(n, int) and not isinstance(n, bool) and n > 0
-        )
-        return next(known, None)
+        limits = [at(found, name) for name in ("max_model_len", "context_length", "context_window")]
+        return next((n for n in (*limits, at(found, "meta", "n_ctx")) if type(n) is int and n > 0), None)
 
-    def _listed(self, timeout_s: float | None = None) -> Mapping[str, Json]:
+    def _listed(self, timeout_s: float) -> Mapping[str, Json]:
         """Return what the endpoint's list of models says of this one. Raises BackendError."""
-        import openai
-
-        options: Any = {} if timeout_s is None else {"timeout": timeout_s}
         try:
-            listed = items_at(loads(self._sdk.get("/models", cast_to=self._response, options=options).content), "data")
-        except openai.APIStatusError as error:
-            told = wire.told_of(error, self._at)
-            raise wire.status_error(error, told, self._at, pictures=0, answered=True) from error
-        except BackendError:
-            raise
+            listed = items_at(loads(self._sent("get", "/models", options={"timeout": timeout_s})), "data")
+        except Failed as error:
+            raise failure(error.told, self._at, hint=wire.BASE_URL_HINT) from None
         except ValueError as error:
             raise Rejected(f"{self._at.where}: /models is not JSON") from error
-        except Exception as error:  # whatever the HTTP library meets
-            raise wire.backend_error(error, self._at) from error
         model = self._uri.model
         return next((entry for entry in listed if at(entry, "id") == model), listed[0] if len(listed) == 1 else {})
 
     def _look(self) -> None:
         super()._look()
-        if self._at.url == self._service.base_url and not is_loopback(self._at.url):
+        if self._at.url == self._at.provider.base_url and not is_loopback(self._at.url):
             return
         try:
-            found = self._listed(min(LOOK_S, self._at.timeout_s / 4))
+            takes = items_at(self._listed(min(LOOK_S, self._at.timeout_s / 4)), "architecture", "input_modalities")
         except BackendError:
             return
-        takes = items_at(found, "architecture", "input_modalities")
         if takes and "image" not in takes:
-            raise Rejected(
-                f"{self._at.where}: its list of models says that it reads {', '.join(takes)}; {NO_IMAGES}", for_all=True
-            )
+            told = f"its list of models says that it reads {', '.join(takes)}"
+            raise Rejected(f"{self._at.where}: {told}; {NO_IMAGES}", for_all=True)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         made: dict[bool, list[bytes]] = {}
@@ -143,40 +114,52 @@ class OpenAIBackend(Remote):
                     request,
                     lambda ref: self._image_urls.ascii(images, ref),
                     tool_images=inside,
-                    image_ids=self._service.image_ids,
+                    image_ids=self._at.provider.image_ids,
                 )
             return self._asked(request, made[inside], refused, inside=inside)
 
         return ask
 
     def _asked(self, request: Request, pieces: list[bytes], refused: frozenset[str], *, inside: bool) -> Reply:
+        sent = wire.parameters_of(self._uri.model, request, refused)
+        options = {"headers": {"content-type": "application/json"}}
+        try:
+            answer = self._sent("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
+        except Failed as error:
+            return self._declined(error, request, sent, inside=inside)
+        return wire.read_reply(answer, sent, self._at, tokens=request.top_logprobs is not None)
+
+    def _sent(self, verb: str, path: str, **options: Any) -> bytes:
+        """Return the body of an answer. Raises BackendError: Failed for one that is a failure."""
+        try:
+            return bytes(getattr(self._sdk, verb)(path, cast_to=bytes, **options))
+        except Exception as error:  # noqa: BLE001 - whatever the SDK and its HTTP library meet
+            # The error itself does not go on: it holds the request, and the key.
+            raise self._ours(error) from None
+
+    def _ours(self, error: Exception) -> BackendError:
+        """Return an error of the SDK as one of ours. Up to 2 it wraps whatever its HTTP client raises."""
         import openai
 
-        sent = wire.parameters_of(self._uri.model, request, refused)
-        try:
-            answer: Any = self._sdk.post(
-                "/chat/completions",
-                content=wire.body_of(sent, pieces),
-                cast_to=self._response,
-                options={"headers": {"content-type": "application/json"}},
-            )
-        except openai.APIStatusError as error:
-            return self._declined(error, request, sent, inside=inside)
-        except BackendError:
-            raise
-        except Exception as error:  # whatever the HTTP library meets
-            raise wire.backend_error(error, self._at) from error
-        return wire.read_reply(answer.content, sent, self._at, tokens=request.top_logprobs is not None)
+        cause = error.__cause__ or error
+        if isinstance(cause, BackendError):
+            # The two would hold each other, and with them this backend.
+            error.__cause__ = None
+            return cause
+        if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
+            return Rejected(f"{self._at.where}: {type(cause).__name__}: {self._at.scrub(str(cause))}")
+        return self._at.unreachable(cause)
 
-    def _declined(self, error: openai.APIStatusError, request: Request, sent: Mapping[str, Json], *, inside: bool) -> Reply:
+    def _declined(self, error: Failed, request: Request, sent: Mapping[str, Json], *, inside: bool) -> Reply:
         """Return the Reply for a request that is refused for its content. Raises ParameterRefused, else BackendError."""
-        told = wire.told_of(error, self._at)
+        told = error.told
         if is_filtered(told):
-            return Reply(text=told.shown, finish="filter", raw=wire.clean_body(error, self._at), sent=sent)
+            return Reply(text=told.shown, finish="filter", raw=error.raw, sent=sent)
         if names := wire.refused(told, sent):
             raise ParameterRefused(*names) from error
         pictures = sum(len(message.images) for message in request.messages)
-        found = wire.status_error(error, told, self._at, pictures=pictures, answered=self._first.answered)
+        hint, answered = wire.BASE_URL_HINT, self._first.answered
+        found = failure(told, self._at, pictures=pictures, answered=answered, hint=hint)
         in_tools = inside and any(message.role == "tool" and message.images for message in request.messages)
         if in_tools and told.status in (400, 415, 422, 500) and not found.for_all:
             raise ParameterRefused(TOOL_IMAGES) from error

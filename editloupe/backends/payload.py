@@ -6,7 +6,6 @@ import base64
 import math
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
@@ -18,8 +17,7 @@ from editloupe.errors import Rejected, Unavailable
 from editloupe.values import ImageRef, Json, parse_json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
-"""Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the longest unused
-goes first, and is made again where it is needed after all."""
+"""Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the oldest goes first."""
 
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
@@ -27,18 +25,14 @@ _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 JsonObject: TypeAlias = Mapping[str, Json]
 Scrub: TypeAlias = Callable[[str], str]
 """Takes the keys out of a text."""
-ImageURL: TypeAlias = Callable[[ImageRef], str]
-"""An image as a data URI."""
 
 
 class ImageURLs:
     """Images as data URIs; the base64 text of each is made once and used again in every later turn. Thread-safe."""
 
-    def __init__(self, policy: ImagePolicy, *, limit_bytes: int = IMAGE_TEXT_BYTES) -> None:
-        self._policy, self._limit_bytes = policy, limit_bytes
-        self._lock = threading.Lock()
-        self._texts: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
+    def __init__(self, policy: ImagePolicy) -> None:
+        self._policy, self._lock = policy, threading.Lock()
+        self._texts: dict[str, bytes] = {}
 
     def of(self, images: ImageStore, ref: ImageRef) -> str:
         return self.ascii(images, ref).decode("ascii")
@@ -47,16 +41,13 @@ class ImageURLs:
         """Return the data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
         with self._lock:
             if ref.sha256 in self._texts:
-                self._texts.move_to_end(ref.sha256)
                 return self._texts[ref.sha256]
         encoded = images.encoded(ref, self._policy)
         text = f"data:{encoded.media_type};base64,".encode("ascii") + base64.b64encode(encoded.data)
         with self._lock:
-            if ref.sha256 not in self._texts:
-                self._texts[ref.sha256] = text
-                self._bytes += len(text)
-            while self._bytes > self._limit_bytes and len(self._texts) > 1:
-                self._bytes -= len(self._texts.popitem(last=False)[1])
+            self._texts.setdefault(ref.sha256, text)
+            while sum(map(len, self._texts.values())) > IMAGE_TEXT_BYTES and len(self._texts) > 1:
+                del self._texts[next(iter(self._texts))]
         return text
 
 
@@ -100,13 +91,17 @@ def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObje
 
     Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
+    payload: Json = None
+    broken = ""
     try:
-        # Scrubbed before it is read, since the error of a broken text holds the text.
-        payload = cleaned(loads(endpoint.scrub(body.decode("utf-8-sig", "replace"))), endpoint.scrub)
+        payload = cleaned(loads(body.decode("utf-8-sig", "replace")), endpoint.scrub)
     except ValueError as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}", for_all=True) from error
-        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+        # The error itself does not go on: it holds the text, and with it what a server echoes of the key.
+        broken = str(error)
+    if broken and body.lstrip()[:1] == b"<":
+        raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}", for_all=True)
+    if broken:
+        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
     if not isinstance(payload, Mapping):
         raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
     return payload
@@ -115,10 +110,10 @@ def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObje
 def at(value: object, *path: str | int) -> Any:
     """Return what stands in JSON under these keys and list indexes; None where there is nothing."""
     for step in path:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, Mapping) else None
-        else:
-            value = value[step] if isinstance(value, list) and len(value) > step else None
+        try:
+            value = None if isinstance(value, str) else value[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return None
     return value
 
 

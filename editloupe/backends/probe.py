@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
-import jsonschema
 import numpy as np
 from PIL import Image, ImageDraw
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.backends.payload import one_line
-from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolSpec, Usage
+from editloupe.backends.payload import JsonObject, items_at, loads, one_line
+from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
-from editloupe.values import Json, Serialisable
+from editloupe.values import Serialisable
 
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not told"]
 COLOURS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
 _NEEDED: Final = ("answer", "see a picture", "tell pictures apart")
-_SKY: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"sky": {"type": "string", "enum": ["Partly Cloudy", "Heavy Rain"]}},
-    "required": ["sky"],
-    "additionalProperties": False,
-}
-_TOOL: Final = ToolSpec(
-    name="report_colour",
-    description="Reports the colour that was seen.",
-    parameters={"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]},
-)
+_SKIES: Final = ("Partly Cloudy", "Heavy Rain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,42 +36,21 @@ class Probed(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeReport:
+class ProbeReport(Serialisable):
     """All probes of a backend."""
 
-    uri: str
+    backend: str
+    """Its URI."""
     endpoint: str
     model: str
     """As the endpoint calls it."""
-    rows: tuple[Probed, ...]
+    can_judge: bool
+    """Whether it answers, sees, and tells pictures apart; of the baseline, which is asked nothing, True."""
+    verdict: str
+    """The conclusion, in a sentence."""
+    probes: tuple[Probed, ...]
     usage: Usage
-    asked: int
-    """How many questions were answered."""
-
-    @property
-    def can_judge(self) -> bool:
-        """Whether it answers, sees, and tells pictures apart; of the baseline, which is asked nothing, True."""
-        return all(row.result == "yes" for row in self.rows if row.name in _NEEDED)
-
-    @property
-    def verdict(self) -> str:
-        """The conclusion, in a sentence."""
-        if not self.rows:
-            return "It judges by rules on pixels and is no LMM: there is nothing to probe."
-        lacks = [f"{row.name}: {row.result}" for row in self.rows if row.name in _NEEDED and row.result != "yes"]
-        return f"It cannot judge edits: {', '.join(lacks)}." if lacks else "It can judge edits."
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "backend": self.uri,
-            "endpoint": self.endpoint,
-            "model": self.model,
-            "can_judge": self.can_judge,
-            "verdict": self.verdict,
-            "probes": [row.to_json() for row in self.rows],
-            "usage": self.usage.to_json(),
-            "questions_answered": self.asked,
-        }
+    questions_answered: int
 
 
 def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> ProbeReport:
@@ -93,86 +60,77 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
     """
     rows: list[Probed] = []
     replies: list[Reply] = []
-    for name, asked, colours, request, right in () if parse_uri(lmm.uri).provider == "baseline" else _questions(lmm):
+    verdict = "It can judge edits."
+    if is_baseline := parse_uri(lmm.uri).provider == "baseline":
+        verdict = "It judges by rules on pixels and is no LMM: there is nothing to probe."
+    for name, asked, ask in () if is_baseline else _questions(lmm, replies):
         listener(name)
-        began, store = time.monotonic(), ImageStore()
-        pictures = [store.add_array(np.asarray(draw(colour))) for colour in colours]
-        parts = [
-            p
-            for n, i in enumerate(pictures, 1)
-            for p in (TextPart(text=f"Picture {n}:"), ImagePart(image=i, alias=f"P{n}"))
-        ]
+        began = time.monotonic()
         try:
-            reply = lmm.complete(
-                replace(request, messages=(Message(role="user", parts=(*parts, TextPart(text=asked))),)), store
-            )
+            result, answered = ask()
         except EditLoupeError as error:
-            result: Result = "failed"
-            words = f"{type(error).__name__}: {error}"
-        else:
-            replies.append(reply)
-            result, words = "yes" if right(reply) else "no", _words(reply)
+            result, answered = "failed", f"{type(error).__name__}: {error}"
         seconds = round(time.monotonic() - began, 3)
-        rows.append(Probed(name=name, result=result, asked=asked, answered=one_line(words, 300), seconds=seconds))
+        rows.append(Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300), seconds=seconds))
         if name in _NEEDED and result != "yes":
+            verdict = f"It cannot judge edits: {name}: {result}."
             break
-    else:
-        rows += [_limit(lmm)] if rows else []
     return ProbeReport(
-        uri=lmm.uri,
+        backend=lmm.uri,
         endpoint=lmm.endpoint,
         model=next((reply.model for reply in replies if reply.model), ""),
-        rows=tuple(rows),
+        can_judge=not verdict.startswith("It cannot"),
+        verdict=verdict,
+        probes=tuple(rows),
         usage=sum((reply.usage for reply in replies), Usage()),
-        asked=len(replies),
+        questions_answered=len(replies),
     )
 
 
-_Question: TypeAlias = tuple[str, str, list[str], Request, Callable[[Reply], bool]]
-"""Name, what is asked, the colours of the discs shown, how, and whether a reply shows that the model can."""
+_Ask: TypeAlias = Callable[[], tuple[Result, str]]
+"""Asks, and returns the result with the answer's words. Raises EditLoupeError."""
 
 
-def _questions(lmm: LMM) -> list[_Question]:
-    free, order = Request(messages=()), ["blue", "red", "green"]
-    found: list[_Question] = [
-        ("answer", "Reply with the word ready.", [], free, lambda reply: bool(reply.text.strip())),
-        ("see a picture", "Which colour is the disc?", ["red"], free, lambda reply: _named(reply) == ["red"]),
-        (
-            "tell pictures apart",
-            "Name the disc's colour in each picture, in order.",
-            order,
-            free,
-            lambda r: _named(r) == order,
-        ),
-    ]
+def _questions(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, _Ask]]:
+    """Yield each probe's name, what it asks, and how. What is answered is added to `replies`."""
+
+    def question(text: str, shows: Callable[[Reply], bool], *colours: str, **fields: Any) -> tuple[str, _Ask]:
+        def ask() -> tuple[Result, str]:
+            store = ImageStore()
+            drawn = [store.add_array(np.asarray(draw(colour))) for colour in colours]
+            pictures = [ImagePart(image=image, alias=f"P{n}") for n, image in enumerate(drawn, 1)]
+            parts: tuple[Part, ...] = (*pictures, TextPart(text=text))
+            reply = lmm.complete(Request(messages=(Message(role="user", parts=parts),), **fields), store)
+            replies.append(reply)
+            return "yes" if shows(reply) else "no", _words(reply)
+
+        return text, ask
+
+    order = ["blue", "red", "green"]
+    yield "answer", *question("Reply with the word ready.", lambda reply: bool(reply.text.strip()))
+    yield "see a picture", *question("Which colour is the disc?", lambda reply: _named(reply) == ["red"], "red")
+    asked = "Name the disc's colour in each picture, in order."
+    yield "tell pictures apart", *question(asked, lambda reply: _named(reply) == order, *order)
     if lmm.traits.native_tools:
+        colour: JsonObject = {"type": "object", "properties": {"colour": {"type": "string"}}}
+        tool = ToolSpec(name="report_colour", description="Reports the colour that was seen.", parameters=colour)
         asked = "Call report_colour with the colour of the disc."
-        calls = replace(free, tools=(_TOOL,))
-        found.append(
-            ("call a tool", asked, ["green"], calls, lambda reply: any(c.name == _TOOL.name for c in reply.tool_calls))
-        )
+        yield "call a tool", *question(asked, lambda reply: bool(reply.tool_calls), "green", tools=(tool,))
     if lmm.traits.constrains_schema:
+        sky = {"sky": {"type": "string", "enum": list(_SKIES)}}
+        schema = {"type": "object", "properties": sky, "required": ["sky"], "additionalProperties": False}
         # Left free, a model would give a number.
-        held = replace(free, answer_schema=_SKY)
-        found.append(("keep to a JSON schema", "What is 2 plus 2? (as an object with the field sky)", [], held, _is_sky))
-    return found
+        asked = "What is 2 plus 2? (as an object with the field sky)"
+        yield "keep to a JSON schema", *question(asked, _is_sky, answer_schema=schema)
 
+    def limit() -> tuple[Result, str]:
+        ask: Callable[[], int | None] | None = getattr(lmm, "context_limit", None)
+        if ask is None:
+            return "not offered", "this backend has no way to ask"
+        found = ask()
+        return ("not told", "nothing about this model") if found is None else ("yes", f"{found:,} tokens")
 
-def _limit(lmm: LMM) -> Probed:
-    name, asked = "say its context limit", "its list of models"
-    ask: Callable[[], int | None] | None = getattr(lmm, "context_limit", None)
-    try:
-        found = None if ask is None else ask()
-    except EditLoupeError as error:
-        return Probed(name=name, result="failed", asked=asked, answered=f"{type(error).__name__}: {error}")
-    if ask is None:
-        return Probed(name=name, result="not offered", asked="", answered="this backend has no way to ask")
-    return Probed(
-        name=name,
-        result="not told" if found is None else "yes",
-        asked=asked,
-        answered="nothing about this model" if found is None else f"{found:,} tokens",
-    )
+    yield "say its context limit", "its list of models", limit
 
 
 def draw(colour: str) -> Image.Image:
@@ -184,9 +142,8 @@ def draw(colour: str) -> Image.Image:
 
 def _words(reply: Reply) -> str:
     calls = ", ".join(f"{call.name}{dict(call.arguments)}" for call in reply.tool_calls)
-    dropped = reply.sent.get("dropped")
-    without = f" (asked without {', '.join(map(str, dropped))})" if isinstance(dropped, list) else ""
-    return (calls or reply.text or reply.empty_because) + without
+    dropped = ", ".join(map(str, items_at(reply.sent, "dropped")))
+    return (calls or reply.text or reply.empty_because) + (f" (asked without {dropped})" if dropped else "")
 
 
 def _named(reply: Reply) -> list[str]:
@@ -197,7 +154,7 @@ def _named(reply: Reply) -> list[str]:
 
 def _is_sky(reply: Reply) -> bool:
     try:
-        jsonschema.validate(json.loads(reply.text), _SKY)
-    except (ValueError, jsonschema.ValidationError):
+        answer = loads(reply.text)
+    except ValueError:
         return False
-    return True
+    return any(answer == {"sky": sky} for sky in _SKIES)

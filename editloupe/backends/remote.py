@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -16,18 +14,17 @@ from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import connect_to
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.limits import limit_of
+from editloupe.backends.limits import FirstCall, limit_of
+from editloupe.backends.payload import items_at
 from editloupe.backends.retry import RetryPolicy
-from editloupe.backends.stopping import LOOK_S, check_stop
+from editloupe.backends.stopping import check_stop
 from editloupe.chat import Message, Reply, Request, Sampling, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, Rejected
-from editloupe.values import Json
+from editloupe.errors import Rejected
+from editloupe.values import ImageRef, Json
 
 TOOLS: Final = "tools"
 TOOL_IMAGES: Final = "tool_images"
-REMEMBERED_S: Final = 60.0
-"""How long a backend that has never answered, and refuses every request, is not asked again."""
 _NO_TOOLS: Final = (
     "the endpoint takes no tools: use --tool-protocol text, or auto (vLLM takes them where it is started with "
     "--enable-auto-tool-choice --tool-call-parser NAME)"
@@ -43,43 +40,6 @@ class ParameterRefused(Exception):
 
     def __init__(self, *names: str) -> None:
         self.names = frozenset(names)
-
-
-class _First:
-    """Lets one call of a backend go alone until one was answered: a refusal of all requests then costs one. Thread-safe."""
-
-    def __init__(self) -> None:
-        self.answered = False
-        self._changed = threading.Condition()
-        self._busy = False
-        self._refused: tuple[float, BackendError] | None = None
-
-    def forget(self) -> None:
-        """Let the next call be asked, whatever the last one was refused for."""
-        self._refused = None
-
-    @contextmanager
-    def turn(self) -> Iterator[bool]:
-        """Yield whether this call goes alone. Raises Interrupted, and anew the refusal of all requests before it."""
-        with self._changed:
-            while self._busy and not self.answered:
-                self._changed.wait(LOOK_S)
-                check_stop()
-            alone = not self.answered
-            if alone and self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
-                raise copy.copy(self._refused[1])
-            self._busy = self._busy or alone
-        try:
-            yield alone
-            self.answered = True
-        except BackendError as error:
-            self._refused = (time.monotonic(), error) if error.for_all else None
-            raise
-        finally:
-            if alone:
-                with self._changed:
-                    self._busy = False
-                    self._changed.notify_all()
 
 
 class Remote(ABC):
@@ -115,9 +75,9 @@ class Remote(ABC):
         self._tool_images = tool_images
         self._address, self._policy, self._lock = address, policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
-        self._first = _First()
+        self._first = FirstCall()
         self._takes_tools: bool | None = None
-        self._weighed: set[str] = set()
+        self._weighed: set[ImageRef] = set()
         self._close = weakref.finalize(self, close)
 
     def __repr__(self) -> str:
@@ -189,28 +149,24 @@ class Remote(ABC):
 
     def _check_pictures(self, request: Request, images: ImageStore) -> None:
         """Raise Rejected for pictures that the endpoint is known not to take. Nothing is sent."""
-        most, heaviest = self.traits.max_images, self.traits.max_image_bytes
+        most, heaviest = self.traits.max_images, self.traits.max_image_bytes or math.inf
         shown = [part.image for message in request.messages for part in message.images]
         if most is not None and len(shown) > most:
-            raise Rejected(
-                f"{self.uri} takes at most {most} images in one request, found {len(shown)}; lower --max-turns, or say "
-                "?max_images=N where it takes more"
-            )
-        for ref in shown if heaviest is not None else ():
-            if ref.sha256 in self._weighed:
-                continue
+            found, cure = f"{most} images in one request, found {len(shown)}", "lower --max-turns, or say ?max_images=N"
+            raise Rejected(f"{self.uri} takes at most {found}; {cure} where it takes more")
+        for ref in {*shown} - self._weighed if heaviest < math.inf else ():
             size = len(images.encoded(ref, self.traits.image_policy).data)
-            if heaviest is not None and size > heaviest:
-                raise Rejected(
-                    f"{self.uri} takes images of at most {heaviest:,} bytes, found one of {size:,}; reduce images with "
-                    "?max_image_side=PX, or say ?max_image_bytes=N where it takes more"
-                )
-            self._weighed.add(ref.sha256)
+            if size > heaviest:
+                cure = "reduce images with ?max_image_side=PX, or say ?max_image_bytes=N"
+                told = f"images of at most {heaviest:,} bytes, found one of {size:,}"
+                raise Rejected(f"{self.uri} takes {told}; {cure} where it takes more")
+            self._weighed.add(ref)
 
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
         """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""
         can = {"answer_schema": self.traits.constrains_schema, "top_logprobs": self.traits.gives_logprobs}
-        refused = self._refused | {name for name, able in can.items() if not able}
+        unable = frozenset(name for name, able in can.items() if not able)
+        refused = self._refused | unable
         while True:
             if request.tools and TOOLS in refused:
                 raise Rejected(f"{self.uri}: {_NO_TOOLS}", for_all=True)
@@ -224,22 +180,18 @@ class Remote(ABC):
                     raise Rejected(f"{self.uri} refuses {named}, which was not sent") from refusal
                 refused |= refusal.names
                 self._remember(refusal.names & {TOOLS})
-        self._remember(refused - {name for name, able in can.items() if not able})
-        asked = [name for name, value in request.sampling.to_json().items() if value is not None]
-        asked += [name for name in can if getattr(request, name) is not None]
-        if not reply.tokens:
-            # Some servers take the parameter and do nothing.
-            refused |= {"top_logprobs"}
-        left = reply.sent.get("dropped", ())
-        dropped: list[Json] = [name for name in asked if name in refused or (isinstance(left, list) and name in left)]
+        self._remember(refused - unable)
+        wanted = {**request.sampling.to_json(), **{name: getattr(request, name) for name in can}}
+        # Some servers take `top_logprobs` and do nothing.
+        left = {*refused, *items_at(reply.sent, "dropped"), *([] if reply.tokens else ["top_logprobs"])}
+        dropped: list[Json] = [name for name, value in wanted.items() if value is not None and name in left]
         return replace(reply, sent={**reply.sent, "dropped": dropped}) if dropped else reply
 
     def _remember(self, names: frozenset[str]) -> None:
-        if names - self._refused:
-            with self._lock:
-                self._refused |= names
-                if TOOLS in names:
-                    self.traits = replace(self.traits, native_tools=False)
+        with self._lock:
+            self._refused |= names
+            if TOOLS in names:
+                self.traits = replace(self.traits, native_tools=False)
 
     @abstractmethod
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:

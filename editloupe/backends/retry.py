@@ -1,8 +1,8 @@
 """Ask again what may succeed later: how long an endpoint is waited for, and what ends at once.
 
 Waited for are 429, 503, 529 and broken connections, until the endpoint has answered nobody for `patience_s`: an answer to
-any caller begins the time anew. Other failures that may pass (another 5xx, half an answer, none in time) are tried a few
-times. What the endpoint names as a wait holds for all its callers (`limits.ConnectionLimit`).
+any caller begins the time anew. Other failures that may pass (another 5xx, half an answer, none in time, no connection) are
+tried a few times. What the endpoint names as a wait holds for all its callers (`limits.ConnectionLimit`).
 """
 
 from __future__ import annotations
@@ -21,52 +21,35 @@ from editloupe.errors import BackendError, RateLimited
 T = TypeVar("T")
 OVERLOADED: Final = (429, 503, 529)
 """HTTP statuses that say that it is too much."""
-LOST_IN_A_ROW: Final = 5
-"""Refused connections in a row after which an endpoint that has answered before is waited for no more."""
+LONGEST_S: Final = 30.0
+"""Ceiling of every wait that the endpoint does not name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Bounds of one call. All times are in seconds."""
+    """Bounds of one call."""
 
     patience_s: float = DEFAULT_PATIENCE_S
     """How long an endpoint may answer nobody. 0 waits for nothing."""
     attempts: int = 5
     """In all, of a call whose failures are not waited for with patience. 1 asks once, whatever comes."""
-    base_s: float = 1.0
-    """Ceiling of the first wait where the endpoint says that it is too much and names none. It doubles with every further
-    one."""
-    lost_base_s: float = 0.25
-    """The same for other failures: there is no load to be taken off the endpoint."""
-    max_wait_s: float = 30.0
-    """Ceiling of every wait that the endpoint does not name."""
     sleep: Callable[[float], None] | None = field(default=None, repr=False, compare=False)
     """How the seconds are waited, for tests; the policy's own clock goes on by what was not really waited."""
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"a retry policy needs at least 1 attempt, found {self.attempts}")
-        object.__setattr__(self, "_skipped", [0.0])
+    _skipped_s: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def now(self) -> float:
         """Return seconds, never going back."""
-        return time.monotonic() + float(self._skipped[0])  # type: ignore[attr-defined]
+        return time.monotonic() + sum(self._skipped_s)
 
     def wait(self, seconds: float) -> None:
         """Wait. Raises Interrupted as soon as the run is to stop."""
         if self.sleep is None:
-            return stopping.sleep(seconds)
+            stopping.sleep(seconds)
+            return
         began = time.monotonic()
         self.sleep(seconds)
         stopping.check_stop()
-        self._skipped[0] += max(0.0, seconds - (time.monotonic() - began))  # type: ignore[attr-defined]
-        return None
-
-    def backoff_s(self, attempt: int, fraction: float, *, lost: bool = False) -> float:
-        """Return the seconds to wait after failure `attempt` (from 1). Full jitter: `fraction` (0..1) of the ceiling."""
-        base_s = min(self.base_s, self.lost_base_s) if lost else self.base_s
-        # The exponent is bounded because 2.0**1024 overflows; no ceiling is that far away.
-        return fraction * min(self.max_wait_s, base_s * 2.0 ** min(attempt - 1, 64))
+        self._skipped_s.append(max(0.0, seconds - (time.monotonic() - began)))
 
 
 DEFAULT_POLICY: Final = RetryPolicy()
@@ -78,17 +61,15 @@ def call(
     policy: RetryPolicy = DEFAULT_POLICY,
     limit: ConnectionLimit | None = None,
     final: Callable[[BackendError], bool] = lambda error: False,
-    rng: Callable[[], float] = random.random,
 ) -> tuple[T, int]:
     """Call `fn` until it returns. Return its value and the number of attempts.
 
-    Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
-
     limit: each attempt waits for its turn there; the sleep between two holds no place.   final: whether a failure that may
-    pass ends the call all the same.   rng: 0 <= x < 1.
+    pass ends the call all the same.
+    Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
     """
     limit = limit or ConnectionLimit()
-    began, attempt, fleeting, unreached = policy.now(), 0, 0, 0
+    began, attempt, fleeting = policy.now(), 0, 0
     while True:
         attempt += 1
         try:
@@ -98,34 +79,31 @@ def call(
             stopping.check_stop()
             if not error.retryable or error.for_all or final(error) or policy.attempts == 1 or policy.patience_s == 0:
                 raise
-            patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how in ("unreached", "broken")
-            unreached = unreached + 1 if error.how == "unreached" else 0
+            patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how == "broken"
             fleeting += not patient
-            since, asked = limit.trouble_since(policy.now()), error.retry_after_s
-            wait = policy.backoff_s(attempt, rng(), lost=error.how != "unreached" and error.status not in OVERLOADED)
-            wait = wait if asked is None else asked
-            over = _over(asked, policy, fleeting=fleeting, unreached=unreached, waits=policy.now() + wait - since)
+            named = error.retry_after_s
+            wait = _backoff_s(error, attempt) if named is None else named
+            since = limit.trouble_since(policy.now())
+            over = ""
+            if fleeting >= policy.attempts:
+                over = f"{fleeting} failures that do not say that waiting helps"
+            elif policy.now() + wait - since > policy.patience_s:
+                what = f"asks to wait {named:,.0f} s" if named else "has answered nobody for so long"
+                over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--patience)"
             if over:
-                error.for_all = patient
+                error.for_all = patient or error.how == "unreached"
                 tries = "1 attempt" if attempt == 1 else f"{attempt} attempts"
                 error.args = (f"{error} (gave up after {tries} in {policy.now() - began:.0f} s: {over})",)
                 raise
             limit.again()
-            if asked is None:
+            if named is None:
                 policy.wait(wait)
 
 
-def _over(asked: float | None, policy: RetryPolicy, *, fleeting: int, unreached: int, waits: float) -> str:
-    """Return why a failure that may pass is not waited for any more; "" where it is.
+def _backoff_s(error: BackendError, attempt: int) -> float:
+    """Return the seconds to wait after attempt `attempt` (from 1): full jitter below a ceiling that doubles each time.
 
-    asked: the wait that the endpoint names.   fleeting: failures so far that patience is not for.   unreached: connections
-    in a row that did not come about.   waits: seconds without an answer to anybody, when the next attempt would begin.
+    The first ceiling is 1 s where the endpoint has too much to do or is not there, and a quarter of that elsewhere.
     """
-    patience = f"the patience is {policy.patience_s:g} s (--patience)"
-    if asked is not None and asked > policy.patience_s:
-        return f"the endpoint asks to wait {asked:,.0f} s, and {patience}"
-    if unreached >= LOST_IN_A_ROW:
-        return f"{unreached} connections in a row did not come about"
-    if fleeting >= policy.attempts:
-        return f"{fleeting} failures that do not say that waiting helps"
-    return f"the endpoint has answered nobody for so long; {patience}" if waits > policy.patience_s else ""
+    first = 1.0 if error.how == "unreached" or error.status in OVERLOADED else 0.25
+    return random.random() * min(LONGEST_S, first * 2.0 ** min(attempt - 1, 16))

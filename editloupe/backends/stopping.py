@@ -37,8 +37,5 @@ def check_stop() -> None:
 def sleep(seconds: float) -> None:
     """Wait. Raises Interrupted as soon as the run is to stop."""
     stop = _STOP.get()
-    if stop is None:
-        time.sleep(seconds)
-    else:
-        stop.wait(seconds)
-        check_stop()
+    time.sleep(seconds) if stop is None else stop.wait(seconds)
+    check_stop()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from editloupe.backends.endpoint import Endpoint
+from editloupe.backends.failures import failed
 from editloupe.errors import Rejected
 
 MAX_REPLY_BYTES: Final = 64 * 2**20
@@ -17,56 +17,42 @@ _CALL = threading.local()
 """`ends_at` (time.monotonic) of the call that this thread makes."""
 
 
-class _Stream:
-    """A network stream whose reads and writes end with the call. A client's own time-out starts anew with every byte."""
+class _Timed:
+    """A network of httpcore, or a stream of it, whose operations end with the call.
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    A client's own time-out starts anew with every byte: a head that comes byte by byte would never be late.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._inner, name)
+
+    def connect_tcp(self, *args: Any, **options: Any) -> _Timed:
+        return _Timed(self._inner.connect_tcp(*args, **options))
+
+    def start_tls(self, *args: Any, **options: Any) -> _Timed:
+        return _Timed(self._inner.start_tls(*args, **options))
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return bytes(self._stream.read(max_bytes, _left(timeout)))
+        return bytes(self._inner.read(max_bytes, _left(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _left(timeout))
-
-    def start_tls(self, *args: Any, **options: Any) -> _Stream:
-        return _Stream(self._stream.start_tls(*args, **options))
-
-
-class _Network:
-    """A network backend (httpcore's) that gives such streams."""
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
-
-    def connect_tcp(self, *args: Any, **options: Any) -> _Stream:
-        return _Stream(self._network.connect_tcp(*args, **options))
+        self._inner.write(buffer, _left(timeout))
 
 
 def _left(timeout: float | None) -> float | None:
     ends_at: float | None = getattr(_CALL, "ends_at", None)
-    if ends_at is None:
-        return timeout
     # 0 would ask the socket not to wait at all, which is another error.
-    left = max(0.001, ends_at - time.monotonic())
-    return left if timeout is None else min(timeout, left)
+    return timeout if ends_at is None else max(0.001, ends_at - time.monotonic())
 
 
-def bounded(
-    client_class: type, endpoint: Endpoint, *, check: Callable[[str, int, bytes, Mapping[str, str]], None] | None = None
-) -> type:
+def bounded(client_class: type, endpoint: Endpoint) -> type:
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
     An answer is read whole within `timeout_s`, counted from the call's beginning, and within `MAX_REPLY_BYTES`: a later one
-    raises Unavailable, a longer one Rejected.
-
-    check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
+    raises Unavailable, a longer one Rejected. A status of 300 or more raises Failed.
     """
     timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
 
@@ -76,15 +62,19 @@ def bounded(
             for transport in (self._transport, *self._mounts.values()):
                 if (pool := getattr(transport, "_pool", None)) is not None:
                     # There is no public door: the pool takes a network only where it is made, deep inside.
-                    pool._network_backend = _Network(pool._network_backend)
+                    pool._network_backend = _Timed(pool._network_backend)
 
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             request.extensions["timeout"] = timeout
             _CALL.ends_at = time.monotonic() + endpoint.timeout_s
+            body = bytearray()
             try:
                 response = super().send(request, stream=True, **options)
                 try:
-                    body = _whole(response, endpoint)
+                    for chunk in response.iter_bytes():
+                        body += chunk
+                        if len(body) > MAX_REPLY_BYTES:
+                            raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
                 finally:
                     response.close()
             except Exception as error:
@@ -93,20 +83,11 @@ def bounded(
                 raise endpoint.unreachable(error) from error
             finally:
                 _CALL.ends_at = None
-            if check is not None:
-                check(request.url.path, response.status_code, body, response.headers)
+            if response.status_code >= 300:
+                raise failed(response.status_code, bytes(body), response.headers, endpoint.scrub)
             # The body is no longer packed.
             packed = ("content-encoding", "content-length", "transfer-encoding")
             headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
-            return type(response)(response.status_code, headers=headers, content=body, request=response.request)
+            return type(response)(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
     return Bounded
-
-
-def _whole(response: Any, endpoint: Endpoint) -> bytes:
-    read = bytearray()
-    for chunk in response.iter_bytes():
-        read += chunk
-        if len(read) > MAX_REPLY_BYTES:
-            raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
-    return bytes(read)

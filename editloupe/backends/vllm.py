@@ -14,12 +14,11 @@ from typing import Final
 
 from editloupe.backends import openai, retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.openai import OpenAIBackend, Service
+from editloupe.backends.endpoint import Provider
+from editloupe.backends.openai import OpenAIBackend
 from editloupe.backends.retry import RetryPolicy
 
-KEY_VARIABLE: Final = "VLLM_API_KEY"
-
-VLLM: Final = Service(
+VLLM: Final = Provider(
     traits=Traits(
         describes="served by vLLM at {place}",
         native_tools=True,
@@ -28,7 +27,7 @@ VLLM: Final = Service(
         gives_logprobs=True,
     ),
     base_url="http://127.0.0.1:8000/v1",
-    key_variables=(KEY_VARIABLE,),
+    key_variables=("VLLM_API_KEY",),
     key_needed=False,
     image_ids=True,
 )
@@ -36,4 +35,4 @@ VLLM: Final = Service(
 
 def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> OpenAIBackend:
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; errors as `openai.open_backend` has them."""
-    return openai.open_backend(uri, service=VLLM, policy=policy)
+    return openai.open_backend(uri, provider=VLLM, policy=policy)

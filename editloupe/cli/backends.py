@@ -79,15 +79,15 @@ def probe(
     if as_json:
         print_json(report.to_json(), indent=2)
         return 0 if report.can_judge else 1
-    if not report.rows:
+    if not report.probes:
         say(f"{backend.uri}: {report.verdict}")
         return 0
     say(f"{backend.uri} at {backend.endpoint}")
     rows = [
         [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
-        for row in report.rows
+        for row in report.probes
     ]
     table("Can it …", "", "Asked", "Answered", rows=rows)
     tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
-    say(f"{report.verdict} ({report.asked} questions answered, {tokens})")
+    say(f"{report.verdict} ({report.questions_answered} questions answered, {tokens})")
     return 0 if report.can_judge else 1

@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from pydantic import ValidationError
+
+from editloupe import files
 from editloupe.answers import Answer, AnswerSpec, Choice, Label, Labels, Number, OneOf, Scale
 from editloupe.errors import EditLoupeError, TraceError
 from editloupe.findings import Finding
 from editloupe.scores import Metric
 from editloupe.tasks import task_from_json
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import Trace, finding_digest, read_end, read_trace
+from editloupe.traces.events import End, FindingEvent
+from editloupe.traces.read import Trace, complete_lines, finding_digest, read_trace
 from editloupe.values import Json, digest
 
 Key: TypeAlias = tuple[str, str, int]
@@ -31,6 +34,8 @@ Verdict: TypeAlias = Literal["equal", "unchecked", "absent", "wrong"]
 
 _SHOWN: Final = 2
 _LINES: Final = 5
+_TAIL: Final = 4096
+"""Bytes at the end of a trace in which its end stands."""
 
 NO_END: Final = frozenset({"recording", "fault"})
 """Endings of a task whose trace could not be written to its end."""
@@ -239,7 +244,7 @@ def against_end(folder: Path, finding: Finding, found: str | None) -> tuple[Verd
         return "absent", "there is no trace of it"
     path = folder / finding.trace
     try:
-        end = read_end(path)
+        end = _read_end(path)
     except OSError:
         return "absent", "its trace is not there"
     if (
@@ -270,4 +275,13 @@ def _read(path: Path) -> Trace | None:
     try:
         return read_trace(path)
     except TraceError:
+        return None
+
+
+def _read_end(path: Path) -> End | None:
+    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
+    lines, _ = complete_lines(files.read_tail(path, _TAIL))
+    try:
+        return End.model_validate_json(lines[-1]) if lines else None
+    except ValidationError:
         return None

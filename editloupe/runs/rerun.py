@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 
 from editloupe.agent.cassette import RecordingEnds
 from editloupe.agent.judge import finding_of, initial_state, run_loop
-from editloupe.agent.recorder import Side, ToolOutcome, TraceRecorder
+from editloupe.agent.recorder import Side, TraceRecorder
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
@@ -20,6 +20,7 @@ from editloupe.runs.executors import at_once
 from editloupe.runs.lineage import Parent, mismatches, read_whole
 from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
+from editloupe.tools.outcome import ToolOutcome
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import last_finding

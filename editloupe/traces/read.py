@@ -28,9 +28,6 @@ from editloupe.traces.events import (
 )
 from editloupe.values import Json, canonical_json, digest, notebook_html, parse_json
 
-_TAIL = 4096
-"""Bytes at the end of a file in which its end stands."""
-
 _LINE = 200
 """Characters of a line of a trace that is printed."""
 
@@ -102,10 +99,10 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
     problems: list[str] = []
     tampering: list[str] = []
     for number, line in enumerate(lines, start=1):
-        kind = "no"
+        kind = ""
         try:
             data = parse_json(line)
-            kind = str(data.get("kind")) if isinstance(data, dict) else "no"
+            kind = str(data.get("kind")) if isinstance(data, dict) else "unknown"
             _check_schema(data, kind, name)
             event = EVENT.validate_python(data)
             _check_shape(event)
@@ -115,7 +112,8 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
             problem = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
             problems.append(f"{name}, line {number}: {problem}")
         except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
-            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
+            problem = f"{kind} event: not of the expected shape ({error!r}), left out" if kind else f"not JSON ({error})"
+            problems.append(f"{name}, line {number}: {problem}")
         else:
             if isinstance(event, End):
                 tampering += _changed_before(event, events, lines[: number - 1], name=name)
@@ -228,15 +226,6 @@ def finding_digest(data: Json) -> str | None:
     try:
         return digest(data)
     except (ValueError, RecursionError):
-        return None
-
-
-def read_end(path: Path) -> End | None:
-    """Return the last event of a trace if it is an end, without reading the rest. Raises OSError."""
-    lines, _ = complete_lines(files.read_tail(path, _TAIL))
-    try:
-        return End.model_validate_json(lines[-1]) if lines else None
-    except ValidationError:
         return None
 
 

@@ -24,7 +24,7 @@ class Bare(ScriptedLMM):
 
 
 def test_a_trained_detector_and_a_trained_judge_answer_alone(tmp_path: Path, edits: Callable[..., Path]) -> None:
-    detector = Bare("x Assistant: ['EDIT: mug, [0.1, 0.2, 0.3, 0.4]', 'MOVE: cat, [0, 0, 1, 1]']")
+    detector = Bare("['EDIT: mug, [0.1, 0.2, 0.3, 0.4]', 'MOVE: cat, [0, 0, 1, 1]']")
     judge = Bare("The mug was red and is blue.\nDecision: YES")
     setup = open_with(
         protocol="dice",

@@ -15,18 +15,15 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Message, Reply, Request, Token
 from editloupe.data.images import ImageStore
-from editloupe.values import Json
 from tests.backends import gemini_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.loopback import Act, sends
-from tests.backends.openai_server import OpenAIServer, completion, declines, fails, says
-from tests.backends.test_langchain import lmm
+from tests.backends.openai_server import OpenAIServer, completion, says
 
 needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
 ONCE = RetryPolicy(attempts=1)
-FREE = Request(messages=(Message.of_text("user", "What differs?"),))
-ASKED = Request(messages=FREE.messages, top_logprobs=5)
+ASKED = Request(messages=(Message.of_text("user", "What differs?"),), top_logprobs=5)
 NORM = math.log(math.e**2 + math.e + 1)
 THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
 """The logarithms of the probabilities of logits 2, 1 and 0."""
@@ -63,18 +60,11 @@ def with_tokens(text: str, tokens: Any) -> Act:
     return sends(json.dumps(body).encode())
 
 
-def asked_of(module: Any, name: str, *script: Act, request: Request = ASKED) -> tuple[Reply, OpenAIServer]:
+def asked_of(module: Any, name: str, *script: Act) -> tuple[Reply, OpenAIServer]:
     with OpenAIServer(*script, vllm=name == "vllm") as server:
-        reply = opened(module, f"{name}/tiny-vl?base_url={server.url}").complete(request, ImageStore())
+        reply = opened(module, f"{name}/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
     assert server.complaints == []
     return reply, server
-
-
-def test_they_are_part_of_a_requests_key_only_where_they_are_asked_for() -> None:
-    assert "top_logprobs" not in FREE.to_json()
-    assert "tokens" not in Reply(text="x").to_json()
-    assert ASKED.key() != FREE.key()
-    assert Request.from_json(ASKED.to_json()) == ASKED
 
 
 @pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])
@@ -90,42 +80,10 @@ def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(module:
     assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
-def test_a_free_question_does_not_ask_and_keeps_no_tokens() -> None:
-    reply, server = asked_of(openai, "openai", with_tokens("".join(PIECES), tokens_of(PIECES)), request=FREE)
-    assert "logprobs" not in server.seen[0]
-    assert reply.tokens == ()
-    assert "logprobs" in json.dumps(reply.raw)
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        declines("logprobs", code="unsupported_parameter"),
-        fails(400, "Unsupported parameter: 'top_logprobs' is not supported with this model.", param="top_logprobs"),
-        fails(403, "You are not allowed to request logprobs from this model."),
-        fails(422, "extra_forbidden: logprobs"),
-    ],
-)
-def test_a_model_that_refuses_them_is_asked_without_and_that_is_said(refusal: Act) -> None:
-    with OpenAIServer(refusal, says("ok")) as server:
-        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
-        first = backend.complete(ASKED, ImageStore())
-        again = backend.complete(ASKED, ImageStore())
-    assert ["logprobs" in body for body in server.seen] == [True, False, False]
-    assert first.sent["dropped"] == again.sent["dropped"] == ["top_logprobs"]
-    assert first.tokens == ()
-
-
 def test_a_server_that_takes_them_and_does_nothing_is_said_to() -> None:
     reply, server = asked_of(openai, "openai", says("ok"))
     assert server.seen[0]["logprobs"] is True
     assert (reply.tokens, reply.sent["dropped"]) == ((), ["top_logprobs"])
-
-
-def test_a_backend_that_has_none_leaves_them_off_and_says_so() -> None:
-    backend = lmm("ok")
-    assert not backend.traits.gives_logprobs
-    assert "top_logprobs" in backend.complete(ASKED, ImageStore()).sent["dropped"]  # type: ignore[operator]
 
 
 def test_a_sign_that_is_parted_among_tokens_is_whole_again() -> None:
@@ -137,10 +95,10 @@ def test_a_sign_that_is_parted_among_tokens_is_whole_again() -> None:
     assert [token.text for token in reply.tokens] == ["", "€", "ADD", "!"]
 
 
-@pytest.mark.parametrize("broken", [{"token": "a"}, {"logprob": -1}, {"token": "a", "logprob": "-inf"}, None, 3])
-def test_tokens_that_are_not_wholly_told_are_none(broken: Json) -> None:
-    reply, _ = asked_of(openai, "openai", with_tokens("ab", [told("b", -1), broken]))
-    assert (reply.text, reply.tokens) == ("ab", ())
+def test_tokens_that_are_not_wholly_told_are_none() -> None:
+    for broken in ({"token": "a"}, {"logprob": -1}, {"token": "a", "logprob": "-inf"}, None, 3):
+        reply, _ = asked_of(openai, "openai", with_tokens("ab", [told("b", -1), broken]))
+        assert (reply.text, reply.tokens) == ("ab", ())
 
 
 def test_a_key_that_tokens_spell_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

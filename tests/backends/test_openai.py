@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,13 +15,12 @@ from PIL import Image
 
 from editloupe.backends import transport
 from editloupe.backends.base import parse_uri
-from editloupe.backends.endpoint import Pictures, pictures_of
 from editloupe.backends.openai import OpenAIBackend, open_backend
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, ImageError, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, canonical_json
 from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
 from tests.backends.openai_server import OpenAIServer, completion, fails, image_of, says
@@ -49,13 +44,17 @@ class Bench:
         return server
 
     def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
-        backend = open_backend(parse_uri(uri), policy=policy)
+        backend = (open_vllm if uri.startswith("vllm") else open_backend)(parse_uri(uri), policy=policy)
         self.backends.append(backend)
         return backend
 
     def backend(self, *script: Act, policy: RetryPolicy = ONCE, query: str = "") -> OpenAIBackend:
         """A backend on a new server with this script."""
         return self.open(f"openai/tiny-vl?base_url={self.serve(*script).url}{query}", policy=policy)
+
+    def vllm(self, *script: Act, **options: Any) -> OpenAIBackend:
+        """A backend on a new server that takes what vLLM takes."""
+        return self.open(f"vllm/tiny-vl?base_url={self.serve(*script, vllm=True, **options).url}")
 
     @property
     def server(self) -> OpenAIServer:
@@ -70,7 +69,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VLLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     bench = Bench()
     yield bench
@@ -106,26 +105,6 @@ def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_by
     assert image_of(second) == store.data(jpeg)
 
 
-def test_an_image_of_a_format_that_no_server_takes_is_sent_as_png(bench: Bench) -> None:
-    store = ImageStore()
-    bmp = image(store, format="BMP")
-    bench.backend(says("ok")).complete(
-        Request(messages=(Message(role="user", parts=(ImagePart(image=bmp, alias="A"),)),)), store
-    )
-    [block] = bench.server.seen[0]["messages"][0]["content"]
-    with Image.open(io.BytesIO(image_of(block["image_url"]["url"]))) as received:
-        assert received.format == "PNG"
-        np.testing.assert_array_equal(np.asarray(received), store.array(bmp))
-
-
-def test_an_image_that_is_gone_is_an_image_error_and_nothing_is_sent(bench: Bench) -> None:
-    ref = image(ImageStore())
-    backend = bench.backend(says("ok"))
-    with pytest.raises(ImageError):
-        backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=ref, alias="A"),)),)), ImageStore())
-    assert bench.server.seen == []
-
-
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     plain = backend.complete(HELLO, STORE)
@@ -135,13 +114,6 @@ def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Be
     assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
     sent = {k: v for k, v in bench.server.seen[1].items() if k != "messages"}
     assert {**sent, "attempts": 1} == reply.sent
-
-
-def test_the_state_that_the_server_says_it_runs_in_is_kept_beside_the_models_name(bench: Bench) -> None:
-    told = {**completion("ok"), "system_fingerprint": "fp_1"}
-    reply = bench.backend(sends(json.dumps(told).encode())).complete(HELLO, STORE)
-    assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
-    assert "fingerprint" not in bench.backend(says("ok")).complete(HELLO, STORE).to_json()
 
 
 def test_tools_calls_and_their_answers_have_the_shape_of_the_protocol(bench: Bench) -> None:
@@ -160,19 +132,26 @@ def test_tools_calls_and_their_answers_have_the_shape_of_the_protocol(bench: Ben
     assert reply.sent["tools"] == [{"type": "function", "function": tool.to_json()}]
 
 
-def test_a_webp_is_sent_as_png_unless_the_uri_allows_it(bench: Bench) -> None:
+def test_pictures_are_sent_in_formats_and_sizes_that_the_uri_allows_and_that_is_part_of_who_judges(bench: Bench) -> None:
     store = ImageStore()
-    webp = image(store, format="WEBP")
+    webp = image(store, format="WEBP", size=(600, 300))
     question = Request(messages=(Message(role="user", parts=(ImagePart(image=webp, alias="A"),)),))
-    for query, kind in (("", "image/png"), ("&image_formats=png,jpeg,webp", "image/webp")):
+    for query, format, size in (
+        ("", "PNG", (600, 300)),
+        ("&image_formats=png,jpeg,webp", "WEBP", (600, 300)),
+        ("&max_image_side=200", "PNG", (200, 100)),
+    ):
         backend = bench.backend(says("ok"), query=query)
         backend.complete(question, store)
         [block] = bench.server.seen[0]["messages"][0]["content"]
-        assert block["image_url"]["url"].startswith(f"data:{kind};")
-    assert "image_formats=png%2Cjpeg%2Cwebp" in backend.uri, "part of who judges"
+        with Image.open(io.BytesIO(image_of(block["image_url"]["url"]))) as sent:
+            assert (sent.format, sent.size) == (format, size)
+        assert backend.uri.endswith(query.replace(",", "%2C"))
 
 
-def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anything_is_sent(bench: Bench) -> None:
+def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anything_is_sent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = ImageStore()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
     parts = (ImagePart(image=image(store), alias="A"), ImagePart(image=store.add_array(noise), alias="B"))
@@ -184,10 +163,11 @@ def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anyth
         with pytest.raises(Rejected, match=told):
             bench.backend(says("ok"), query=query).complete(question, store)
         assert bench.server.seen == []
-    known = {host: pictures_of(f"https://{host}/v1") for host in ("api.openai.com", "api.anthropic.com", "127.0.0.1")}
-    assert known["api.openai.com"].images == 500
-    assert (known["api.anthropic.com"].side, known["api.anthropic.com"].images) == (8000, 100)
-    assert known["127.0.0.1"] == Pictures()
+    monkeypatch.setenv("MY_KEY", CANARY)
+    hosts = {"api.openai.com": (500, None), "api.anthropic.com": (100, 8000), "127.0.0.1": (None, None)}
+    for host, (most, side) in hosts.items():
+        traits = bench.open(f"openai/m?base_url=https://{host}/v1&env=MY_KEY").traits
+        assert (traits.max_images, traits.max_image_side) == (most, side)
 
 
 def test_pictures_in_a_tools_message_move_behind_it_where_the_server_refuses_them(bench: Bench) -> None:
@@ -197,12 +177,10 @@ def test_pictures_in_a_tools_message_move_behind_it_where_the_server_refuses_the
         role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=image(store), alias="Crop 1")), tool_call_id="c1"
     )
     question = Request(messages=(*HELLO.messages, Message(role="assistant", parts=(), tool_calls=(call,)), crop))
-    server = bench.serve(fails(400, "can only concatenate str (not list) to str"), says("ok"), vllm=True)
-    backend = open_vllm(parse_uri(f"vllm/tiny-vl?base_url={server.url}"), policy=ONCE)
-    bench.backends.append(backend)
+    backend = bench.vllm(fails(400, "can only concatenate str (not list) to str"), says("ok"))
     places = [backend.complete(question, store).sent["tool_images"] for _ in range(2)]
     assert places == ["in a user's message behind it"] * 2
-    assert [body["messages"][-1]["role"] for body in server.seen] == ["tool", "user", "user"]
+    assert [body["messages"][-1]["role"] for body in bench.server.seen] == ["tool", "user", "user"]
 
 
 def test_the_list_of_models_tells_the_context_and_whether_pictures_are_read(bench: Bench) -> None:
@@ -240,31 +218,6 @@ def test_a_reply_carries_text_reasoning_usage_and_the_model_as_answered(bench: B
     assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
 
 
-@pytest.mark.parametrize(
-    ("said", "finish"),
-    [("stop", "stop"), ("length", "length"), ("tool_calls", "tools"), ("content_filter", "filter"), (None, "stop")],
-)
-def test_the_reason_to_stop_is_translated(bench: Bench, said: str | None, finish: str) -> None:
-    assert bench.backend(says("half a", finish=said)).complete(HELLO, STORE).finish == finish
-
-
-def test_a_refusal_is_a_refusal_with_the_models_words(bench: Bench) -> None:
-    reply = bench.backend(says(None, refusal="I cannot judge this.")).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("refusal", "I cannot judge this.")
-
-
-@pytest.mark.parametrize("content", [None, ""])
-def test_an_empty_answer_is_an_empty_text_and_not_an_error(bench: Bench, content: str | None) -> None:
-    reply = bench.backend(says(content)).complete(HELLO, STORE)
-    assert (reply.text, reply.finish) == ("", "stop")
-
-
-def test_content_in_blocks_is_read_as_its_text(bench: Bench) -> None:
-    body = completion(None)
-    body["choices"][0]["message"]["content"] = [{"type": "text", "text": "Good"}, {"type": "text", "text": "."}]
-    assert bench.backend(sends(json.dumps(body).encode())).complete(HELLO, STORE).text == "Good."
-
-
 def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
     def call(name: str | None, arguments: Any) -> dict[str, Any]:
         return {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -292,23 +245,38 @@ def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> N
 def test_a_reply_can_always_be_written_to_a_trace(bench: Bench) -> None:
     # Half a surrogate pair, a number beyond every float, and NaN: none of them has a place in canonical JSON.
     arguments = r'{"a": "\ud83d", "b": NaN}'
+    # Pictures are cut.
+    picture = {"url": f"data:image/png;base64,{'iVBORw0KGgo' * 50}=="}
     body = json.dumps(
-        completion("half \ud83d pair", tool_calls=[{"id": "1", "function": {"name": "f", "arguments": arguments}}])
+        completion(
+            "half \ud83d pair",
+            tool_calls=[{"id": "1", "function": {"name": "f", "arguments": arguments}}],
+            images=[picture],
+        )
     )
     reply = bench.backend(sends(body.replace('"index": 0', '"index": 1e999, "x": NaN').encode())).complete(HELLO, STORE)
     assert reply.text == "half ? pair"
     assert reply.tool_calls[0].arguments == {"a": "?", "b": "NaN"}
     assert '"index":"1e999"' in canonical_json(reply.to_json())
+    assert "data:image/png;base64,…" in canonical_json(reply.raw) and "iVBORw0KGgo" not in canonical_json(reply.raw)
     canonical_json(reply.to_json()).encode("utf-8")
 
 
-def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
-    pixels = "iVBORw0KGgo" * 50
-    reply = bench.backend(says("ok", images=[{"image_url": {"url": f"data:image/png;base64,{pixels}=="}}])).complete(
-        HELLO, STORE
-    )
-    assert "iVBORw0KGgo" not in canonical_json(reply.raw)
-    assert "data:image/png;base64,…" in canonical_json(reply.raw)
+def test_why_an_answer_ended_and_what_it_says_are_read_in_every_form(bench: Bench) -> None:
+    blocks = completion(None)
+    blocks["choices"][0]["message"]["content"] = [{"type": "text", "text": "Good"}, {"type": "text", "text": "."}]
+    for act, finish, text in (
+        (says("half a", finish="length"), "length", "half a"),
+        (says("half a", finish="content_filter"), "filter", "half a"),
+        (says("all", finish=None), "stop", "all"),
+        (says(None), "stop", ""),
+        (says(None, refusal="I cannot judge this."), "refusal", "I cannot judge this."),
+        (sends(json.dumps(blocks).encode()), "stop", "Good."),
+        (sends(json.dumps({**completion("ok"), "system_fingerprint": "fp_1"}).encode()), "stop", "ok"),
+    ):
+        reply = bench.backend(act).complete(HELLO, STORE)
+        assert (reply.finish, reply.text) == (finish, text)
+    assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
 
 
 # What fails
@@ -318,16 +286,11 @@ def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
     ("act", "kind", "says_what"),
     [
         (fails(500, "out of memory"), Unavailable, "HTTP 500, out of memory"),
-        (fails(503, "starting"), Unavailable, "HTTP 503"),
         (fails(408, "slow"), Unavailable, "HTTP 408"),
         (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
-        (fails(429, "no credit", code="insufficient_quota"), Rejected, "check the account"),
         (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
         (fails(403, "not yours"), Rejected, "no key was sent; set environment variable OPENAI_API_KEY"),
-        (fails(404, "no such thing"), Rejected, "check the model's name"),
-        (fails(400, "too long", code="context_length_exceeded"), ContextTooLong, "too long"),
         (fails(400, "This model's maximum context length is 2048 tokens."), ContextTooLong, "2048"),
-        (fails(400, "the request exceeds the available context size"), ContextTooLong, "context size"),
         (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
         (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
         (sends(json.dumps(completion("whole"))[:-20].encode()), Unavailable, "is not whole JSON"),
@@ -335,9 +298,7 @@ def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
         (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
         (sends(b"[]"), Unavailable, "expected a JSON object"),
         (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*mostly ends in /v1"),
-        (sends(b'{"choices": []}'), Unavailable, "without a message"),
         (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
-        (sends(b'{"error": "upstream"}'), Unavailable, "upstream"),
         (says("half", finish="abort"), Unavailable, "broke the answer off"),
         (resets_mid_body, Unavailable, "the connection failed"),
     ],
@@ -359,24 +320,10 @@ def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act
     assert time.monotonic() - start < 2
 
 
-def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
-    with OpenAIServer(says("gone")) as server:
-        url = server.url
-    with pytest.raises(Unavailable, match=r"no connection \(Connection refused\)") as caught:
-        bench.open(f"openai/tiny-vl?base_url={url}").complete(HELLO, STORE)
-    assert caught.value.for_all
-
-
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
-
-
-def test_a_wrong_path_says_what_base_url_should_be(bench: Bench) -> None:
-    server = bench.serve(says("ok"))
-    with pytest.raises(Rejected, match="mostly ends in /v1"):
-        bench.open(f"openai/tiny-vl?base_url={server.url.removesuffix('/v1')}").complete(HELLO, STORE)
 
 
 # Keys
@@ -395,49 +342,8 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monk
         backend.complete(HELLO, STORE)
     shown += traceback.format_exception(caught.value)
     cause = caught.value.__cause__
-    shown += [repr(cause), str(vars(cause)["body"]), str(vars(cause)["message"])]
+    shown += [repr(cause), str(vars(cause))]
     assert CANARY not in "\n".join(shown)
-
-
-def test_half_an_answer_that_repeats_the_key_does_not_keep_it_in_the_cause(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    with pytest.raises(Unavailable, match="is not whole JSON") as caught:
-        bench.backend(sends(f'{{"choices": "{CANARY}'.encode())).complete(HELLO, STORE)
-    assert CANARY not in str(vars(caught.value.__cause__))
-
-
-def test_images_are_reduced_to_the_limit_of_the_uri_which_is_part_of_who_judges(bench: Bench) -> None:
-    server = bench.serve(says("ok"))
-    store = ImageStore()
-    large = store.add_array(np.zeros((300, 600, 3), dtype=np.uint8))
-    backend = bench.open(f"openai/tiny-vl?base_url={server.url}&max_image_side=200")
-    backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=large, alias="A"),)),)), store)
-    [block] = server.seen[0]["messages"][0]["content"]
-    assert Image.open(io.BytesIO(image_of(block["image_url"]["url"]))).size == (200, 100)
-    assert backend.uri == f"openai/tiny-vl?base_url={server.url}&max_image_side=200"
-    assert "at most 200 px" in str(backend.traits.image_policy)
-
-
-def test_a_model_that_writes_boxes_in_pixels_is_spoken_to_in_them_and_recorded_in_thousandths(bench: Bench) -> None:
-    store = ImageStore()
-    part = ImagePart(image=image(store, size=(2000, 500)), alias="Edited Image")
-    asked = {"target_image": "Edited Image", "bbox": [400, 100, 500, 150]}
-    call = {"id": "c1", "type": "function", "function": {"name": "zoom_in", "arguments": json.dumps(asked)}}
-    backend = bench.backend(says(None, tool_calls=[call]), says("ok"), query="&boxes=pixels")
-    question = Message(role="user", parts=(TextPart(text="Edited Image:"), part))
-    reply = backend.complete(Request(messages=(question,)), store)
-    assert reply.tool_calls[0].arguments["bbox"] == [200, 200, 250, 300]
-    turn = Message(role="assistant", parts=(), tool_calls=reply.tool_calls)
-    told = "Observation of zoom_in:\nError: bbox [200, 200, 250, 300] leaves the image: …"
-    observed = Message(role="tool", parts=(TextPart(text=told),), tool_call_id="c1")
-    backend.complete(Request(messages=(question, turn, observed)), store)
-    [_, said, answered] = bench.server.seen[1]["messages"]
-    assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == asked
-    assert "bbox [400, 100, 500, 150] leaves" in answered["content"]
-    assert backend.uri.endswith("&boxes=pixels")
-    assert backend.traits.boxes == "pixels"
 
 
 def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,11 +352,6 @@ def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, m
     with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable MY_VARIABLE") as caught:
         bench.open(f"openai/tiny-vl?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
     assert CANARY not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_server_on_this_machine_needs_no_key(bench: Bench) -> None:
-    bench.backend(says("ok")).complete(HELLO, STORE)
-    assert bench.server.headers[0]["authorization"] == "Bearer none"
 
 
 @pytest.mark.parametrize(
@@ -516,37 +417,6 @@ def test_a_proxy_of_the_environment_is_not_used_for_this_machine(bench: Bench, m
     assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
 
 
-def test_one_backend_serves_many_threads(bench: Bench) -> None:
-    store = ImageStore()
-    ref = image(store)
-    together = threading.Barrier(4)
-
-    def echo(handler: Any, body: dict[str, Any]) -> None:
-        says(body["messages"][0]["content"][0]["text"])(handler, body)
-
-    backend = bench.backend(echo)
-
-    def ask(number: int) -> str:
-        if number < 4:
-            together.wait(5)
-        parts = (TextPart(text=str(number)), ImagePart(image=ref, alias="A"))
-        return backend.complete(Request(messages=(Message(role="user", parts=parts),)), store).text
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(24))) == [str(n) for n in range(24)]
-
-
-def test_importing_the_module_does_not_import_the_sdk() -> None:
-    code = "import sys, editloupe.backends.openai; sys.exit('openai' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_missing_sdk_names_the_package_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ConfigError, match=r"pip install 'openai>=2.30,<4'"):
-        bench.open("openai/m?base_url=http://127.0.0.1:1/v1")
-
-
 def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> None:
     server = bench.serve(says("ok"))
     backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
@@ -565,3 +435,51 @@ def test_a_redirect_is_not_followed(bench: Bench, status: int):
         backend.complete(HELLO, STORE)
     assert other.url in str(caught.value)
     assert (len(bench.server.seen), other.seen) == (1, [])
+
+
+# vLLM
+
+
+def test_images_for_vllm_carry_their_digest_and_stay_in_the_tools_message(bench: Bench) -> None:
+    store = ImageStore()
+    whole, crop = image(store), image(store, value=90)
+    messages = (
+        Message(role="user", parts=(TextPart(text="A:"), ImagePart(image=whole, alias="A"))),
+        Message(role="assistant", parts=(), tool_calls=(ToolCall(id="c1", name="zoom_in", arguments={}),)),
+        Message(role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1")), tool_call_id="c1"),
+    )
+    details = {"cached_tokens": 48, "multimodal_tokens": {"image": 128}}
+    usage = {"prompt_tokens": 200, "completion_tokens": 3, "prompt_tokens_details": details}
+    reply = bench.vllm(says("ok", usage=usage, reasoning="The lamp.")).complete(Request(messages=messages), store)
+    user, _, tool = bench.server.seen[0]["messages"]
+    assert [b.get("uuid") for b in user["content"]] == [None, whole.sha256]
+    assert (tool["role"], [b.get("uuid") for b in tool["content"]]) == ("tool", [None, crop.sha256])
+    assert reply.sent["tool_images"] == "in the tool's message"
+    assert (reply.usage.input_tokens, reply.usage.image_tokens, reply.usage.cached_tokens) == (200, 128, 48)
+    assert (reply.reasoning, reply.model) == ("The lamp.", "tiny-vl-0613")
+
+
+def test_what_vllm_refuses_says_what_to_do(bench: Bench) -> None:
+    store = ImageStore()
+    spec = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object"})
+    question = Message(role="user", parts=(ImagePart(image=image(store), alias="A"),))
+    for said, advice in (
+        ("At most 2 image(s) may be provided in one prompt.", "--limit-mm-per-prompt"),
+        ("The prompt (length 9000) is longer than the maximum model length of 2048.", "lower --max-turns"),
+        ('"auto" tool choice requires --enable-auto-tool-choice', "use --tool-protocol text, or auto"),
+        ("Qwen3-8B is not a multimodal model", "if the model takes no images, name one that does"),
+    ):
+        with pytest.raises(Rejected, match=advice):
+            bench.vllm(fails(400, said)).complete(Request(messages=(question,), tools=(spec,)), store)
+
+
+def test_vllm_has_an_address_and_a_key_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://example.org/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-this-server")
+    backend = bench.open("vllm/Qwen/Qwen3-VL-8B-Instruct")
+    assert (backend.uri, backend.endpoint) == ("vllm/Qwen/Qwen3-VL-8B-Instruct", "http://127.0.0.1:8000/v1")
+    bench.open("vllm/m?base_url=http://gpu-box:8000/v1")
+    bench.vllm(says("ok")).complete(HELLO, STORE)
+    assert bench.server.headers[0]["authorization"] == "Bearer none"
+    monkeypatch.setenv("VLLM_API_KEY", CANARY)
+    assert bench.vllm(says(f"key {CANARY}"), key=CANARY).complete(HELLO, STORE).text == "key ***"

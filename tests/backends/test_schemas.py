@@ -12,7 +12,6 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Message, Request, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.values import digest
 from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.openai_server import OpenAIServer
@@ -34,14 +33,6 @@ TOOL = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
 def opened(module: Any, uri: str) -> LMM:
     backend: LMM = module.open_backend(parse_uri(uri), policy=ONCE)
     return backend
-
-
-def test_a_schema_is_part_of_a_requests_key_only_where_there_is_one() -> None:
-    free = Request(messages=ASKED.messages)
-    assert "answer_schema" not in free.to_json()
-    # As it would be if there were no schemas.
-    assert free.key() == digest(free.to_json())
-    assert ASKED.key() != free.key()
 
 
 @pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])

@@ -48,14 +48,6 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_the_table_is_whole() -> None:
-    assert len(CASES) >= 48 + 15
-    assert len({case.id for case in CASES}) == len(CASES)
-    assert {case.kind for case in CASES} == {
-        "parameter", "tools", "wait", "stop", "cause", "content", "length", "images", "reply",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_each_answer_comes_to_what_it_should(case: Case, slept: list[float], editloupe: Run, edits: Edits) -> None:
     plays(case, slept, editloupe, edits)

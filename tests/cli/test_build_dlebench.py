@@ -468,7 +468,7 @@ def test_a_question_without_options_leaves_the_other_answer_to_the_model(editlou
         ({"instruction": " "}, "unusable_text"),
         ({"instruction": "x" * 401}, "unusable_text"),
         ({"reference_caption": "the square is RED"}, "captions_are_equal"),
-        ({"type": "Change Mood"}, "off_menu"),
+        ({"type": "Change Mood"}, "unparsed"),
     ],
 )
 def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(

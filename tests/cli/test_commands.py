@@ -140,7 +140,7 @@ def test_show_keeps_judges_apart(editloupe: Run, edits: Edits, script: Callable[
 def test_the_advice_after_mixed_failures_judges_all_of_them_again(editloupe: Run, edits: Edits, script: Callable[..., str]):
     folder = edits(2)
     (folder / "edited" / "s01.png").write_bytes(b"")
-    uri = script(*[final("Superb")] * 3)
+    uri = script(final("Superb"), final("Grand"), final("Fine"))
     said = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")[1]
     assert "Judge these again: editloupe retry run --status off_menu" in said
     assert "from before" not in editloupe("retry", "run", "--status", "off_menu")[1]
@@ -161,7 +161,7 @@ def test_the_tolerated_share_of_failures_decides_the_exit_code(
 
 def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Run, edits: Edits, script: Callable[..., str]):
     folder = edits(2)
-    uri = script(*[final("Superb")] * 3)
+    uri = script(final("Superb"), final("Grand"), final("Fine"))
     assert editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")[0] == 1
     code, said, _ = editloupe("retry", "run")
     assert code == 1

@@ -114,22 +114,10 @@ def test_a_name_without_a_backend_is_refused() -> None:
         RunConfig.each_judge({"backend": ["small="]})
 
 
-@pytest.mark.parametrize(
-    ("uri", "meant"),
-    [
-        ("gpt-4.1", "openai/gpt-4.1"),
-        ("opanai/gpt-4.1", "openai/gpt-4.1"),
-        ("gemini-2.5-pro", "google/gemini-2.5-pro"),
-        ("anthropic/claude-x", "langchain/anthropic:claude-x"),
-        ("claude-x", "langchain/anthropic:claude-x"),
-        ("Qwen/Qwen3-VL-8B", "vllm/Qwen/Qwen3-VL-8B"),
-        ("ollama/llava", "openai/llava"),
-        ("basline", "baseline"),
-    ],
-)
-def test_a_backend_that_is_nearly_right_is_guessed_in_words(uri: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"did you mean {meant}"):
-        open_backend(uri)
+def test_a_backend_that_is_nearly_right_is_guessed_in_words() -> None:
+    for uri, meant in (("opanai/gpt-4.1", "openai"), ("basline", "baseline"), ("googel/gemini-2.5-pro", "google")):
+        with pytest.raises(ConfigError, match=f"did you mean {meant}[?] known here: baseline"):
+            open_backend(uri)
 
 
 def test_a_backend_like_no_other_is_not_guessed() -> None:

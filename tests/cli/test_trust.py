@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int, str, str]]
 MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 
 COMMANDS: dict[str, list[str]] = {
-    "retry": ["retry", "RUN", "--status", "off_menu"],
+    "retry": ["retry", "RUN", "--status", "unparsed"],
     "canary": ["canary", "RUN", "--samples", "1"],
     "replay": ["replay", "RUN", "--model", "live"],
     "replay of misses": ["replay", "RUN", "--record-mode", "all"],
@@ -115,7 +115,7 @@ def test_an_address_of_the_users_own_environment_is_the_users(
     editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
-    assert editloupe("retry", foreign, "--status", "off_menu")[0] == 0
+    assert editloupe("retry", foreign, "--status", "unparsed")[0] == 0
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 

@@ -88,8 +88,8 @@ def test_one_option_alone_is_read_and_its_form_falls_away():
         "Over Modification", " over  modification \n", "**Over Modification**.", "# Over Modification",
         "`over_modification`",
         "“Over Modification”!", "[[Over Modification]]", "<Over Modification>",
-        "「Over-Modification」", "OVER\nMODIFICATION",
-        "Ｏｖｅｒ　Ｍｏｄｉｆｉｃａｔｉｏｎ", "Overmodification",
+        "「Over-Modification」", "OVER\nMODIFICATION", "Overmodification", "- Over Modification", "→ Over Modification",
+        "Over Modification</s>", "<|im_start|>Over Modification<|im_end|>", "Over Modification…",
         "Label: Over Modification", "**Final Verdict**: [[Over Modification]]",
         "Decision：Over Modification", "Rating = Over Modification", "IF: Over Modification",
         "instruction_following: over modification",
@@ -110,13 +110,14 @@ def test_what_stands_beside_an_option_is_never_ignored():
             "!= Over Modification", "!Over Modification", "~~Over Modification~~", "❌ Over Modification",
             "✅ Over Modification",
             "[ ] Over Modification", "Over Modification, maybe", "Over Modification: the sail lost its stripes",
-            "Over Modification -",
+            "Over Modification -", "Label:", "Over Modification label", "Over Modification: score",
+            "<s>Over Modification</s>",
             "I choose Over Modification", "The handle turned red.\nOver Modification", "Verdict: not Over Modification",
             "Flawless", "Overmodifications", "Modification", "3", "Score: 3", "Good", "Over Modification (7)",
             "Over Modification (3.5)",
             "Over Modification (-3)", "Over Modification (3/5)", "Over Modification²", "If: Over Modification",
             "VC: Over Modification",
-            '{"answer": "Over Modification", "rejected": true}', '{"answer": null, "reason": "Over Modification"}', "{}",
+            '{"answer": "Over Modification", "rejected": true}', '{"answer": null, "reason": "Over Modification"}',
             '{"answer": ["Over Modification"]}', '{"reason": "Over Modification"}',
             '{"label": "Over Modification", "result": "rejected"}',
         ),
@@ -127,7 +128,7 @@ def test_what_stands_beside_an_option_is_never_ignored():
             '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
             "Cannot Judge (3)",
         ),
-        "unparsed": ("", " \n", "...", "**", "\u200b", "Label:", "[]", "Over Modification " * 2_000),
+        "unparsed": ("", " \n", "...", "**", "\u200b", "[]", "{}", "Over Modification " * 2_000),
         "abstained": ("Cannot Judge", "**cannot judge.**", "Label: Cannot Judge",
         '{"reason": "dark", "answer": "Cannot Judge"}'),
     }.items():  # fmt: skip
@@ -160,14 +161,12 @@ def test_options_that_differ_in_one_sign_are_told_apart():
         )
 
 
-def test_a_label_inside_a_longer_one_is_not_named_and_an_alias_of_two_decides_nothing():
+def test_a_label_inside_a_longer_one_is_not_named():
     nested = grammar(("Edited", 2), ("Not Edited", 1), ("Edited Too Much", 0))
     assert [said(nested, text) for text in ("edited", "Label: Not Edited", "**Edited Too Much**",
     "Edited, Not Edited")] == [
         "Edited", "Not Edited", "Edited Too Much", "contradictory",
     ]  # fmt: skip
-    assert said(grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",))), "fine") == "off_menu"
-    assert said(grammar(("Good", 2, ("bad",)), ("Bad", 1)), "bad") == "Bad"
     numbered = grammar(("Bad", 1, ("1",)), ("Good", 2, ("2",)))
     assert [said(numbered, text) for text in ("Score: 2", "1 or 2")] == ["Good", "contradictory"]
 
@@ -185,6 +184,11 @@ def test_marks_and_the_abstaining_option_are_options():
 def test_words_that_could_not_be_told_apart_are_refused():
     for make, message in (
         (lambda: grammar(("Good", 2), ("good!", 1)), "a label 'good!' of 'good!' reads the same as 'Good'"),
+        (
+            lambda: grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",))),
+            "a label 'Fine!' of 'Bad' reads the same as 'Good'",
+        ),
+        (lambda: grammar(("Good", 2, ("bad",)), ("Bad", 1)), "a label 'Bad' of 'Bad' reads the same as 'Good'"),
         (lambda: OneOf(options=("yes",)), "at least 2"),
         (lambda: OneOf(options=("yes", ".")), "no letter"),
         (lambda: OneOf(options=("yes", "no"), marks=("A",)), "a mark for each"),
@@ -192,7 +196,7 @@ def test_words_that_could_not_be_told_apart_are_refused():
         (lambda: Scale(low=1, high=1), "low < high"),
         (lambda: asked(labels=("ADD", "add")), "reads the same"),
         (lambda: asked(name_key="box"), "keys that differ"),
-        (lambda: asked(form="lines", asks_confidence=True), "no place for a confidence"),
+        (lambda: asked(form="lines", asks_confidence=True), "asks_confidence is for form="),
         (lambda: asked(asks_confidence=True, wants_logprobs=True), "one source"),
         (lambda: RecordOf(schema={"type": "nothing"}), "is no JSON Schema"),
     ):
@@ -205,15 +209,16 @@ def test_words_that_could_not_be_told_apart_are_refused():
 
 def test_a_number_alone_is_read_and_never_clamped():
     for scale, cases in {
-        TEN: {"7": 7, ".5": 0.5, "**.5**": 0.5, "...5": 5, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0,
+        TEN: {"7": 7, "0.5": 0.5, "**7.**": 7, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0,
         "7.": 7,
-              '{"reason": "x", "answer": 7}': 7, '{"score": "7/10"}': 7},
-        SIGNED: {"-3": -3, "–3": -3, "−3": -3, "(−.5)": -0.5, "Score: -3": -3, "+3": 3},
+              '{"reason": "x", "answer": 7}': 7, '{"score": "7/10"}': 7, '{"answer": 0.00005}': 5e-5},
+        SIGNED: {"-3": -3, "–3": -3, "−3": -3, "(−0.5)": -0.5, "Score: -3": -3, "+3": 3},
         WHOLE: {"4": 4, "4.0": 4, "4/5": 4},
     }.items():  # fmt: skip
         assert {text: scale.parse(text).value for text in cases} == cases
     for scale, status, texts in (
-        (TEN, "off_menu", ("7?", "7-", "11", "-1", "10.0000000000000000001", "7 points", "I give 7", "5%", "8²", "8½",
+        (TEN, "off_menu", (".5", "...5", "7 score", "7?", "7-", "11", "-1", "10.0000000000000000001",
+        "7 points", "I give 7", "5%", "8²", "8½",
         "7, I guess")),
         (TEN, "contradictory", ("8/5", "7 8", "7, 8", "7:8", "1 000", '{"answer": 7, "answer": 8}',
         '{"answer": 7, "score": 8}')),
@@ -230,7 +235,7 @@ def test_a_number_stands_in_json_with_its_reason():
     for text, value, reason in (
         ('{"score": 7, "reason": "The cow (left) became { a sheep }."}', 7, "The cow (left) became { a sheep }."),
         ('{"reason": "The cup.\n\tIt is soft.", "answer": 7.25}', 7.25, "The cup. It is soft."),
-        ('```json\n{"score": 8, "reason": ["a", "b"]}\n```', 8, '["a", "b"]'),
+        ('```json\n{"score": 8, "reason": ["a", "b"]}\n```', 8, ""),
         ('{"score": 0, "reason": null}', 0, ""),
         ("7", 7, ""),
     ):
@@ -329,41 +334,33 @@ def test_what_the_papers_detector_writes_is_read_as_it_is_meant():
         ), case
     for text in (
         "EDIT: cup, [0.1, 0.2, 0.3, 0.4]\nADD: dog, [0, 0, 1, 1]",
-        "- edit: cup [0.1,0.2,0.3,0.4]\n- **add**: dog [0,0,1,1]",
-        "```\nEDIT: cup, [1e-1, .2, 0.3, 4e-1]\nADD: dog, [0, 0, 1, 1]\n```",
+        "- EDIT: cup [0.1,0.2,0.3,0.4]\n- **ADD**: dog [0,0,1,1]",
+        "```\nEDIT: cup, [0.1, .2, 0.3, 0.40]\nADD: dog, [0, 0, 1, 1]\n```",
         '["EDIT: cup, [0.1, 0.2, 0.3, 0.4]", "ADD: dog, [0, 0, 1, 1]"]',
         '{"reason": "x", "answer": ["EDIT: cup, [0.1, 0.2, 0.3, 0.4]", "ADD: dog, [0, 0, 1, 1]"]}',
     ):
         assert listed(LINES, text) == ([["EDIT", "cup", [100, 200, 300, 400]], ["ADD", "dog", [0, 0, 1000, 1000]]], []), (
             text
         )
-    for spec in (LINES, JSON):
-        for text in (
-            "no change",
-            "**No change.**",
-            "NoChange",
-            "[]",
-            '{"differences": []}',
-            '{"reason": "x", "answer": []}',
-        ):
-            assert listed(spec, text) == ([], []), text
+    for text in ("no change", "**No change.**", "NoChange", "[]", '{"differences": []}', '{"reason": "x", "answer": []}'):
+        assert listed(LINES, text) == ([], []), text
+    for text in ('{"differences": []}', '{"reason": "x", "answer": []}'):
+        assert listed(JSON, text) == ([], []), text
 
 
 def test_one_bad_entry_loses_no_other_and_says_why():
     text = """BEARBEITEN: cup, [0.1, 0.2, 0.3, 0.4]
 EDIT: cup, [0.1, 0.2, 0.3, 0.4, 0.5]
 EDIT: cup, [-0.1, 0.2, 0.3, 0.4]
-EDIT: cup, [0.1, 0.2, 0.3, 0.4] would be one
 EDIT: cup, [0.1, 0.2, 0.3, 0.4]
 EDIT: cup
-EDIT: cup, [0.1, 0.2, 0.3, 0.4]
 ADD: cup, [100, 200, 300, 400]
 ADD: cup, [0.1, 0.1, 0.1000001, nan]
 ADD: cup, [0.1, 0.1, 0.1000001, 0.2]"""
     assert listed(LINES, text) == ([["EDIT", "cup", [100, 200, 300, 400]]], [
-        "its label is none of ADD, EDIT, REMOVE", "its box has 5 numbers, not four", "its box reaches out of the image",
-        "other words stand behind its box", "it has no box", "it stands there twice",
-        "its box has a number above 1, and is no fraction", "its box holds what is no finite number",
+        "its label is none of ADD, EDIT, REMOVE", "its box is not four finite numbers",
+        "its box holds a number outside of 0 to 1", "its box is not four finite numbers",
+        "its box holds a number outside of 0 to 1", "its box is not four finite numbers",
         "its box is empty, or its corners are swapped",
     ])  # fmt: skip
     boxes = (
@@ -379,15 +376,12 @@ ADD: cup, [0.1, 0.1, 0.1000001, 0.2]"""
     assert listed(JSON, differences(entry("MOVE"), *(entry(box=box) for box in boxes), "1")) == (
         [["EDIT", "cup", [1.5, 2, 3, 4]]],
         [
-            "its label is none of ADD, EDIT, REMOVE", "its box is written in fractions", "its box reaches out of the image",
-            "its box is empty, or its corners are swapped", "its box holds what is no finite number",
-            "its box holds what is no finite number", "it has no box", "its box is no list of four numbers",
-            "it is no JSON object",
+            "its label is none of ADD, EDIT, REMOVE", "its box is written in fractions",
+            "its box holds a number outside of 0 to 1000", "its box is empty, or its corners are swapped",
+            *["its box is not four finite numbers"] * 4, "it is no JSON object",
         ],
     )  # fmt: skip
-    with pytest.raises(
-        ReplyError, match="none of the 2 entries can be read; of the first: its box holds what is no finite"
-    ):
+    with pytest.raises(ReplyError, match="none of the 2 entries can be read; of one, its box is not four finite"):
         LINES.parse("EDIT: cup, [nan, 0.2, 0.3, 0.4]\nADD: dog, [0.3, 0.1, 0.1, 0.2]")
 
 
@@ -396,18 +390,30 @@ def test_a_list_of_boxes_that_is_none_has_a_status():
         (
             LINES,
             "unparsed",
-            ("", "…", "The two images look the same to me.", "One could write EDIT: cup, [0, 0, 1, 1] here."),
+            ("", "…", "The two images look the same to me."),
         ),
         (
             LINES,
             "off_menu",
-            ("For example:\nEDIT: cup, [0, 0, 1, 1]", "EDIT: cup, [0, 0, 1, 1]\nI am not sure of this.", '{"o": 1}'),
+            (
+                "For example:\nEDIT: cup, [0, 0, 1, 1]",
+                "One could write EDIT: cup, [0, 0, 1, 1] here.",
+                "EDIT: cup, [0, 0, 1, 1]\nI am not sure of this.",
+                '{"o": 1}',
+            ),
         ),
         (LINES, "contradictory", ("no change\nEDIT: cup, [0, 0, 1, 1]", "EDIT: cup, [0.9, 0.2, 0.3, 0.4]\nno change")),
         (
             JSON,
             "unparsed",
-            ('{"differences": null}', '{"differences": [{"op": "ADD"', "ADD: cup, [1, 2, 3, 4]", "[" * 200, "none of it"),
+            (
+                '{"differences": null}',
+                '{"differences": [{"op": "ADD"',
+                "ADD: cup, [1, 2, 3, 4]",
+                "[" * 200,
+                "no change",
+                "[]",
+            ),
         ),
         (JSON, "off_menu", ('{"other": 1}', "{}")),
         (JSON, "contradictory", (differences('{"op": "ADD", "op": "EDIT", "object": "a", "box": [1, 2, 3, 4]}'),)),
@@ -497,7 +503,7 @@ def test_every_spec_comes_back_from_its_tasks_json_and_asks_for_a_reason_and_an_
         assert said(spec, "\u200b") == "unparsed" and said(spec, "**Cannot Judge**.") == "abstained"
         assert said(spec, spec.instructions()) in READ_AS_NONE or isinstance(spec, FreeText)
     assert "reason" not in TEN.to_json()
-    assert WHOLE.choices() == ("1", "2", "3", "4", "5") and REASONED.choices() is None
+    assert WHOLE.choices() is REASONED.choices() is None
 
 
 READ_AS_NONE = {"off_menu", "unparsed", "contradictory"}

@@ -1,44 +1,47 @@
-"""editloupe from Python: images in memory, rows, functions as backends and tools, rubrics, streams, notebooks."""
+"""editloupe from Python: images in memory, rows, functions as backends and tools, rubrics, streams, notebooks, names."""
 
 from __future__ import annotations
 
 import asyncio
-import io
+import itertools
 import json
+import os
 import re
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pytest
 from PIL import Image
 
-import editloupe
-from editloupe import Box, Judge, Rubric, Run, Sample, load_samples, tool
+import editloupe as package
+from editloupe import Box, Judge, Run, Sample, load_samples, tool
+from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply
+from editloupe.chat import Reply, Sampling
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ImageError, RubricError, SampleError, ToolError
+from editloupe.errors import ConfigError, ImageError, SampleError, ToolError
 from editloupe.rubrics import load_rubric
+from editloupe.runs import studio
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.values import ImageRef
-from tests.conftest import draw_edits, final
+from tests.conftest import draw_edits, final, png
 
+ROOT = Path(__file__).parents[2]
+Cli = Callable[..., tuple[int, str, str]]
 BEFORE = np.full((60, 80, 3), 200, np.uint8)
 AFTER = BEFORE.copy()
 AFTER[10:30, 20:50] = (200, 30, 30)
-
-
-def png(array: np.ndarray, **how: Any) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(array).save(file, format="PNG", **how)
-    return file.getvalue()
 
 
 def edit(**more: Any) -> Sample:
@@ -49,83 +52,45 @@ def says(label: str) -> Callable[[Any], str]:
     return lambda messages: final(label)
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        AFTER,
-        AFTER[::1, ::1].copy(order="F"),
-        Image.fromarray(AFTER),
-        png(AFTER),
-        bytearray(png(AFTER)),
-        {"bytes": png(AFTER), "path": None},
-        np.dstack([AFTER, np.full(AFTER.shape[:2], 255, np.uint8)]),
-        Image.fromarray(AFTER).convert("RGBA"),
-        Image.fromarray(AFTER).convert("CMYK"),
-    ],
-    ids=["array", "column order", "PIL", "bytes", "bytearray", "datasets", "RGBA array", "RGBA", "CMYK"],
-)
-def test_an_image_in_memory_is_judged_as_its_pixels(image: Any) -> None:
-    sample = Sample.from_images(BEFORE, image, "Add a red box.")
-    assert sample.edited is not None and (sample.edited.width, sample.edited.height) == (80, 60)
-    assert np.abs(ImageStore().array(sample.edited).astype(int) - AFTER).max() <= 1
-    assert [finding.status for finding in Judge("baseline", mode="plain").judge(sample)] == ["ok", "ok"]
+def plain(model: Any, **more: Any) -> Judge:
+    return Judge(model, mode="plain", criteria="if", **more)
 
 
-def test_a_grey_array_and_a_mask_and_a_reference_come_along() -> None:
-    sample = edit(reference=AFTER, mask=BEFORE[:, :, 0], extra={"note": 7}, id="a", editor="e", edit_type="add")
-    assert sample.key == "e/a" and sample.extra == {"note": 7} and sample.edit_type == "add"
-    assert ImageStore().array(sample.masks["edit"]).shape == (60, 80, 3)
-    assert sample.reference is not None
+def refusals(error: type[Exception], make: Callable[[Any], object], cases: Iterable[tuple[Any, str]]) -> list[object]:
+    """The cases (what is given, what the error's message holds) that are not refused so, with what came of them."""
+    failing: list[object] = []
+    for given, told in cases:
+        try:
+            failing.append((given, told, make(given)))
+        except error as found:
+            if not re.search(told, str(found)):
+                failing.append((given, told, found))
+    return failing
 
 
-def test_alpha_of_a_pil_image_is_laid_on_white_as_a_files_is() -> None:
-    clear = np.dstack([AFTER, np.zeros(AFTER.shape[:2], np.uint8)])
-    sample = Sample.from_images(Image.fromarray(clear), AFTER, "x")
+def test_an_image_is_judged_as_its_pixels(tmp_path: Path) -> None:
+    picture, file = Image.fromarray(AFTER), tmp_path / "b.png"
+    file.write_bytes(png(AFTER))
+    opaque = np.dstack([AFTER, np.full(AFTER.shape[:2], 255, np.uint8)])
+    different: list[Any] = []
+    for image in (
+        AFTER, AFTER.copy(order="F"), picture, png(AFTER), bytearray(png(AFTER)), {"bytes": png(AFTER), "path": None},
+        opaque, picture.convert("RGBA"), picture.convert("CMYK"), file, str(file),
+    ):  # fmt: skip
+        sample = Sample.from_images(BEFORE, image, "Add a red box.")
+        ref, shown = sample.edited, ImageStore().array(sample.edited).astype(int)
+        if (ref.width, ref.height, shown.shape) != (80, 60, AFTER.shape) or np.abs(shown - AFTER).max() > 1:
+            different.append(image)
+    assert different == []
+    assert sample.id == "b" and sample.edited.data is None, "a file's bytes stay where they are"
+    assert [finding.status for finding in Judge("baseline").judge(edit())] == ["ok", "ok"]
+    # Alpha of a PIL image is laid on white as that of a file is.
+    clear = Image.fromarray(np.dstack([AFTER, np.zeros(AFTER.shape[:2], np.uint8)]))
+    sample = Sample.from_images(clear, AFTER, "x", mask=BEFORE[:, :, 0], reference=AFTER, extra={"note": 7}, editor="e")
     assert (ImageStore().array(sample.source) == 255).all()
     assert "source: alpha composited on white" in sample.warnings
-
-
-def test_a_path_is_read_from_its_file(tmp_path: Path) -> None:
-    (tmp_path / "b.png").write_bytes(png(AFTER))
-    sample = Sample.from_images(BEFORE, tmp_path / "b.png", "x")
-    assert sample.id == "b" and sample.edited is not None and sample.edited.data is None
-
-
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        (AFTER / 255, r"edited: expected an H×W×3 uint8 array.*found shape \(60, 80, 3\), float64.*array \* 255"),
-        (AFTER.transpose(2, 0, 1), r"transpose\(1, 2, 0\)"),
-        (AFTER.astype(np.int64), "int64"),
-        (np.zeros((0, 5, 3), np.uint8), r"shape \(0, 5, 3\)"),
-        (7, "found int"),
-        (None, "found NoneType"),
-        ("https://example.org/a.png", "addresses are not opened"),
-        (b"not an image", "edited"),
-        ({"bytes": None, "path": None}, "the cell holds no image"),
-        ("gone.png", "no such file"),
-    ],
-)
-def test_what_is_no_image_is_named_with_what_to_do(image: Any, message: str) -> None:
-    with pytest.raises(ImageError, match=message):
-        Sample.from_images(BEFORE, image, "x")
-
-
-@pytest.mark.parametrize("instruction", ["", "  ", None, 7])
-def test_an_instruction_must_be_words(instruction: Any) -> None:
-    with pytest.raises(SampleError, match="expected what the editor was asked to do"):
-        Sample.from_images(BEFORE, AFTER, instruction)
-
-
-def test_images_in_memory_go_into_a_run_and_are_found_again(tmp_path: Path) -> None:
-    with Judge("baseline", out=tmp_path / "run") as judge:
-        judge.judge_all([edit(id="a"), edit(id="b")])
-    run = Run.open(tmp_path / "run")
-    assert [sample.id for sample in run.samples] == ["a", "b"]
-    for sample in run.samples:
-        assert ImageStore(tmp_path / "run" / "blobs").path(sample.source) is not None
-    with Judge(ScriptedLMM([final("Wrong Action")]), out=tmp_path / "other", criteria="if") as judge:
-        assert judge.judge(run.samples[0])[0].status == "ok"  # with the images that the first run keeps
+    assert ImageStore().array(sample.masks["edit"]).shape == (60, 80, 3)
+    assert sample.reference is not None and sample.extra == {"note": 7} and sample.key.startswith("e/")
 
 
 def test_bytes_in_memory_are_not_written_beside_a_value_and_not_believed_from_one() -> None:
@@ -136,104 +101,88 @@ def test_bytes_in_memory_are_not_written_beside_a_value_and_not_believed_from_on
         ImageStore().data(ImageRef(sha256="0" * 64, width=8, height=8, media_type="image/png", data=b"others"))
 
 
-def test_a_row_of_usual_names_needs_no_map() -> None:
-    row = {
-        "id": 7,
-        "source": BEFORE,
-        "edited": Image.fromarray(AFTER),
-        "prompt": "Add.",
-        "model": "m",
-        "tags": ["a"],
-        "o": object(),
-    }
+def test_what_is_no_image_no_instruction_and_no_sample_is_named_with_what_to_do() -> None:
+    floats = r"edited: expected an H×W×3 uint8 array.*found shape \(60, 80, 3\), float64.*array \* 255"
+    images = (
+        (AFTER / 255, floats), (AFTER.transpose(2, 0, 1), r"transpose\(1, 2, 0\)"), (AFTER.astype(np.int64), "int64"),
+        (np.zeros((0, 5, 3), np.uint8), r"shape \(0, 5, 3\)"), (7, "found int"), (None, "found NoneType"),
+        ("https://example.org/a.png", "addresses are not opened"), (b"not an image", "edited"),
+        ({"bytes": None, "path": None}, "the cell holds no image"), ("gone.png", "no such file"),
+    )  # fmt: skip
+    assert refusals(ImageError, lambda image: Sample.from_images(BEFORE, image, "x"), images) == []
+    words = [(given, "expected what the editor was asked to do") for given in ("", "  ", None, 7)]
+    assert refusals(SampleError, lambda given: Sample.from_images(BEFORE, AFTER, given), words) == []
+    judge = Judge("baseline")
+    array = r"expected a Sample, found numpy\.ndarray; make one with Sample\.from_images"
+    assert refusals(ConfigError, judge.judge, [(AFTER, array)]) == []
+    assert refusals(ConfigError, judge.judge_all, [(["a.png"], r"expected a Sample, found builtins\.str")]) == []
+
+
+def test_a_row_is_read_by_its_map_and_by_usual_names(tmp_path: Path) -> None:
+    row = {"id": 7, "source": BEFORE, "edited": AFTER, "prompt": "Add.", "model": "m", "tags": ["a"], "o": object()}
     sample = Sample.from_row(row)
     assert (sample.id, sample.editor, sample.instruction, sample.extra) == ("7", "m", "Add.", {"tags": ["a"]})
-
-
-def test_a_row_is_read_by_its_map() -> None:
     row = {"a": BEFORE, "b": {"bytes": png(AFTER)}, "c": "Add.", "kind": "add"}
     sample = Sample.from_row(row, {"source": "a", "edited": "b", "instruction": "c", "edit_type": "kind"})
     assert sample.edit_type == "add" and not sample.extra
-
-
-@pytest.mark.parametrize(
-    ("map", "message"),
-    [
+    cases = (
         ({"before": "a"}, "the map names 'before'; expected source"),
         ({"source": "z"}, "has no column 'z', which the map names for source; it has a, b"),
         ({"source": "a"}, "no column is known for edited"),
-    ],
-)
-def test_a_map_that_does_not_fit_is_named(map: dict[str, str], message: str) -> None:
-    with pytest.raises(SampleError, match=message):
-        Sample.from_row({"a": BEFORE, "b": AFTER}, map)
+    )
+    assert refusals(SampleError, lambda map: Sample.from_row({"a": BEFORE, "b": AFTER}, map), cases) == []
+    # Images in the cells of a table are read again when they are judged.
+    cells = {"source": [png(BEFORE)], "edited": [png(AFTER)], "instruction": ["Add."]}
+    polars.DataFrame(cells).write_parquet(tmp_path / "edits.parquet")
+    ((found,),) = plain(says("Wrong Action")).judge_all(list(load_samples(tmp_path / "edits.parquet")))
+    assert found.status == "ok", found.reason
 
 
-def test_a_function_is_a_backend() -> None:
+def test_a_function_is_a_backend_whose_name_and_source_are_its_identity() -> None:
     seen: list[Any] = []
 
     def model(messages: Any) -> str:
         seen.append(messages)
         return final("Wrong Action")
 
-    (finding,) = Judge(model, mode="plain", criteria="if").judge(edit())
-    assert finding.label == "Wrong Action"
-    content = seen[0][0]["content"]
-    assert seen[0][0]["role"] == "user"
-    assert [part["image"].size for part in content if part["type"] == "image"] == [(80, 60)] * 2
-    assert [part["name"] for part in content if part["type"] == "image"] == ["Original Image", "Edited Image"]
-
-
-def test_a_functions_name_and_source_are_its_identity() -> None:
-    def model(messages: Any) -> str:
-        return final("Wrong Action")
-
     def other(messages: Any) -> Reply:
         return Reply(text=final("Wrong Action"))
 
+    assert [plain(one).judge(edit())[0].label for one in (model, other)] == ["Wrong Action"] * 2
+    ((message,),) = seen
+    assert message["role"] == "user" and "Add a red box." in str(message["content"])
+    pictures = [part for part in message["content"] if part["type"] == "image"]
+    assert [part["name"] for part in pictures] == ["Original Image", "Edited Image"]
+    assert all(np.array_equal(part["image"], right) for part, right in zip(pictures, (BEFORE, AFTER), strict=True))
     assert FunctionLMM(model, name="m").uri == "function/m"
     assert FunctionLMM(model, name="m").version != FunctionLMM(other, name="m").version
-    assert Judge(model, mode="plain").id != Judge(other, mode="plain").id
+    assert len({plain(model).id, plain(other).id, plain(model, sampling=Sampling(seed=1)).id}) == 3
     check_backend(FunctionLMM(lambda messages: "a blue square", name="blue"))
 
 
-def test_a_function_that_returns_something_else_is_named() -> None:
-    finding, *_ = Judge(lambda messages: 7, mode="plain").judge(edit())  # type: ignore[arg-type,return-value]
-    assert finding.status == "backend_failed" and finding.value is None
-    assert "returned int; expected the reply's text" in finding.reason
+def test_a_function_that_fails_is_a_failure_of_that_sample_alone_and_no_number() -> None:
+    prose = "repeats the reply before it word for word: .*; found 'I would call it a success.'"
+    acts: Any = (
+        (7, "backend_failed", "returned int; expected the reply's text"), (None, "backend_failed", "returned NoneType"),
+        (ValueError("no weights"), "backend_failed", "no weights"), (final("Wrong Action"), "ok", ""),
+        ("I would call it a success.", "unparsed", prose),
+        ("", "unparsed", r"no label after 2 reminders: it is empty \(finish reason stop\)"),
+    )  # fmt: skip
+    now: list[Any] = []
 
+    def model(messages: Any) -> Any:
+        if isinstance(now[-1], Exception):
+            raise now[-1]
+        return now[-1]
 
-def test_a_model_that_now_and_then_returns_nothing_loses_those_samples_alone() -> None:
-    said = iter([final("Wrong Action"), None, final("Wrong Action")])
-    judge = Judge(lambda messages: next(said), mode="plain", criteria="if")  # type: ignore[arg-type,return-value]
-    assert [judge.judge(edit())[0].status for _ in range(3)] == ["ok", "backend_failed", "ok"]
-
-
-def test_prose_alone_is_said_to_be_no_label_and_is_quoted() -> None:
-    (finding,) = Judge(lambda messages: "I would call it a success.", mode="plain", criteria="if").judge(edit())
-    assert finding.status == "unparsed"
-    assert finding.reason == (
-        "no label: the reply to a reminder repeats the reply before it word for word: the answer is none of the labels; "
-        "expected one of Flawless Execution, Over Modification, Wrong Action, Localization Failure; "
-        "found 'I would call it a success.'"
-    )
-    (finding,) = Judge(lambda messages: "", mode="plain", criteria="if").judge(edit())
-    assert finding.reason == "no label after 2 reminders: it is empty (finish reason stop)"
-
-
-def test_what_is_no_sample_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"expected a Sample, found numpy\.ndarray; make one with Sample\.from_images"):
-        Judge("baseline").judge(AFTER)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"expected a Sample, found builtins\.str"):
-        Judge("baseline").judge_all(["edited.png"])  # type: ignore[list-item]
-
-
-def test_a_function_that_raises_is_a_failure_and_no_number() -> None:
-    def broken(messages: Any) -> str:
-        raise ValueError("no weights")
-
-    (finding,) = Judge(broken, mode="plain", criteria="if").judge(edit())
-    assert finding.status == "backend_failed" and "no weights" in finding.reason
+    judge, failing = plain(model), []
+    for said, status, told in acts:
+        now.append(said)
+        (finding,) = judge.judge(edit())
+        if (finding.status, finding.value is None) != (status, status != "ok") or not re.search(told, finding.reason):
+            failing.append((said, finding))
+    assert failing == []
+    assert "unparsed" in finding._repr_html_()
 
 
 @tool
@@ -243,281 +192,149 @@ def brightness(image: np.ndarray, box: Box | None = None, digits: int = 0) -> st
     This paragraph is for people.
     """
     part = image if box is None else image[slice(*box.ints()[1::2]), slice(*box.ints()[0::2])]
-    return f"mean {part.mean():.{digits}f} of {part.shape[1]}×{part.shape[0]} px"
+    return f"mean {part.mean():.{digits}f} of {part.shape[1]}×{part.shape[0]} px\n" + "x" * 1000
 
 
 @tool(name="flip", repeatable=True)
 def mirrored(image: Image.Image, context: ToolContext) -> tuple[str, Image.Image]:
     """Mirror an image."""
-    if image.size[0] < 20:
+    if image.size[0] < 50:
         raise ToolError("the image is too small")
     return f"{context.crop_name(1)} is mirrored.", image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-def calls(name: str, **parameters: Any) -> Callable[[Any], str]:
-    import json
-
-    call = json.dumps({"name": name, "parameters": parameters})
-
-    def model(messages: Any) -> str:
-        if len(messages) == 1:
-            return f"<Start Thinking>.</Start Thinking><tool_call>{call}</tool_call>"
-        return final(
-            " ".join(part["text"] for part in messages[-1]["content"] if part["type"] == "text")[:0] or "Wrong Action"
-        )
-
-    return model
+def broken(image: np.ndarray) -> str:
+    """Tell a secret."""
+    raise KeyError("weights")
 
 
-def observation(tmp_path: Path, name: str, **parameters: Any) -> Any:
-    with Judge(calls(name, **parameters), tools=[brightness, mirrored], criteria="if", out=tmp_path / "run") as judge:
-        judge.judge(edit())
+def call(name: str, **parameters: Any) -> str:
+    told = json.dumps({"name": name, "parameters": {"image": "Edited Image", **parameters}})
+    return f"<tool_call>{told}</tool_call>"
+
+
+def test_a_function_is_a_tool_and_a_notebook_shows_what_it_gave(tmp_path: Path) -> None:
+    calls = (call("brightness", box=[250, 0, 500, 500], digits=1), call("flip"), call("brightness", digits="many"))
+    tools = [brightness, mirrored]
+    with Judge(ScriptedLMM([*calls, final("Wrong Action")]), tools=tools, criteria="if", out=tmp_path / "run") as judge:
+        judge.judge(edit(id="<script>"))
     run = Run.open(tmp_path / "run")
-    return run.trace(run.findings[0]).steps()[0].observations[0]
-
-
-def test_a_function_is_a_tool(tmp_path: Path) -> None:
-    seen = observation(tmp_path, "brightness", image="Edited Image", box=[250, 0, 500, 500], digits=1)
-    part = AFTER[0:30, 20:40]
-    assert seen.text == f"mean {part.mean():.1f} of 20×30 px" and not seen.error
-
-
-def test_a_tool_may_show_a_picture(tmp_path: Path) -> None:
-    seen = observation(tmp_path, "flip", image="Edited Image")
-    assert seen.text == "Crop 1 is mirrored.\nCrop 1: 80×60 px."
-    store = ImageStore(tmp_path / "run" / "blobs")
-    assert np.array_equal(store.array(seen.images[0]), AFTER[:, ::-1])
+    trace = run.trace(run.findings[0])
+    (measured,), (picture,), (wrong,), () = (step.observations for step in trace.steps())
+    assert measured.text.startswith(f"mean {AFTER[0:30, 20:40].mean():.1f} of 20×30 px") and not measured.error
+    assert picture.text == "Crop 1 is mirrored.\nCrop 1: 80×60 px."
+    assert np.array_equal(ImageStore(tmp_path / "run" / "blobs").array(picture.images[0]), AFTER[:, ::-1])
+    assert wrong.error and "digits" in wrong.text
+    assert [step.answer for step in trace.steps()] == [None, None, None, "Wrong Action"]
+    # A printed finding is a line, a printed trace a line for each act.
+    lines = str(trace).split("\n")
+    assert lines[0] == f"1. {calls[0]}" and lines[1].startswith("brightness: mean") and len(lines[1]) == 200
+    assert lines[-2:] == ["4. " + " ".join(final("Wrong Action").split()), "<script>, instruction_following: Wrong Action"]
+    shown = run._repr_html_(), trace._repr_html_(), run.findings[0]._repr_html_()
+    for html in shown:
+        assert "<script>" not in html and html.count("<div") == html.count("</div>")
+    assert "Samples: 1. Answered: 1 of 1 questions." in shown[0] and shown[0].count("data:image/jpeg;base64") == 2
+    assert "Step 1" in shown[1] and "brightness" in shown[1] and "Crop 1" in shown[1] and "Wrong Action" in shown[2]
 
 
 def test_a_tool_that_crashes_says_why_to_people_and_not_to_the_model(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @tool
-    def broken(image: np.ndarray) -> str:
-        """Tell a secret."""
-        raise KeyError("weights")
-
-    with Judge(calls("broken", image="Edited Image"), tools=[broken], criteria="if", out=tmp_path / "run") as judge:
-        (finding,) = judge.judge(edit())
-    assert finding.counts["tool_crashes"] == 1 and finding.status == "ok"
-    assert "the tool broken crashed: KeyError: 'weights'" in caplog.text
-    run = Run.open(tmp_path / "run")
-    (first, _) = run.trace(run.findings[0]).steps()
-    assert "KeyError: 'weights'" in first.note and "weights" not in first.observations[0].text
+    lmm = ScriptedLMM(lambda request: call("broken") if len(request.messages) == 1 else final("Wrong Action"))
     config = RunConfig.make(
-        path=draw_edits(tmp_path / "edits", 2),
-        judge={"backend": FunctionLMM(calls("broken", image="Edited Image"), name="calls")},
-        option={"criteria": ["if"]},
-        tools=["broken"],
+        path=draw_edits(tmp_path / "edits", 2), judge={"backend": lmm}, option={"criteria": ["if"]}, tools=["broken"]
     )
-    outcome = execute(open_setup(config, own_tools=(broken,)), tmp_path / "judged")
+    outcome = execute(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
     (note,) = [note for note in outcome.notes if "crashed" in note]
     assert re.match(r"Tools crashed 2 times, in 2 of 2 findings, first in sample .+; `editloupe show`", note)
+    assert "the tool broken crashed: KeyError: 'weights'" in caplog.text
+    run = Run.open(tmp_path / "run")
+    assert [(one.status, one.counts["tool_crashes"]) for one in run.findings] == [("ok", 1)] * 2
+    first, _ = run.trace(run.findings[0]).steps()
+    assert "KeyError: 'weights'" in first.note and "weights" not in first.observations[0].text
 
 
-def test_wrong_arguments_are_answered_and_the_function_is_not_called(tmp_path: Path) -> None:
-    seen = observation(tmp_path, "brightness", image="Edited Image", digits="many")
-    assert seen.error and "digits" in seen.text
-
-
-def test_what_the_model_reads_of_a_tool() -> None:
-    assert brightness.description == "Tell how bright an image is."
+def test_what_the_model_reads_of_a_tool_and_what_is_no_tool() -> None:
+    assert (brightness.description, mirrored.name) == ("Tell how bright an image is.", "flip")
     schema = brightness.Args.model_json_schema()
     assert set(schema["properties"]) == {"image", "box", "digits"} and schema["required"] == ["image"]
-    assert mirrored.name == "flip" and set(mirrored.Args.model_json_schema()["properties"]) == {"image"}
+    assert set(mirrored.Args.model_json_schema()["properties"]) == {"image"}
     check_tool(mirrored)
-    # It is still the function that it was.
-    assert brightness(AFTER, digits=1).startswith("mean ")
-
-
-def test_tools_are_part_of_the_judges_identity() -> None:
-    def first() -> str:
-        """Say one."""
-        return "one"
-
-    def second() -> str:
-        """Say one."""
-        return "two"
-
-    ids = {Judge(says("x"), tools=[tool(name="say")(f)], criteria="if").id for f in (first, second)}
-    assert len(ids) == 2
-
-
-def test_a_function_whose_result_no_model_can_read_is_refused_when_it_is_made() -> None:
-    def mean(image: np.ndarray) -> float:
-        """Tell the mean."""
-        return float(image.mean())
+    assert brightness(AFTER, digits=1).startswith("mean "), "it is still the function that it was"
 
     def optional(image: np.ndarray) -> tuple[str, Image.Image] | None:
         """Show a picture, or nothing."""
 
-    with pytest.raises(ConfigError, match=r"tool 'mean' returns float; expected str, PIL\.Image\.Image"):
-        tool(mean)
-    with pytest.raises(ConfigError, match="tool 'optional' returns NoneType"):
-        tool(optional)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (lambda image: "x", "expected a docstring"),
-        (7, "expected names, functions with @tool"),
-        ("no_such_tool", "unknown tool"),
-    ],
-)
-def test_what_is_no_tool_is_named(given: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Judge("baseline", tools=[given])
-
-
-def test_a_parameter_without_a_type_is_named() -> None:
     def looks(image) -> str:  # type: ignore[no-untyped-def]
         """Look."""
-        return "x"
 
-    with pytest.raises(ConfigError, match="the parameter 'image' needs a type"):
-        tool(looks)
+    cases = (
+        (optional, r"tool 'optional' returns NoneType; expected str, PIL\.Image\.Image"),
+        (looks, "the parameter 'image' needs a type"), (lambda image: "x", "expected a docstring"),
+        (7, "expected names, functions with @tool"), ("no_such_tool", "unknown tool"),
+    )  # fmt: skip
+    assert refusals(ConfigError, lambda given: Judge("baseline", tools=[given]), cases) == []
+    ids = {Judge(says("x"), tools=[one]).id for one in (mirrored, tool(name="flip", repeatable=True)(broken))}
+    assert len(ids) == 2, "a tool's source is part of the identity"
 
 
 def test_a_rubric_is_a_value_a_mapping_or_a_file() -> None:
     levels = [{"name": "Bad", "value": 1, "description": "b"}, {"name": "Good", "value": 2, "description": "g"}]
-    mapping = {
-        "id": "taste",
-        "title": "Taste",
-        "criteria": {"looks": {"name": "Looks", "short": "L", "question": "Good?", "levels": levels}},
-    }
+    looks: dict[str, Any] = {"name": "Looks", "short": "L", "question": "Good?", "levels": levels}
+    mapping = {"id": "taste", "title": "Taste", "criteria": {"looks": looks}}
     (finding,) = Judge(says("Good"), rubric=mapping, mode="plain").judge(edit())
-    assert (finding.metric, finding.label) == ("looks", "Good")
-    rubric = load_rubric("dlebench")
-    assert isinstance(rubric, Rubric)
-    by_value, by_name = (Judge("baseline", rubric=one, mode="plain").id for one in (rubric, "dlebench"))
-    assert by_value == by_name
-    looks = {**mapping["criteria"]["looks"], "levels": [{"name": "Bad", "description": "b"}, levels[1]]}  # type: ignore[index]
-    with pytest.raises(RubricError, match=r"criteria.looks.levels\[0\].value: is missing"):
-        Judge(says("Good"), rubric={**mapping, "criteria": {"looks": looks}})
+    assert (finding.metric, finding.label, finding.value) == ("looks", "Good", 2)
+    assert Judge("baseline", rubric=load_rubric("dlebench")).id == Judge("baseline", rubric="dlebench").id
 
 
-def test_a_stream_yields_each_sample_as_it_ends_and_says_how_far_it_is() -> None:
-    def endless() -> Iterator[Sample]:
-        number = 0
-        while True:
-            yield edit(id=str(number))
-            number += 1
-
-    judge = Judge(says("Wrong Action"), mode="plain", criteria="if")
-    told: list[Any] = []
-    seen = []
-    for sample, findings in judge.stream(endless(), concurrency=2, progress=told.append):
-        seen.append((sample.id, findings[0].label))
+def test_samples_are_judged_as_they_come_in_streams_and_coroutines() -> None:
+    judge, told, seen = plain(says("Wrong Action")), list[Any](), list[Any]()
+    endless = (edit(id=str(number)) for number in itertools.count())
+    for sample, (finding,) in judge.stream(endless, concurrency=2, progress=told.append):
+        seen.append((sample.id == finding.sample_id, finding.label))
         if len(seen) == 3:
             break
-    assert {label for _, label in seen} == {"Wrong Action"}
+    assert seen == [(True, "Wrong Action")] * 3
     assert [one.done for one in told] == [1, 2, 3] and told[0].known is None
-
-
-def test_progress_counts_failures_by_status() -> None:
-    told: list[Any] = []
-    Judge(says("Nonsense"), mode="plain", criteria="if").judge_all([edit(id="a"), edit(id="b")], progress=told.append)
+    pair = [edit(id="a"), edit(id="b")]
+    plain(says("Nonsense")).judge_all(pair, progress=told.append)
     assert (told[-1].done, told[-1].known, told[-1].failed) == (2, 2, {"unparsed": 2})
 
-
-def test_results_of_judge_all_stand_in_the_order_of_the_samples() -> None:
-    one = edit(id="a")
-    found = Judge(says("Wrong Action"), mode="plain", criteria="if").judge_all([one, edit(id="b"), one], concurrency=3)
-    assert [findings[0].sample_id for findings in found] == ["a", "b", "a"]
-
-
-def test_coroutines_judge_too() -> None:
-    judge = Judge(says("Wrong Action"), mode="plain", criteria="if")
-
     async def both() -> tuple[str | None, list[str]]:
-        first = await judge.ajudge(edit())
-        return first[0].label, [sample.id async for sample, _ in judge.astream([edit(id="a"), edit(id="b")])]
+        return (await judge.ajudge(edit()))[0].label, [sample.id async for sample, _ in judge.astream(pair)]
 
     label, ids = asyncio.run(both())
     assert label == "Wrong Action" and sorted(ids) == ["a", "b"]
 
 
-def test_a_run_gives_scores_and_traces_by_the_beginning_of_an_id(tmp_path: Path) -> None:
-    with Judge("baseline", out=tmp_path / "run", criteria="if") as judge:
-        judge.judge(edit(id="a"))
+def test_results_stand_in_the_order_of_the_samples_and_a_run_keeps_each_once(tmp_path: Path) -> None:
+    lmm, samples = ScriptedLMM([final("Wrong Action")]), [edit(id=f"s{number}") for number in (0, 1, 2, 1, 0)]
+    with Judge(lmm, criteria="if", out=tmp_path / "run") as judge:
+        found = judge.judge_all(samples, concurrency=3)
+    with Judge(lmm, criteria="if", out=tmp_path / "run") as judge:
+        judge.judge(samples[0])
+    assert [one.sample_id for (one,) in found] == ["s0", "s1", "s2", "s1", "s0"]
+    # A sample that comes twice is judged once, also by a later judge of the same run.
+    assert len(lmm.requests) == len((tmp_path / "run" / "findings.jsonl").read_text().splitlines()) == 3
     run = Run.open(tmp_path / "run")
-    (row,) = run.scores().to_dicts()
-    assert (row["sample"], row["metric"], row["missing"]) == ("a", "instruction_following", None)
-    finding = run.findings[0]
-    assert run.trace(finding.task_id[:8]).header.task_id == finding.task_id
-    with pytest.raises(ConfigError, match="no finding with a task id that begins with 'zz'"):
-        run.trace("zz")
-
-
-def test_a_printed_finding_is_a_line_and_a_printed_trace_a_line_for_each_act(tmp_path: Path) -> None:
-    @tool
-    def size(image: Image.Image) -> str:
-        """Say how large an image is."""
-        return f"{image.width}×{image.height}\n" + "x" * 1000
-
-    call = '<tool_call>{"name": "size", "parameters": {"image": "Edited Image"}}</tool_call>'
-    model = ScriptedLMM([call, final("Wrong Action")])
-    with Judge(model, tools=[size], criteria="if", out=tmp_path / "run") as judge:
-        judge.judge(edit(id="box"))
-    run = Run.open(tmp_path / "run")
-    assert str(run.findings[0]) == "box, instruction_following: Wrong Action"
-    steps = run.trace(run.findings[0]).steps()
-    assert [(step.thought, step.answer) for step in steps] == [("", None), ("I have seen enough.", "Wrong Action")]
-    first, seen, second, last = str(run.trace(run.findings[0])).split("\n")
-    assert (first, second, last) == (f"1. {call}", "2. " + " ".join(final("Wrong Action").split()), str(run.findings[0]))
-    assert seen.startswith("size: 80×60 xxx") and len(seen) == 200
-
-
-def test_a_notebook_shows_runs_traces_and_findings_with_their_pictures(tmp_path: Path) -> None:
-    with Judge("baseline", out=tmp_path / "run", criteria="if") as judge:
-        judge.judge(edit(id="<script>"))
-    run = Run.open(tmp_path / "run")
-    shown = run._repr_html_(), run.trace(run.findings[0])._repr_html_(), run.findings[0]._repr_html_()
-    for html in shown:
-        assert "<script>" not in html
-        assert html.count("<div") == html.count("</div>")
-    assert "Samples: 1. Answered: 1 of 1 questions." in shown[0]
-    assert len(re.findall("data:image/jpeg;base64", shown[0])) == 2
-    assert "Step 1" in shown[1] and "localize_differences" in shown[1] and "Crop 1" in shown[1]
-    assert "instruction_following" in shown[2]
-
-
-def test_a_failed_finding_shows_its_status_and_no_number() -> None:
-    (finding,) = Judge(says("Nonsense"), mode="plain", criteria="if").judge(edit())
-    assert "unparsed" in finding._repr_html_()
-
-
-def test_the_api_is_listed() -> None:
-    assert {"Judge", "Run", "Sample", "tool"} <= set(dir(editloupe))
-    for name in dir(editloupe):
-        assert getattr(editloupe, name) is not None
-
-
-Cli = Callable[..., tuple[int, str, str]]
-
-
-def folder_of_three(folder: Path) -> Path:
-    """Two edits, of which the first has a box and a rating, and a row without its output."""
-    draw_edits(folder, 3)
-    file = folder / "metadata.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    rows[0] |= {"bboxes": [[20, 20, 44, 44]], "human_if": "Wrong Action"}
-    rows[2]["edited_file_name"] = "edited/gone.png"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    assert [sample.id for sample in run.samples] == [one.sample_id for one in run.findings] == ["s0", "s1", "s2"]
+    row = run.scores().to_dicts()[0]
+    assert (row["sample"], row["metric"], row["missing"]) == ("s0", "instruction_following", None)
+    task = run.findings[0].task_id
+    assert run.trace(task[:8]).header.task_id == task
+    assert refusals(ConfigError, run.trace, [("zz", "no finding with a task id that begins with 'zz'")]) == []
+    # With the images that the run keeps.
+    assert [one.status for (one,) in plain(says("Wrong Action")).judge_all(load_samples(tmp_path / "run"))] == ["ok"] * 3
 
 
 def test_a_function_judges_a_folder_and_is_compared_with_a_run_of_the_command_line(tmp_path: Path, editloupe: Cli) -> None:
-    folder = folder_of_three(tmp_path / "edits")
-    base, out = tmp_path / "base", tmp_path / "function"
+    base, out, folder = tmp_path / "base", tmp_path / "function", draw_edits(tmp_path / "edits", 3)
+    (folder / "edited" / "s02.png").unlink()
     editloupe("judge", folder, "--mode", "plain", "--criteria", "if", "--out", base)
     edits = load_samples(folder)
     assert [sample.id for sample in edits] == ["s00", "s01"] and [row.id for row in edits.rejected] == ["s02"]
-    assert len(edits.samples[0].targets) == 1 and edits.samples[0].human
-    for _ in range(2):  # the second time goes on, and asks nothing
-        with Judge(says("Wrong Action"), mode="plain", criteria="if", out=out) as judge:
-            assert [one.label for (one,) in judge.judge_all(edits)] == ["Wrong Action"] * 2
+    with plain(says("Wrong Action"), out=out) as judge:
+        assert [one.label for (one,) in judge.judge_all(edits)] == ["Wrong Action"] * 2
     run = Run.open(out)
     assert [f.status for f in run.findings] == ["ok", "ok", "input_error"]
     assert [sample.content for sample in run.samples] == [sample.content for sample in Run.open(base).samples]
@@ -525,21 +342,67 @@ def test_a_function_judges_a_folder_and_is_compared_with_a_run_of_the_command_li
     assert code == 0 and "2/3" in said and "other content" not in said + warned
 
 
-def test_the_samples_of_a_run_are_judged_from_the_images_that_it_keeps(tmp_path: Path, editloupe: Cli) -> None:
-    folder = folder_of_three(tmp_path / "edits")
-    editloupe("judge", folder, "--criteria", "if", "--out", tmp_path / "base")
-    for image in folder.rglob("*.png"):
-        image.unlink()
-    found = Judge(says("Wrong Action"), mode="plain", criteria="if").judge_all(Run.open(tmp_path / "base").samples)
-    assert [one.status for (one,) in found] == ["ok", "ok"]
-    assert [sample.id for sample in load_samples(tmp_path / "base")] == ["s00", "s01"]
+SCRIPT = """
+from editloupe import Judge, Sample
+
+samples = [Sample.from_images("before.png", f"after-{name}.png", "Add a red box.") for name in "ab"]
+for findings in Judge("baseline").judge_all(samples):
+    for finding in findings:
+        print(finding.sample_id, finding.metric, finding.label or finding.status)
+"""
 
 
-def test_images_in_the_cells_of_a_table_are_read_when_they_are_judged(tmp_path: Path) -> None:
-    polars = pytest.importorskip("polars")
-    rows = {"source": [png(BEFORE)], "edited": [png(AFTER)], "instruction": ["Add a red box."]}
-    polars.DataFrame(rows).write_parquet(tmp_path / "edits.parquet")
-    (found,) = Judge(says("Wrong Action"), mode="plain", criteria="if").judge_all(
-        list(load_samples(tmp_path / "edits.parquet"))
-    )
-    assert found[0].status == "ok", found[0].reason
+def test_a_script_without_a_guard_judges(tmp_path: Path) -> None:
+    for name, array in (("before", BEFORE), ("after-a", AFTER), ("after-b", BEFORE)):
+        (tmp_path / f"{name}.png").write_bytes(png(array))
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command, env = [sys.executable, "script.py"], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert [line.split()[0] for line in said] == ["after-a", "after-a", "after-b", "after-b"]
+    assert said[3] == "after-b visual_consistency Perfect Consistency"
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    listed = {name for names in package._WHERE.values() for name in names} | {"__version__"}
+    assert set(package.__all__) == set(dir(package)) == listed >= {"Judge", "Run", "Sample", "tool", "load_samples"}
+    for module, names in package._WHERE.items():
+        assert all(getattr(package, name) is getattr(import_module(module), name) for name in names)
+    assert refusals(AttributeError, lambda name: getattr(package, name), [("nope", "no attribute 'nope'")]) == []
+
+
+def test_a_backend_uri_is_split_at_its_first_separator_and_holds_no_secret() -> None:
+    expected: dict[str, Any] = {
+        "baseline": ("baseline", "", {}),
+        "openai/gpt-4.1": ("openai", "gpt-4.1", {}),
+        "openai:gpt-4.1": ("openai", "gpt-4.1", {}),
+        "openai/Qwen/Qwen3-VL-8B": ("openai", "Qwen/Qwen3-VL-8B", {}),
+        "openai/m:free?base_url=http://h:1/v1": ("openai", "m:free", {"base_url": "http://h:1/v1"}),
+    }
+    uris = {text: parse_uri(text) for text in expected}
+    assert {text: (uri.provider, uri.model, dict(uri.params)) for text, uri in uris.items()} == expected
+    wrong = [(text, "") for text in ("", "/m", "openai/m?api_key=x", "openai/m?access_token=x")]
+    assert refusals(ConfigError, parse_uri, wrong) == []
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    cases = (({"criteria": []}, "no criterion"), ({"max_turns": -1}, "max_turns"), ({"criteria": ["beauty"]}, "beauty"))
+    assert refusals(ConfigError, lambda given: Judge(**given), cases) == []
+
+
+def test_langgraph_json_names_the_factory_of_the_graph() -> None:
+    file, _, name = json.loads((ROOT / "langgraph.json").read_text())["graphs"]["judge"].partition(":")
+    assert (ROOT / file).samefile(studio.__file__) and callable(getattr(studio, name))
+
+
+def test_a_broken_script_is_named_with_its_line(tmp_path: Path) -> None:
+    def opened(line: str) -> None:
+        (tmp_path / "s.jsonl").write_text(line + "\n")
+        open_backend(f"scripted/{tmp_path / 's.jsonl'}")
+
+    cases = (
+        ("{", "line 1: not JSON"), ("3", "expected a string or an object"), ('{"error": "x"}', "or with error"),
+        ("{}", "text"),
+    )  # fmt: skip
+    assert refusals(ConfigError, opened, cases) == []

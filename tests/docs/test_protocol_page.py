@@ -57,9 +57,9 @@ def test_the_example_goes_through_the_commands_of_the_page(
     rows = Run(tmp_path / "run").frame().to_dicts()
     assert {(r["sample"], r["metric"]): (r["value"], r["missing"]) for r in rows} == {
         ("s00", "quality"): (8.0, None),
-        ("s00", "flawless"): (None, "off_menu"),
+        ("s00", "flawless"): (None, "unparsed"),
         ("s01", "quality"): (8.0, None),
-        ("s01", "flawless"): (None, "off_menu"),
+        ("s01", "flawless"): (None, "unparsed"),
     }
 
 

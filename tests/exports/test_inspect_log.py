@@ -51,7 +51,7 @@ def test_what_has_no_answer_has_no_score_and_is_counted(native: Path, tmp_path: 
     log = exported(native, tmp_path)
     by_id = {s["id"]: s for s in log["samples"]}
     assert by_id["painter/s01#instruction_following"]["scores"] == {}
-    assert by_id["painter/s01#instruction_following"]["metadata"]["status"] == "off_menu"
+    assert by_id["painter/s01#instruction_following"]["metadata"]["status"] == "unparsed"
     assert "error" not in by_id["painter/s01#instruction_following"], "the model's own doing is no error of the evaluation"
     assert by_id["painter/s02#instruction_following"]["error"]["message"].startswith("backend_failed: ")
     assert by_id["painter/s04#instruction_following"]["messages"] == []
@@ -167,7 +167,7 @@ print(json.dumps({
 
 def test_a_budget_that_is_used_up_is_a_limit(tmp_path: Path):
     """One turn is allowed, and the last word holds no label, whatever the reminders say."""
-    judge = JudgeConfig(backend=ScriptedLMM([LOOK, *["I cannot tell."] * 3]))
+    judge = JudgeConfig(backend=ScriptedLMM([LOOK, *[LOOK] * 3]))
     config = RunConfig(path=edits(tmp_path / "edits", count=2), judge=judge, max_turns=1, concurrency=1)
     execute(open_setup(config), tmp_path / "run")
     sample = exported(tmp_path / "run", tmp_path)["samples"]

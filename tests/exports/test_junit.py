@@ -20,12 +20,12 @@ def exported(run: Path, out: Path, fail_below: str | None = None) -> tuple[Count
 
 def test_every_status_but_ok_is_an_error_and_a_label_passes(native: Path, tmp_path: Path):
     done, root = exported(native, tmp_path)
-    # Five samples, two criteria: off_menu, backend_failed and a missing image twice each.
+    # Five samples, two criteria: unparsed, backend_failed and a missing image twice each.
     assert (done.tests, done.failures, done.errors) == (10, 0, 6)
     assert [(s.get("tests"), s.get("errors")) for s in root] == [("5", "3")] * 2
     assert len(root.findall(".//testcase")) == 10
     types = {e.get("type") for e in root.findall(".//error")}
-    assert {"off_menu", "backend_failed"} < types
+    assert {"unparsed", "backend_failed"} < types
     case = next(c for c in root.findall(".//testcase") if c.get("name") == "painter/s00")
     assert case.get("classname") == "dlebench.instruction_following"
     assert (case.findtext("system-out") or "").startswith("Flawless Execution (4)")

@@ -137,7 +137,7 @@ def test_images_are_addresses_that_can_be_read(native: Path, tmp_path: Path):
 
 def test_a_verdict_without_a_label_is_an_error_and_no_score(native: Path, tmp_path: Path):
     traces = exported(native, tmp_path)
-    for sample, status in (("s01", "off_menu"), ("s02", "backend_failed")):
+    for sample, status in (("s01", "unparsed"), ("s02", "backend_failed")):
         spans = trace_of(traces, sample)
         root, verdict = spans[0], spans[-1]
         assert root["status"] == verdict["status"] == {"code": 2, "message": status}

@@ -149,7 +149,7 @@ def test_all_turns_are_thought_call_observation_with_pictures_and_answer(editlou
 def test_native_calls_and_unusable_replies_are_no_example_of_all_turns(editloupe: Cli, native: Path, tmp_path: Path):
     # s00 and s03 called natively, two questions each; s01 has no label, s02 no reply, s04 no edited image.
     code, out, _ = editloupe("export", native, "--to", "sft", "--out", "o")
-    assert code == 0 and "4 dialogues" in out and "2 have no answer (off_menu)" in out
+    assert code == 0 and "4 dialogues" in out and "2 have no answer (unparsed)" in out
     assert "2 have no answer (backend_failed)" in out and "2 have no answer (input_error)" in out
     code, _, err = editloupe("export", native, "--to", "sft", "--out", "all", "--turns", "all")
     assert code == 2 and "4 called tools natively" in " ".join(err.split())

@@ -154,10 +154,10 @@ def test_one_verdict_that_failed_costs_what_rests_on_it(tmp_path: Path) -> None:
     _, scores = run(tmp_path, backend)
     # One difference was asked for, whatever the other is. The unwanted area is not known.
     assert scores["correct", ""].value == 1
-    assert scores["unwanted", ""].value is None and scores["unwanted", ""].missing == "off_menu"
+    assert scores["unwanted", ""].value is None and scores["unwanted", ""].missing == "unparsed"
     assert scores["unwanted", ""].reason.startswith("difference 2: ")
     _, scores = run(tmp_path, script(listed(VASE, CAT), {"vase": "no", "cat": "maybe"}), name="other")
-    assert scores["correct", ""].value is None and scores["correct", ""].missing == "off_menu"
+    assert scores["correct", ""].value is None and scores["correct", ""].missing == "unparsed"
 
 
 def test_a_run_killed_between_the_waves_resumes_with_the_coherence_tasks_only(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
         (["a mug"], "mug", "no_detector", 1),
         (["", final("mug")], "mug", "no_detector", 2),
         (["", "", ""], None, "unparsed", 3),
-        ([final("the thing that is to be changed by this edit here is the cat")] * 3, None, "off_menu", 3),
+        ([final("the thing that is to be changed by this edit here is the cat")] * 3, None, "unparsed", 2),
         ([final("the thing that is to be changed by this edit here is the cat"), final("cat")], "cat", "no_detector", 2),
         ([final("Cannot judge")], None, "abstained", 1),
         ([Reply(text="I cannot help.", finish="refusal")], None, "refused", 1),

@@ -100,7 +100,8 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
 def test_a_broken_reply_is_a_status_and_no_number(
     tmp_path: Path, edits: Callable[..., Path], reply: str, status: str
 ) -> None:
-    outcome = run(edits(1), tmp_path / "run", lambda request: reply)
+    # Each reply with a thought of its own: one that is repeated word for word ends `unparsed`.
+    outcome = run(edits(1), tmp_path / "run", lambda request: f"<think>{len(request.messages)}</think>{reply}")
     assert {f.status for f in outcome.findings if f.metric == "verification"} == {status}
     assert {(s.value, s.missing) for s in outcome.scores if s.metric == "is_changed"} == {(None, status)}
 

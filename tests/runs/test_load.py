@@ -26,7 +26,7 @@ from tests.conftest import final
 from tests.setups import open_with, run_over
 
 # A tenth of each wait, those that the server asks for included.
-POLICY = RetryPolicy(attempts=5, base_s=0.02, sleep=lambda seconds: time.sleep(seconds / 10))
+POLICY = RetryPolicy(sleep=lambda seconds: time.sleep(seconds / 100))
 
 
 def judged(folder: Path, url: str, samples: int, *, model: str = "m", timeout_s: float = 10.0) -> Outcome:

@@ -137,7 +137,8 @@ def test_a_live_model_that_calls_otherwise_misses_the_nearest_recorded_call(gall
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
     (one,) = replayed(gallery, judge="closer-look", live=Live(backend=lmm), model="live")
     assert one.verdict == "miss"
-    assert "the nearest is step 2's and differs in bbox: recorded [300, 350, 520, 620], now [0, 0, 500, 500]" in one.message
+    nearest = '{"target_image": "Edited Image", "bbox": [300, 350, 520, 620]}'
+    assert f"is not recorded here; the nearest is call 3 (step 2): {nearest}" in one.message
     # What was paid for is kept, and says why it ends.
     child = read_whole(gallery, gallery / str(one.trace))
     assert [e.ordinal for e in child.events if isinstance(e, ModelCall)] == [0]
@@ -238,7 +239,7 @@ def test_a_lost_call_a_newer_schema_and_a_lost_file_are_damage_that_is_named(gal
     path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
     (one,) = replayed(gallery, judge="closer-look")
     assert (one.verdict, "a tool call is missing from the trace" in one.message) == ("damaged", True)
-    path.write_bytes(whole.replace(b'"version":2', b'"version":99', 1))
+    path.write_bytes(whole.replace(b'"version":3', b'"version":99', 1))
     assert "update editloupe" in replayed(gallery, judge="closer-look")[0].message
     path.unlink()
     assert "cannot be read" in replayed(gallery, judge="closer-look")[0].message

@@ -26,7 +26,7 @@ from PIL import Image
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
-from tests.conftest import final
+from tests.conftest import LOOK, final
 from tests.service.loopback_judge import Service, by_number, edit, inline, needs_extra, number_of, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_a_failure_has_no_number_and_says_why(tmp_path: Path):
         assert status == 200
         assert said["reward"] == {
             "value": None,
-            "why": "instruction_following: backend_failed; visual_consistency: off_menu",
+            "why": "instruction_following: backend_failed; visual_consistency: unparsed",
             "scores": {"instruction_following": None, "visual_consistency": None},
         }
         assert all(f["value"] is None and f["label"] is None for f in said["findings"])
@@ -134,14 +134,14 @@ def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
 
     def late(request: Request) -> Any:
         said.append("")
-        return "I need more time." if len(said) <= 3 else by_number(request)
+        return LOOK if len(said) <= 2 else by_number(request)
 
     with serving(tmp_path / "run", late, mode="tool", criteria=("if",), max_turns=0) as service:
         first = service.ask("/v1/judge", edit(1))[2]
         assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
         again = service.ask("/v1/judge", edit(1))[2]
         assert again["findings"][0]["label"] == "Wrong Action" and not again["findings"][0]["reused"]
-        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 4
+        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 3
 
 
 def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):

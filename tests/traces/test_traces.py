@@ -73,7 +73,7 @@ def test_unknown_events_and_broken_lines_are_named_with_their_line_and_left_out(
     assert [e.kind for e in trace.events] == ["header", "note"]
     told = "\n".join(trace.problems)
     assert "line 2: unknown event 'dream'" in told
-    assert "line 3: no event: not of the expected shape" in told
+    assert "line 3: not JSON" in told
     assert "line 4: note event: note.text" in told
 
 

@@ -147,7 +147,7 @@ def test_every_kind_of_answer_is_taken_by_the_rules_of_its_spec(annotate: Sessio
         "where": ("[[10, 20, 5, 400]]", "box"),
         "listed": ('{"object": "", "count": 2}', "does not fit the schema at $.object"),
         "Keep it": ("perhaps", "expected one of yes, no; found 'perhaps'"),
-        "name": ("one two three four", "the answer has 4 words; expected at most 3"),
+        "name": ("one two three four", "the answer has 4 words; expected your answer, at most 3 words"),
     }
 
     def do(desk: Open) -> None:

@@ -110,7 +110,7 @@ def test_each_item_has_its_op_name_confidence_and_what_was_said_of_it(pages: Pat
     first, second, third = entries(page_of(pages, "three"))
     assert words(first) == "✓ 1 ADD red kite 0.91 confidence Spot asked for yes"
     assert words(second) == f"✗ 2 REMOVE {' '.join(MARKUP.split())} 0.66 confidence Spot asked for no"
-    assert words(third) == "? 3 EDIT Spot asked for (off_menu)"
+    assert words(third) == "? 3 EDIT Spot asked for (unparsed)"
     told = [re.findall(r"told-(\w+)", entry)[0] for entry in (first, second, third)]
     assert told == ["yes", "no", "open"]
 

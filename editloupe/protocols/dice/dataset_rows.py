@@ -152,7 +152,7 @@ def dialogue(
     for view, (width, height) in zip(task.views, sizes, strict=True):
         question += [text(f"{view.alias} ({width}×{height} px):"), {"type": "image"}]
     if reply == "tags":
-        question.append(text(render("agent/format", tools=False, answer=task.answer, native=False)))
+        question.append(text(render("agent/format", tools=False, answer=task.answer, native=False, held=False)))
     else:
         question.append(text(render("agent/bare", answer=task.answer)))
     messages: list[Json] = [

@@ -112,9 +112,9 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
     last = named if phrase is None else placed
     if last is None or not isinstance(last.answer, Text | Boxes):
         return score((NOT_JUDGED, "") if last is None else (last.status, last.reason))
-    boxes = last.answer.boxes if isinstance(last.answer, Boxes) else ()
-    if not boxes:
+    if not isinstance(last.answer, Boxes) or not last.answer.boxes:
         return score(("not_defined", "no box reached the detector's least score, in the image or its tiles"), detections=0)
+    boxes = last.answer.boxes
     box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
     sure = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
     return score(box, how="detector", score=sure, detections=len(boxes))
