@@ -559,12 +559,12 @@ class FreeText(_Spec[Text]):
         return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Text:
-        """Return the text, white space folded. It is empty where it is but the dots that hold its place in prompts."""
+        """Return the text, white space folded. Without a letter or digit, as the dots of a prompt, it is empty."""
         found = _object(text)
         if "answer" in found and found.keys() <= {"answer", "reason"}:
             text = str(_answer_of(found, "answer"))
         words = text.split()
-        if not fold(text):
+        if not any(map(str.isalnum, text)):
             raise ReplyError("unparsed", "the answer is empty")
         if self.max_words is not None and len(words) > self.max_words:
             raise ReplyError("off_menu", f"the answer has {len(words)} words")

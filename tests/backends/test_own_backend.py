@@ -79,5 +79,5 @@ def test_an_answer_that_is_no_reply_is_a_failure_that_says_what_to_return(answer
     # And a backend that answers goes on in the same folder.
     right = Mine(Reply(text=final("Wrong Action")))
     execute(open_setup(config.with_judge(JudgeConfig(backend=right))), tmp_path / "run")
-    # Three edits. For visual consistency that is no label: one reminder each, since the same words come again.
+    # Three edits. For visual consistency that is no label; one reminder is spent on each, since the reply repeats itself.
     assert right.asked == 3 + 3 * 2

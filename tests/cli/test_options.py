@@ -114,7 +114,7 @@ def test_an_unknown_protocol_and_role_are_refused_with_the_known(editloupe: Run,
 def test_protocols_are_listed_and_shown(editloupe: Run):
     code, said, _ = editloupe("protocols")
     assert code == 0
-    assert re.search(r" dlebench +editloupe [\d.]+ +DLEBench.+ IF, VC", said)
+    assert re.search(r" dlebench +editloupe [\w.]+ +DLEBench.+ IF, VC", said)
     code, said, _ = editloupe("protocols", "show", "dlebench")
     assert code == 0
     for told in (

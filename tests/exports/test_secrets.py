@@ -34,7 +34,7 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
         if INSTRUCTION.format(1) in body["messages"][0]["content"][-1]["text"]:
             fails(400, f"the key {CANARY} ({PERCENT}) may not do this")(handler, body)
         elif any(message["role"] == "assistant" for message in body["messages"]):
-            says(final("Wrong Action", f"I was given {CANARY}, Basic {BASIC}, {PERCENT}."))(handler, body)
+            says(final("Wrong Action", f"I was given {CANARY}, Basic {BASIC}."))(handler, body)
         else:
             says(LOOK)(handler, body)
 
