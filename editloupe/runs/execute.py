@@ -476,6 +476,9 @@ def _notes(
     yield from loaded.notes
     if small_targets:
         yield small_targets
+    if left_off := sorted(getattr(setup.backend, "left_off", ())):
+        tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
+        yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."
     crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
     if crashed:
         total = sum(finding.counts["tool_crashes"] for finding in crashed)
