@@ -47,8 +47,9 @@ _UNITS: Final = (
     ("d|days?|tage?n?|jours?|d[ií]as?|天|日", 86400.0),
 )  # fmt: skip
 _DURATION: Final = re.compile(
-    r"(\d+(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
+    r"(?<!\d)(\d{1,12}(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
 )
+_PERIOD: Final = re.compile(r"(\bper|/|每)\s*$", re.IGNORECASE)
 _BYTES: Final = re.compile(r"\d\s*(bytes|[kmg]i?b)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.-])\d+(?:[,.]\d+)*")
 
@@ -110,16 +111,17 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     def of(*kinds: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for kind, text in found if kind in kinds and text))
 
-    words = " | ".join("(a web page)" if text.lstrip().startswith("<") else text for text in of("text"))
-    if not words and body:
-        words = json.dumps(body, default=str)
-    wait = _of_headers(headers)
+    texts = (text[:_LONGEST].lstrip() for text in of("text"))
+    words = " | ".join("(a web page)" if text.startswith("<") else text for text in texts)
+    words = one_line((words or (json.dumps(body, default=str) if body else ""))[:_LONGEST], _LONGEST)
+    wait = _retry_after(headers)
     if wait is None:
-        named = [seconds for text in of("wait") if (seconds := wait_in(text)) is not None]
+        named = [seconds for text in of("wait") if (seconds := wait_in(text[:_LONGEST])) is not None]
         wait = max(named) if named else wait_in(words) if status in (429, 503, 529) else None
+        wait = _reset_of(headers) if wait is None else wait
     return Said(
         status=status,
-        words=one_line(words, _LONGEST),
+        words=words,
         codes=tuple(code.casefold() for code in of("code", "own")),
         own_codes=tuple(code.casefold() for code in of("own")),
         params=of("param"),
@@ -163,24 +165,29 @@ def wait_in(text: str) -> float | None:
     for match in _DURATION.finditer(text):
         scale = next(scale for group, (_, scale) in zip(match.groups()[1:], _UNITS, strict=True) if group)
         seconds = float(match[1]) * scale
-        if re.search(r"(\bper|/|每)\s*$", text[: match.start()]):
+        if _PERIOD.search(text[max(0, match.start() - 8) : match.start()]):
             continue
         joined = found is not None and text[end : match.start()].strip(" ,") in ("", "and")
         found, end = (found or 0.0) + seconds if joined else seconds, match.end()
     return found
 
 
-def _of_headers(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that headers name: Retry-After, else the reset of a limit that is used up, else the nearest reset."""
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (seconds := _seconds(headers.get(name, ""))) is not None:
             return seconds * scale
+    return None
+
+
+def _reset_of(headers: Mapping[str, str]) -> float | None:
+    """Return when the limits that are used up begin anew; where headers do not say what is left, the nearest reset."""
     used_up: list[float] = []
     others: list[float] = []
     for name, value in headers.items():
         if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _seconds(value)) is not None:
-            left = headers.get(name.lower().replace("reset", "remaining"), "")
-            (used_up if left.strip() in ("0", "0.0") else others).append(seconds)
+            left = headers.get(name.lower().replace("reset", "remaining"), "").strip()
+            if left in ("", "0", "0.0"):
+                (used_up if left else others).append(seconds)
     return max(used_up) if used_up else min(others, default=None)
 
 
