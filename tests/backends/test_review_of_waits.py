@@ -1,0 +1,107 @@
+"""What must not end a run, and what must not be asked without end: a clock that is not waited for."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from editloupe.backends import openai
+from editloupe.backends.base import parse_uri
+from editloupe.backends.failures import said, wait_in
+from editloupe.backends.limits import ConnectionLimit
+from editloupe.backends.retry import RetryPolicy, call
+from editloupe.chat import Message, Request, Sampling
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, RateLimited, Unavailable
+from tests.backends.loopback import Act, sends
+from tests.backends.openai_server import OpenAIServer, fails, says
+
+HELLO = Request(messages=(Message.of_text("user", "hello"),), sampling=Sampling(max_tokens=500))
+STORE = ImageStore()
+
+
+def opened(server: OpenAIServer, policy: RetryPolicy | None = None) -> openai.OpenAIBackend:
+    policy = policy or RetryPolicy(sleep=lambda seconds: None)
+    return openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=policy)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": "0"},
+        {"Retry-After": formatdate(time.time() - 60, usegmt=True)},
+        {"x-ratelimit-reset-requests": "1ms"},
+    ],
+)
+def test_a_wait_of_nothing_is_no_leave_to_ask_without_end(headers: dict[str, str]) -> None:
+    slept: list[float] = []
+    with OpenAIServer(fails(429, headers=headers)) as server, pytest.raises(RateLimited, match="patience is 60 s"):
+        opened(server, RetryPolicy(patience_s=60, sleep=slept.append)).complete(HELLO, STORE)
+    # Jitter below 1, 2, 4 … 30 s fills a minute with about nine requests.
+    assert 4 <= len(server.seen) <= 30 and max(slept) > 2
+
+
+def test_a_trouble_ends_with_the_last_who_asks() -> None:
+    limit, policy = ConnectionLimit(), RetryPolicy(patience_s=60, sleep=lambda seconds: None)
+    later: list[BackendError] = [RateLimited("slow", status=429, retry_after_s=1)]
+
+    def fails_for_good() -> str:
+        raise Unavailable("half", status=500)
+
+    def fails_once() -> str:
+        if later:
+            raise later.pop()
+        return "here"
+
+    with pytest.raises(Unavailable):
+        call(fails_for_good, policy=policy, limit=limit)
+    policy.wait(3600)
+    assert call(fails_once, policy=policy, limit=limit) == ("here", 2), "an hour later the trouble is no longer one"
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        fails(404, "no route"),
+        fails(302, headers={"Location": "http://127.0.0.1:9/sorry"}),
+        sends(b"<html>one moment</html>", content_type="text/html"),
+    ],
+)
+def test_once_answered_one_lost_page_ends_nothing(lost: Act) -> None:
+    with OpenAIServer(says("one"), lost, says("two"), lost) as server:
+        backend = opened(server)
+        assert [backend.complete(HELLO, STORE).text for _ in range(2)] == ["one", "two"]
+        with pytest.raises(Unavailable, match="gave up after 5 attempts") as caught:
+            backend.complete(HELLO, STORE)
+        assert not caught.value.for_all
+
+
+def test_one_long_conversation_takes_the_bound_from_no_other() -> None:
+    full = "the maximum context length is 8192 tokens; 9000 were asked for (8500 in messages, 500 as max_tokens)"
+    with OpenAIServer(fails(400, full), says("one"), says("two")) as server:
+        backend = opened(server)
+        assert backend.complete(HELLO, STORE).sent["dropped"] == ["max_tokens"]
+        assert "dropped" not in backend.complete(HELLO, STORE).sent
+    assert [body.get("max_tokens") for body in server.seen] == [500, None, 500]
+
+
+def test_the_list_of_models_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(openai.OpenAIBackend, "_listed", lambda self, timeout_s: asked.append(timeout_s) or {})
+    with OpenAIServer(fails(503)) as server:
+        backend: Any = opened(server, RetryPolicy(patience_s=0))
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                backend.complete(HELLO, STORE)
+    assert (len(server.seen), len(asked)) == (3, 1)
+
+
+@pytest.mark.parametrize("text", ["1 s " * 100_000, "1" * 400_000, "1 " * 200_000])
+def test_a_long_text_is_read_in_no_time(text: str) -> None:
+    began = time.process_time()
+    wait_in(text)
+    said(429, {"error": {"message": text}}, {})
+    assert time.process_time() - began < 5
