@@ -312,7 +312,7 @@ def _is_account(told: Said, *, own: str, answered: bool) -> bool:
     lacks = any("insufficient" in code and any(part in code for part in _ACCOUNT_CODES) for code in told.codes)
     if told.status == 402 or lacks or told.coded(("perday",)):
         return True
-    rate = told.status == 429 and (told.coded(("rate", "throttl", "perminute")) or _OFTEN.search(told.words))
+    rate = told.coded(("rate", "throttl", "perminute")) or (told.status == 429 and _OFTEN.search(told.words))
     if told.wait_s is not None or rate:
         return False
     if told.coded(_ACCOUNT_CODES):

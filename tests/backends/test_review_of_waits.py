@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
-from typing import Any
 
 import pytest
 
@@ -20,22 +19,17 @@ from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, fails, says
 
 HELLO = Request(messages=(Message.of_text("user", "hello"),), sampling=Sampling(max_tokens=500))
-STORE = ImageStore()
+STORE, AT_ONCE = ImageStore(), RetryPolicy(sleep=lambda seconds: None)
+PASSED = formatdate(time.time() - 60, usegmt=True)
+NOTHING: list[dict[str, str]] = [{"Retry-After": "0"}, {"Retry-After": PASSED}, {"x-ratelimit-reset-requests": "1ms"}]
+PAGE = sends(b"<html>one moment</html>", content_type="text/html")
 
 
-def opened(server: OpenAIServer, policy: RetryPolicy | None = None) -> openai.OpenAIBackend:
-    policy = policy or RetryPolicy(sleep=lambda seconds: None)
+def opened(server: OpenAIServer, policy: RetryPolicy = AT_ONCE) -> openai.OpenAIBackend:
     return openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=policy)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Retry-After": "0"},
-        {"Retry-After": formatdate(time.time() - 60, usegmt=True)},
-        {"x-ratelimit-reset-requests": "1ms"},
-    ],
-)
+@pytest.mark.parametrize("headers", NOTHING)
 def test_a_wait_of_nothing_is_no_leave_to_ask_without_end(headers: dict[str, str]) -> None:
     slept: list[float] = []
     with OpenAIServer(fails(429, headers=headers)) as server, pytest.raises(RateLimited, match="patience is 60 s"):
@@ -45,31 +39,21 @@ def test_a_wait_of_nothing_is_no_leave_to_ask_without_end(headers: dict[str, str
 
 
 def test_a_trouble_ends_with_the_last_who_asks() -> None:
-    limit, policy = ConnectionLimit(), RetryPolicy(patience_s=60, sleep=lambda seconds: None)
-    later: list[BackendError] = [RateLimited("slow", status=429, retry_after_s=1)]
+    limit, policy = ConnectionLimit(), RetryPolicy(attempts=2, patience_s=60, sleep=lambda seconds: None)
+    failures: list[BackendError] = [Unavailable("half"), Unavailable("half"), RateLimited("slow", retry_after_s=1)]
 
-    def fails_for_good() -> str:
-        raise Unavailable("half", status=500)
-
-    def fails_once() -> str:
-        if later:
-            raise later.pop()
+    def fn() -> str:
+        if failures:
+            raise failures.pop(0)
         return "here"
 
-    with pytest.raises(Unavailable):
-        call(fails_for_good, policy=policy, limit=limit)
+    with pytest.raises(Unavailable, match="gave up after 2 attempts"):
+        call(fn, policy=policy, limit=limit)
     policy.wait(3600)
-    assert call(fails_once, policy=policy, limit=limit) == ("here", 2), "an hour later the trouble is no longer one"
+    assert call(fn, policy=policy, limit=limit) == ("here", 2), "an hour later the trouble is no longer one"
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [
-        fails(404, "no route"),
-        fails(302, headers={"Location": "http://127.0.0.1:9/sorry"}),
-        sends(b"<html>one moment</html>", content_type="text/html"),
-    ],
-)
+@pytest.mark.parametrize("lost", [fails(404), fails(302, headers={"Location": "http://127.0.0.1:9/sorry"}), PAGE])
 def test_once_answered_one_lost_page_ends_nothing(lost: Act) -> None:
     with OpenAIServer(says("one"), lost, says("two"), lost) as server:
         backend = opened(server)
@@ -90,9 +74,9 @@ def test_one_long_conversation_takes_the_bound_from_no_other() -> None:
 
 def test_the_list_of_models_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(openai.OpenAIBackend, "_listed", lambda self, timeout_s: asked.append(timeout_s) or {})
+    monkeypatch.setattr(openai.OpenAIBackend, "_listed", lambda self, most_s: asked.append(most_s) or {})
     with OpenAIServer(fails(503)) as server:
-        backend: Any = opened(server, RetryPolicy(patience_s=0))
+        backend = opened(server, RetryPolicy(patience_s=0))
         for _ in range(3):
             with pytest.raises(Unavailable):
                 backend.complete(HELLO, STORE)
