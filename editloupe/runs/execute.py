@@ -486,7 +486,8 @@ def _notes(
         )
     if throttled:
         times = "once" if throttled == 1 else f"{throttled} times"
-        yield f"The endpoint refused calls for their rate {times}; at the end {limit} at once were tried."
+        calls = "one call" if limit == 1 else f"{limit} calls"
+        yield f"The endpoint refused calls for their rate {times}; at the end it was asked {calls} at a time."
     if setup.repeats.count > 1 and setup.backend.uri == "baseline":
         yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
     elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:
