@@ -134,7 +134,7 @@ def read_reply(
     if answer.get("error"):
         code = payload.at(answer, "error", "code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise failure(said(status, answer, {}), endpoint, hint=ADDRESS_HINT)
+        raise failure(said(status, answer, {}), endpoint, answered=answered, hint=ADDRESS_HINT)
     usage, model = _usage(answer.get("usageMetadata")), payload.text_at(answer, "modelVersion")
     common: dict[str, Any] = {"usage": usage, "model": model, "raw": answer, "sent": sent}
     candidate = payload.at(answer, "candidates", 0)

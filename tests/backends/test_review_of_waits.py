@@ -34,7 +34,6 @@ def test_a_wait_of_nothing_is_no_leave_to_ask_without_end(headers: dict[str, str
     slept: list[float] = []
     with OpenAIServer(fails(429, headers=headers)) as server, pytest.raises(RateLimited, match="patience is 60 s"):
         opened(server, RetryPolicy(patience_s=60, sleep=slept.append)).complete(HELLO, STORE)
-    # Jitter below 1, 2, 4 … 30 s fills a minute with about nine requests.
     assert 4 <= len(server.seen) <= 30 and max(slept) > 2
 
 
