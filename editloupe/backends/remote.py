@@ -187,6 +187,11 @@ class Remote(ABC):
         dropped: list[Json] = [name for name, value in wanted.items() if value is not None and name in left]
         return replace(reply, sent={**reply.sent, "dropped": dropped}) if dropped else reply
 
+    @property
+    def left_off(self) -> frozenset[str]:
+        """What this endpoint refused and is asked without, by our names, such as "seed" or "answer_schema"."""
+        return self._refused & {"answer_schema", "top_logprobs", *Sampling().to_json()}
+
     def _remember(self, names: frozenset[str]) -> None:
         with self._lock:
             self._refused |= names

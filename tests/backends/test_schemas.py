@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Message, Request, ToolSpec
 from editloupe.data.images import ImageStore
+from editloupe.runs.store import RunStore
 from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.openai_server import OpenAIServer
@@ -63,3 +66,20 @@ def test_gemini_sends_it_as_a_json_schema_and_drops_it_where_the_model_refuses_i
     assert server.complaints == []
     assert "responseJsonSchema" not in server.seen[2]["generationConfig"]
     assert reply.sent["dropped"] == ["answer_schema"]
+
+
+def test_a_schema_that_the_endpoint_refuses_is_left_off_for_good_and_the_run_says_so(
+    editloupe: Callable[..., tuple[int, str, str]], edits: Callable[..., Path]
+) -> None:
+    def act(handler: Any, body: Any) -> None:
+        if "response_format" in body:
+            openai_server.fails(400, "le champ response_format n'est pas pris en charge ici")(handler, body)
+        else:
+            openai_server.says('{"reason": "I see it.", "answer": "Wrong Action"}')(handler, body)
+
+    with OpenAIServer(act) as server:
+        words = ("--backend", f"openai/tiny-vl?base_url={server.url}", "--mode", "plain", "--criteria", "if")
+        code, said, told = editloupe("judge", edits(3), *words, "--out", "run")
+    assert (code, len(server.seen)) == (0, 4), told
+    assert "The endpoint refused answer_schema, which it was then asked without" in " ".join((said + told).split())
+    assert all(finding.counts == {} for finding in RunStore.read(Path("run")).current())
