@@ -26,7 +26,7 @@ from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends import vllm_peer
-from tests.backends.test_openai import image
+from tests.backends.conftest import image
 from tests.backends.vllm_server import Server, served
 from tests.setups import open_with
 
