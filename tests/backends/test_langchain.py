@@ -267,11 +267,8 @@ def test_a_real_chat_model_fails_by_our_errors_follows_no_redirect_and_shows_no_
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     elsewhere = bench.serve("openai", says("from elsewhere"))
     away: Act = lambda handler, _: handler.answer(307, b"", {"Location": f"{elsewhere.url}/chat/completions"})  # noqa: E731
-    for act, kind in (
-        (fails(429, f"slow down {CANARY}"), RateLimited),
-        (fails(500, CANARY), Unavailable),
-        (away, Rejected),
-    ):
+    limited, broken = fails(429, f"slow down {CANARY}"), fails(500, CANARY)
+    for act, kind in ((away, Rejected), (limited, RateLimited), (broken, Unavailable)):
         backend = bench.backend("langchain", act)
         with pytest.raises(kind) as caught:
             backend.complete(HELLO, STORE)
