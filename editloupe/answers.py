@@ -562,7 +562,10 @@ class FreeText(_Spec[Text]):
         """Return the text, white space folded. Without a letter or digit, as the dots of a prompt, it is empty."""
         found = _object(text)
         if "answer" in found and found.keys() <= {"answer", "reason"}:
-            text = str(_answer_of(found, "answer"))
+            answer = _answer_of(found, "answer")
+            if not isinstance(answer, str):
+                raise ReplyError("off_menu", f"the answer is {canonical_json(answer)[:80]}, and no text")
+            text = answer
         words = text.split()
         if not any(map(str.isalnum, text)):
             raise ReplyError("unparsed", "the answer is empty")

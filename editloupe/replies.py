@@ -37,10 +37,11 @@ _KINDS = dict.fromkeys(_OWN.split(), "own") | {
 """Name of a tag, without slash, case, blanks and underscores → what it parts."""
 _MARK = re.compile(r"<([^<>]{5,40})>|\[(/?THINK)\]|◁(/?think)▷")
 _CHANNEL = re.compile(
-    r"(?:<\|start\|>assistant)?<\|channel\|>\s*(\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
-    r"([^<]*(?:<(?!\|(?:end|return|call|start|channel)\|>)[^<]*)*)(?:<\|(?:end|return|call)\|>)?"
+    r"(?:<\|start\|>assistant)?<\|channel\|>\s*+(\w*+)[^<]*+(?:<\|constrain\|>[^<]*+)?<\|message\|>"
+    r"([^<]*+(?:<(?!\|(?:end|return|call|start|channel)\|>)[^<]*+)*+)(?:<\|(?:end|return|call)\|>)?"
 )
-"""A message of harmony: its channel, whatever else its header says, and its text."""
+"""A message of harmony: its channel, whatever else its header says, and its text. Nothing is tried twice, so that a reply
+that loops takes linear time."""
 _FENCE = re.compile(r"```[a-zA-Z_]{0,20}\n?")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 _MOST_TAGS = 10_000
@@ -173,10 +174,20 @@ def parse_bare(reply: Reply, *, last_line: bool) -> Parsed:
     return Parsed(thought="\n".join(thoughts).strip(), calls=(), malformed=(), answer=answer or None)
 
 
+def _is_object(text: str) -> bool:
+    """Return whether a text is one JSON object, in a code fence or not."""
+    text = unfenced(text)
+    try:
+        return text.startswith("{") and isinstance(json.loads(text, strict=False), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _parts(reply: Reply) -> tuple[list[str], list[_Block]]:
     """Return the thoughts of a reply, and its other blocks.
 
-    A block also ends where another begins, but for a model's own thought. A tag inside a closed block is text.
+    A block also ends where another begins, but for a model's own thought. A tag inside a closed block is text, and so is
+    one in a reply that is a JSON object as a whole.
     """
     thoughts = [reply.reasoning]
 
@@ -187,7 +198,8 @@ def _parts(reply: Reply) -> tuple[list[str], list[_Block]]:
         return ""
 
     text = _CHANNEL.sub(said, reply.text)
-    tags = [tag for tag in islice(tags_in(text), _MOST_TAGS + 1) if tag.kind != "channel"]
+    found = () if _is_object(text) else tags_in(text)
+    tags = [tag for tag in islice(found, _MOST_TAGS + 1) if tag.kind != "channel"]
     blocks: list[_Block] = []
     state, begun, whole = "plain", 0, False
     for tag, followed in zip(tags, _followed(tags), strict=True):

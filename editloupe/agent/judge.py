@@ -76,6 +76,7 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
         confidences=[],
         turns=0,
         reminders=0,
+        reminded=False,
         last=last,
         held=context.holds and (last or not context.task.tools),
         usage={},

@@ -61,7 +61,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     else:
         parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
     message = _reply_message(reply, native=context.native)
-    in_schema = state["held"] and parsed.answer is not None and "answer_schema" not in reply.dropped
+    in_schema = state["held"] and (parsed.answer or "").startswith("{") and "answer_schema" not in reply.dropped
     update: dict[str, Any] = {
         "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
         "usage": usage,
@@ -147,6 +147,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         "turns": turns,
         "last": last,
         "held": last and context.holds,
+        "reminded": False,
         "counts": counts,
         "calls": [],
         "malformed": [],
@@ -184,6 +185,7 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
         "reminders": reminders + 1,
         "counts": _counted(state["counts"], reminders=1),
         "held": held,
+        "reminded": True,
         "history": [*state["history"], head],
         "next": "think",
     }
@@ -219,7 +221,7 @@ def _reminds(state: LoopState, context: Context) -> bool:
 
 def _repeats_itself(state: LoopState, context: Context) -> bool:
     """Return whether the last reply answers a reminder with the words that the reminder was about."""
-    if not state["reminders"] or len(state["history"]) < 3:
+    if not state["reminded"]:
         return False
     before, _, now = context.recorder.messages(state["history"][-3:])
     return before.role == now.role == "assistant" and now.text == before.text and bool(now.text)

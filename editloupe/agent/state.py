@@ -50,6 +50,8 @@ class LoopState(TypedDict):
     """Number of turns with at least one call."""
     reminders: int
     """Number of reminders sent."""
+    reminded: bool
+    """Whether the last message of the user is a reminder."""
     last: bool
     """Whether no more calls are allowed."""
     held: bool

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE
 from editloupe.backends.payload import Scrub, clean_text, cleaned, loads, one_line
+from editloupe.chat import Request
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
 
@@ -31,7 +32,7 @@ _LONGEST: Final = 4000
 
 # Words of codes and types, which are identifiers, not sentences.
 _FILTER_CODES: Final = ("filter", "inspection", "moderation", "policy", "safety", "sensitive")
-_ACCOUNT_CODES: Final = ("quota", "balance", "billing", "arrear", "credit", "payment")
+_ACCOUNT_CODES: Final = ("quota", "balance", "billing", "arrear", "credit", "payment", "fund")
 _RATE_CODES: Final = ("rate", "limit", "throttl", "exhaust", "overload", "concurren", "request", "token")
 _KEY_CODES: Final = ("api_key", "apikey", "authentication", "unauthenticated")
 _MODEL_CODES: Final = ("model_not", "invalid_model", "deploymentnotfound", "modelnotfound", "unknown_model")
@@ -47,8 +48,11 @@ _UNITS: Final = (
     ("d|days?|tage?n?|jours?|d[ií]as?|天|日", 86400.0),
 )  # fmt: skip
 _DURATION: Final = re.compile(
-    r"(\d+(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
+    r"(?<!\d)(\d{1,12}(?:\.\d+)?)\s*(?:" + "|".join(f"({unit})" for unit, _ in _UNITS) + r")(?![A-Za-zÀ-ɏ])", re.IGNORECASE
 )
+_OFTEN: Final = re.compile(r"per[ _-]?(min|sec|hour)|/\s?(minute|min|second|sec|[smh])\b", re.IGNORECASE)
+"""What a limit for a short while is counted by, unlike an account's quota."""
+_PERIOD: Final = re.compile(r"(\bper|/|每)\s*$", re.IGNORECASE)
 _BYTES: Final = re.compile(r"\d\s*(bytes|[kmg]i?b)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.-])\d+(?:[,.]\d+)*")
 
@@ -89,6 +93,12 @@ class Said:
         words = self.words.casefold()
         return any(part in words for part in parts)
 
+    def says(self, parts: Collection[str], *, own: str) -> bool:
+        """Return whether a sentence holds one of these, the word before it included, that does not repeat `own`."""
+        words = re.findall(r"\w+", self.words.casefold())
+        pairs = zip(["", *words], words, strict=False)
+        return any(part in word and f"{before} {word}" not in own for before, word in pairs for part in parts)
+
     def names(self, wire_names: Collection[str], *, own: Collection[str]) -> set[str]:
         """Return which of these parameters it names. own: texts that may hold such a name by chance, as a model's does."""
         text = f"{self.words} {' '.join(self.params)}"
@@ -110,16 +120,17 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     def of(*kinds: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for kind, text in found if kind in kinds and text))
 
-    words = " | ".join("(a web page)" if text.lstrip().startswith("<") else text for text in of("text"))
-    if not words and body:
-        words = json.dumps(body, default=str)
-    wait = _of_headers(headers)
+    texts = (text[:_LONGEST].lstrip() for text in of("text"))
+    words = " | ".join("(a web page)" if text.startswith("<") else text for text in texts)
+    words = one_line((words or (json.dumps(body, default=str) if body else ""))[:_LONGEST], _LONGEST)
+    wait = _retry_after(headers)
     if wait is None:
-        named = [seconds for text in of("wait") if (seconds := wait_in(text)) is not None]
+        named = [seconds for text in of("wait") if (seconds := wait_in(text[:_LONGEST])) is not None]
         wait = max(named) if named else wait_in(words) if status in (429, 503, 529) else None
+        wait = _reset_of(headers) if wait is None else wait
     return Said(
         status=status,
-        words=one_line(words, _LONGEST),
+        words=words,
         codes=tuple(code.casefold() for code in of("code", "own")),
         own_codes=tuple(code.casefold() for code in of("own")),
         params=of("param"),
@@ -163,24 +174,29 @@ def wait_in(text: str) -> float | None:
     for match in _DURATION.finditer(text):
         scale = next(scale for group, (_, scale) in zip(match.groups()[1:], _UNITS, strict=True) if group)
         seconds = float(match[1]) * scale
-        if re.search(r"(\bper|/|每)\s*$", text[: match.start()]):
+        if _PERIOD.search(text[max(0, match.start() - 8) : match.start()]):
             continue
         joined = found is not None and text[end : match.start()].strip(" ,") in ("", "and")
         found, end = (found or 0.0) + seconds if joined else seconds, match.end()
     return found
 
 
-def _of_headers(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that headers name: Retry-After, else the reset of a limit that is used up, else the nearest reset."""
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (seconds := _seconds(headers.get(name, ""))) is not None:
             return seconds * scale
+    return None
+
+
+def _reset_of(headers: Mapping[str, str]) -> float | None:
+    """Return when the limits that are used up begin anew; where headers do not say what is left, the nearest reset."""
     used_up: list[float] = []
     others: list[float] = []
     for name, value in headers.items():
         if "ratelimit" in name.lower() and "reset" in name.lower() and (seconds := _seconds(value)) is not None:
-            left = headers.get(name.lower().replace("reset", "remaining"), "")
-            (used_up if left.strip() in ("0", "0.0") else others).append(seconds)
+            left = headers.get(name.lower().replace("reset", "remaining"), "").strip()
+            if left in ("", "0", "0.0"):
+                (used_up if left else others).append(seconds)
     return max(used_up) if used_up else min(others, default=None)
 
 
@@ -240,21 +256,26 @@ def is_filtered(told: Said) -> bool:
     return told.status in (403, 451) and told.tells(_FILTER_WORDS)
 
 
-def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = True, hint: str = "") -> BackendError:
+def failure(
+    told: Said, endpoint: Place, *, request: Request | None = None, answered: bool = True, hint: str = ""
+) -> BackendError:
     """Return a failed answer as one of our errors, with what to do about it.
 
-    pictures: how many the request held.   answered: whether the endpoint has answered before.   hint: on its address.
+    request: what was asked, whose words an answer may repeat.   answered: whether the endpoint has answered before, after
+    which no sentence alone, and no address that was right, stops a run.   hint: on its address.
     """
+    messages = request.messages if request is not None else ()
+    own = " ".join(re.findall(r"\w+", " ".join(message.text for message in messages).casefold()))
     status, message = told.status, f"{endpoint.where}: HTTP {told.status}" + (f", {told.shown}" if told.words else "")
 
     def rejected(cure: str, *, for_all: bool = False, kind: type[Rejected] = Rejected) -> Rejected:
         return kind(f"{message}; {cure}" if cure else message, status=status, for_all=for_all)
 
-    if _is_account(told, answered=answered):
+    if _is_account(told, own=own, answered=answered):
         return rejected(_ACCOUNT, for_all=True)
     if status == 429:
         return rejected(_ABOVE) if _is_above(told) else RateLimited(message, status=status, retry_after_s=told.wait_s)
-    if pictures and (cure := _of_pictures(told, answered=answered)):
+    if any(one.images for one in messages) and (cure := _of_pictures(told, answered=answered)):
         return rejected(cure, for_all=cure == NO_IMAGES)
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=told.wait_s)
@@ -263,12 +284,13 @@ def failure(told: Said, endpoint: Place, *, pictures: int = 0, answered: bool = 
     if status == 413 or (status == 400 and _BYTES.search(told.words)):
         return rejected(_LARGE)
     key = status == 401 or told.coded(_KEY_CODES) or told.tells(("api key",))
-    if not key and told.tells(_PLACE_WORDS):
+    if not key and _is_place(told, own=own, answered=answered):
         return rejected("this provider does not serve this place, or this account from it", for_all=True)
     if key or status == 403:
         return rejected(endpoint.key_hint, for_all=True)
     if status in (404, 405) or status < 400 or told.coded(_MODEL_CODES):
-        return rejected(f"check the model's name, and that {hint or 'the address is right'}", for_all=True)
+        cure = f"check the model's name, and that {hint or 'the address is right'}"
+        return Unavailable(f"{message}; {cure}", status=status) if answered else rejected(cure, for_all=True)
     return rejected("")
 
 
@@ -285,18 +307,26 @@ NO_IMAGES: Final = (
 )
 
 
-def _is_account(told: Said, *, answered: bool) -> bool:
-    """Return whether it is the account that lacks money or quota."""
-    if told.status == 402 or told.coded(("insufficient", "perday")):
+def _is_account(told: Said, *, own: str, answered: bool) -> bool:
+    """Return whether it is the account that lacks money or quota. A rate may be called a quota as well."""
+    lacks = any("insufficient" in code and any(part in code for part in _ACCOUNT_CODES) for code in told.codes)
+    if told.status == 402 or lacks or told.coded(("perday",)):
         return True
-    if told.wait_s is not None:
+    rate = told.coded(("rate", "throttl", "perminute")) or (told.status == 429 and _OFTEN.search(told.words))
+    if told.wait_s is not None or rate:
         return False
-    if told.coded(_ACCOUNT_CODES) and not told.coded(("rate", "throttl")):
+    if told.coded(_ACCOUNT_CODES):
         return True
     # A code of its own that names no rate, from an endpoint that has never answered: nothing says that waiting helps.
     opaque = told.status == 429 and not answered and any(code != "429" for code in told.own_codes)
-    says = told.status in (400, 403, 429) and told.tells(_ACCOUNT_WORDS)
+    says = told.status in (403, 429) and not answered and told.says(_ACCOUNT_WORDS, own=own)
     return says or (opaque and not told.coded(_RATE_CODES))
+
+
+def _is_place(told: Said, *, own: str, answered: bool) -> bool:
+    """Return whether the place is not served. A 400 that counts, or names a parameter, means a place in it."""
+    within = told.status in (400, 422) and (told.params or told.numbers)
+    return told.coded(_PLACE_WORDS) or (not answered and not within and told.says(_PLACE_WORDS, own=own))
 
 
 def _is_above(told: Said) -> bool:
@@ -307,6 +337,15 @@ def _is_above(told: Said) -> bool:
 def _is_too_long(told: Said) -> bool:
     counted = told.tells(("token", "length")) and any(n >= 1000 for n in told.numbers)
     return told.coded(("context", "too_long")) or told.tells(("context",)) or counted
+
+
+def crowds_out(told: Said, bound: int | None) -> bool:
+    """Return whether an answer is too long with this bound, beside numbers that show that the bound alone would fit."""
+    if bound is None or not _is_too_long(told):
+        return False
+    # What is left but the bound itself, and sums that it is a part of.
+    others = {n for n in told.numbers if n != bound and n - bound not in told.numbers}
+    return any(n > bound for n in others)
 
 
 def _of_pictures(told: Said, *, answered: bool) -> str:

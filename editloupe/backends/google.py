@@ -91,8 +91,8 @@ class GoogleBackend(Remote):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
             if names := google_wire.refused(error.told, sent):
                 raise ParameterRefused(*names) from error
-            pictures, answered = sum(len(message.images) for message in request.messages), self._first.answered
-            raise failure(error.told, where, pictures=pictures, answered=answered, hint=google_wire.ADDRESS_HINT) from error
+            answered, hint = self._first.answered, google_wire.ADDRESS_HINT
+            raise failure(error.told, where, request=request, answered=answered, hint=hint) from error
         except BackendError:
             raise
         except Exception as error:
@@ -103,4 +103,5 @@ class GoogleBackend(Remote):
             words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
             raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
         body = (answer.sdk_http_response.body if answer.sdk_http_response else None) or ""
-        return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=request.top_logprobs is not None)
+        tokens, answered = request.top_logprobs is not None, self._first.answered
+        return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=tokens, answered=answered)

@@ -121,17 +121,20 @@ def _response(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: payload.JsonObject, endpoint: Endpoint, *, tokens: bool = False) -> Reply:
+def read_reply(
+    body: bytes, sent: payload.JsonObject, endpoint: Endpoint, *, tokens: bool = False, answered: bool = False
+) -> Reply:
     """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
-    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
+    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.   answered: whether the endpoint has
+    answered before.
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    answer = payload.parse_answer(body, endpoint, ADDRESS_HINT)
+    answer = payload.parse_answer(body, endpoint, ADDRESS_HINT, answered=answered)
     if answer.get("error"):
         code = payload.at(answer, "error", "code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise failure(said(status, answer, {}), endpoint, hint=ADDRESS_HINT)
+        raise failure(said(status, answer, {}), endpoint, answered=answered, hint=ADDRESS_HINT)
     usage, model = _usage(answer.get("usageMetadata")), payload.text_at(answer, "modelVersion")
     common: dict[str, Any] = {"usage": usage, "model": model, "raw": answer, "sent": sent}
     candidate = payload.at(answer, "candidates", 0)

@@ -152,7 +152,7 @@ class LangChainLMM(Remote):
             with nullcontext() if var_child_runnable_config.get() else tracing(False):
                 found = asked.invoke(messages)
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
-            return self._failed(error, sent, sum(len(message.images) for message in request.messages))
+            return self._failed(error, sent, request)
         message, parsed = (found["raw"], found["parsed"]) if isinstance(found, Mapping) else (found, None)
         if isinstance(parsed, Mapping) and not message.text:
             # A class that takes the answer as a call of a tool with the schema.
@@ -171,7 +171,7 @@ class LangChainLMM(Remote):
         dropped = [ours for ours in wanted if ours not in fields]
         return model, {"model": self._scrub(_model_name(model)), **made, "dropped": dropped}
 
-    def _failed(self, error: Exception, sent: Mapping[str, Json], pictures: int) -> Reply:
+    def _failed(self, error: Exception, sent: Mapping[str, Json], request: Request) -> Reply:
         """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
         # Most classes raise what their own library raised, or put it behind an error of their own.
         chain = [one for one in (error, error.__cause__ or error.__context__) if one is not None]
@@ -190,7 +190,7 @@ class LangChainLMM(Remote):
             raise Unavailable(f"{self.where}: {told.shown}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
         ours: BackendError = Rejected(f"{self.where}: {told.shown}")
         if status is not None:
-            ours = failures.failure(told, self, pictures=pictures, answered=self._first.answered)
+            ours = failures.failure(told, self, request=request, answered=self._first.answered)
         if status in (None, 400, 404, 422):
             names = {**_FIELDS, "tools": ("tools",)}
             named = [n for n in names if n in sent and told.names(names[n], own=(str(sent["model"]),))]

@@ -34,6 +34,8 @@ class ConnectionLimit:
         self._width = math.inf
         """Calls at once since the last pause."""
         self._trouble_since: float | None = None
+        self._asking = 0
+        """Callers that ask, or wait to ask again."""
         self._free = threading.Condition()
         self.throttled = 0
         """How often the endpoint refused a call for its rate."""
@@ -54,6 +56,18 @@ class ConnectionLimit:
         """Take note that a call is made again."""
         with self._free:
             self.retried += 1
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Take note of one who asks until it has an answer or gives up: with the last of them, a trouble ends."""
+        with self._free:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._asking -= 1
+                self._trouble_since = self._trouble_since if self._asking else None
 
     def trouble_since(self, now: float) -> float:
         """Return since when the endpoint has answered nobody; `now` where this failure is the first."""

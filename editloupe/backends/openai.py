@@ -11,13 +11,14 @@ time-outs and errors are the SDK's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import NO_IMAGES, Failed, failure, is_filtered
+from editloupe.backends.failures import NO_IMAGES, Failed, crowds_out, failure, is_filtered
 from editloupe.backends.payload import ImageURLs, at, items_at, loads
 from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -69,6 +70,8 @@ class OpenAIBackend(Remote):
     def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, policy: RetryPolicy) -> None:
         super().__init__(endpoint.uri, endpoint.url, endpoint.traits, address=endpoint.url, close=sdk.close, policy=policy)
         self._sdk, self._at = sdk, endpoint
+        self._reads: list[Json] | None = None
+        """What its list of models says that it reads, once it was asked."""
         self._image_urls = ImageURLs(self.traits.image_policy)
 
     def context_limit(self) -> int | None:
@@ -86,7 +89,7 @@ class OpenAIBackend(Remote):
         try:
             listed = items_at(loads(self._sent("get", "/models", options={"timeout": timeout_s})), "data")
         except Failed as error:
-            raise failure(error.told, self._at, hint=wire.BASE_URL_HINT) from None
+            raise failure(error.told, self._at, answered=self._first.answered, hint=wire.BASE_URL_HINT) from None
         except ValueError as error:
             raise Rejected(f"{self._at.where}: /models is not JSON") from error
         model = self._uri.model
@@ -96,12 +99,13 @@ class OpenAIBackend(Remote):
         super()._look()
         if self._at.url == self._at.provider.base_url and not is_loopback(self._at.url):
             return
-        try:
-            takes = items_at(self._listed(min(LOOK_S, self._at.timeout_s / 4)), "architecture", "input_modalities")
-        except BackendError:
-            return
-        if takes and "image" not in takes:
-            told = f"its list of models says that it reads {', '.join(takes)}"
+        if self._reads is None:
+            self._reads = []
+            with suppress(BackendError):
+                listed = self._listed(min(LOOK_S, self._at.timeout_s / 4))
+                self._reads = items_at(listed, "architecture", "input_modalities")
+        if self._reads and "image" not in self._reads:
+            told = f"its list of models says that it reads {', '.join(map(str, self._reads))}"
             raise Rejected(f"{self._at.where}: {told}; {NO_IMAGES}", for_all=True)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
@@ -124,10 +128,11 @@ class OpenAIBackend(Remote):
         sent = wire.parameters_of(self._uri.model, request, refused)
         options = {"headers": {"content-type": "application/json"}}
         try:
-            answer = self._sent("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
+            body = self._sent("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
+            tokens, answered = request.top_logprobs is not None, self._first.answered
+            return wire.read_reply(body, sent, self._at, tokens=tokens, answered=answered)
         except Failed as error:
             return self._declined(error, request, sent, inside=inside)
-        return wire.read_reply(answer, sent, self._at, tokens=request.top_logprobs is not None)
 
     def _sent(self, verb: str, path: str, **options: Any) -> bytes:
         """Return the body of an answer. Raises BackendError: Failed for one that is a failure."""
@@ -155,12 +160,14 @@ class OpenAIBackend(Remote):
         told = error.told
         if is_filtered(told):
             return Reply(text=told.shown, finish="filter", raw=error.raw, sent=sent)
-        if names := wire.refused(told, sent):
-            raise ParameterRefused(*names) from error
-        pictures = sum(len(message.images) for message in request.messages)
+        from_tools = [message for message in request.messages if message.role == "tool"]
+        if names := wire.refused(told, sent, unused=not from_tools):
+            # A bound that this conversation alone leaves no room for may stand in the next.
+            passing = "max_tokens" in names and crowds_out(told, request.sampling.max_tokens)
+            raise ParameterRefused(*names, passing=("max_tokens",) if passing else ()) from error
         hint, answered = wire.BASE_URL_HINT, self._first.answered
-        found = failure(told, self._at, pictures=pictures, answered=answered, hint=hint)
-        in_tools = inside and any(message.role == "tool" and message.images for message in request.messages)
+        found = failure(told, self._at, request=request, answered=answered, hint=hint)
+        in_tools = inside and any(message.images for message in from_tools)
         if in_tools and told.status in (400, 415, 422, 500) and not found.for_all:
             raise ParameterRefused(TOOL_IMAGES) from error
         raise found from error

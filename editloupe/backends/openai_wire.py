@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from editloupe.backends.endpoint import Endpoint
-from editloupe.backends.failures import Said, failure, said
+from editloupe.backends.failures import Failed, Said, said
 from editloupe.backends.payload import (
     JsonObject,
     Scrub,
@@ -125,18 +125,18 @@ def _wire_message(message: Message, *, image_ids: bool) -> JsonObject:
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: bool = False) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: bool = False, answered: bool = False) -> Reply:
     """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
-    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.
-    Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
+    tokens: whether the reply is to hold its tokens; they are then left out of `raw`.   answered: whether the endpoint has
+    answered before.
+    Raises Failed where it says itself that it failed, else BackendError: it is no whole answer, holds no message, or was
+    broken off.
     """
-    payload = parse_answer(body, endpoint, BASE_URL_HINT)
+    payload = parse_answer(body, endpoint, BASE_URL_HINT, answered=answered)
     if payload.get("error"):
         # Beside choices too: what stands there is not whole.
-        code = at(payload, "error", "code")
-        status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise failure(said(status, payload, {}), endpoint, hint=BASE_URL_HINT)
+        raise Failed(said(_status_in(payload["error"]), payload, {}), payload)
     choice = at(payload, "choices", 0)
     message = at(choice, "message")
     if not isinstance(message, Mapping):
@@ -164,6 +164,14 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
         logprob=_logprob(listed),
         tokens=whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
     )
+
+
+def _status_in(error: Json) -> int:
+    """Return the HTTP status that an error in an answer with 200 names, by number or as a fault of the request."""
+    named = [str(at(error, name) or "") for name in ("code", "status", "type")]
+    numbers = (int(text) for text in named if text.isdecimal() and len(text) == 3)
+    by_word = 400 if any(word in text.casefold() for text in named for word in ("invalid", "filter")) else 502
+    return next((number for number in numbers if 400 <= number < 600), by_word)
 
 
 def _finish(reason: str, *, called: bool) -> Finish:
@@ -221,13 +229,18 @@ def _usage(usage: Json) -> Usage:
     )
 
 
-def refused(told: Said, sent: JsonObject) -> frozenset[str]:
-    """Return what a failed answer names of the parameters that were sent and can be left out, by our names."""
+def refused(told: Said, sent: JsonObject, *, unused: bool = False) -> frozenset[str]:
+    """Return what a failed answer names of the parameters that were sent and can be left out, by our names.
+
+    unused: whether the conversation holds no call yet, so that a word on a tool means that any are sent.
+    """
     if not 400 <= told.status < 500 or told.status in (401, 402, 407, 408, 413, 429):
         return frozenset()
     inside = _SCHEMA_FIELDS if "response_format" in sent else ()
     own = (str(sent["model"]), str(sent["model"]).rpartition("/")[2])
     found = told.names([*(name for name in _OURS if name in sent), "max_completion_tokens", *inside], own=own)
+    if not found and unused and "tools" in sent and told.names(("tool",), own=own):
+        return frozenset({"tools"})
     if "max_tokens" in sent and "max_completion_tokens" in found:
         return frozenset({OLD_NAME})
     named = {"response_format" if name in inside else name for name in found}

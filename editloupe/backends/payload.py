@@ -86,10 +86,10 @@ def texts_without(message: Message, where: str) -> tuple[TextPart, ...]:
     return (*texts, *([TextPart(text=f"{where}: {', '.join(names)}.")] if names else []))
 
 
-def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObject:
-    """Parse an answer's body, cleaned of the key.
+def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str, *, answered: bool) -> JsonObject:
+    """Parse an answer's body, cleaned of the key. answered: whether the address has given an answer before.
 
-    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    Raises Rejected for a web page from one that has not, with `address_hint`; Unavailable for what is no whole JSON object.
     """
     payload: Json = None
     broken = ""
@@ -99,7 +99,8 @@ def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str) -> JsonObje
         # The error itself does not go on: it holds the text, and with it what a server echoes of the key.
         broken = str(error)
     if broken and body.lstrip()[:1] == b"<":
-        raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}", for_all=True)
+        told = f"{endpoint.where}: answered with a web page, not JSON; {address_hint}"
+        raise Unavailable(told) if answered else Rejected(told, for_all=True)
     if broken:
         raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
     if not isinstance(payload, Mapping):

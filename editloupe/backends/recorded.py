@@ -3,7 +3,7 @@
 recorded/RUN               the folder of a run with one judge
 recorded/RUN?judge=ID      the judge's id, or its beginning, where the run holds several
 
-A request is answered where the run holds the very same one: messages, images by their digests, tools, sampling, choices.
+A request is answered where the run holds the very same one: messages, images by their digests, tools, sampling, schema.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ OVERLOADED: Final = (429, 503, 529)
 """HTTP statuses that say that it is too much."""
 LONGEST_S: Final = 30.0
 """Ceiling of every wait that the endpoint does not name."""
+_SHORT_S: Final = 0.5
+"""A named wait below this one, such as 0 or a moment that has passed, does not shorten our own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,13 @@ def call(
     Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
     """
     limit = limit or ConnectionLimit()
+    with limit.asking():
+        return _until_answered(fn, policy, limit, final)
+
+
+def _until_answered(
+    fn: Callable[[], T], policy: RetryPolicy, limit: ConnectionLimit, final: Callable[[BackendError], bool]
+) -> tuple[T, int]:
     began, attempt, fleeting = policy.now(), 0, 0
     while True:
         attempt += 1
@@ -82,13 +91,14 @@ def call(
             patient = error.status in OVERLOADED or isinstance(error, RateLimited) or error.how == "broken"
             fleeting += not patient
             named = error.retry_after_s
-            wait = _backoff_s(error, attempt) if named is None else named
+            ours = named is None or named < _SHORT_S
+            wait = max(named or 0.0, _backoff_s(error, attempt)) if ours else named or 0.0
             since = limit.trouble_since(policy.now())
             over = ""
             if fleeting >= policy.attempts:
                 over = f"{fleeting} failures that do not say that waiting helps"
             elif policy.now() + wait - since > policy.patience_s:
-                what = f"asks to wait {named:,.0f} s" if named else "has answered nobody for so long"
+                what = f"asks to wait {named:,.0f} s" if named and not ours else "has answered nobody for so long"
                 over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--patience)"
             if over:
                 error.for_all = patient or error.how == "unreached"
@@ -96,7 +106,7 @@ def call(
                 error.args = (f"{error} (gave up after {tries} in {policy.now() - began:.0f} s: {over})",)
                 raise
             limit.again()
-            if named is None:
+            if ours:
                 policy.wait(wait)
 
 

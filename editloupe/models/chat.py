@@ -16,7 +16,7 @@ from PIL import Image
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, read_parameters
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, Parameters, read_parameters
 from editloupe.chat import ImagePart, Message, Reply, Request, Sampling, Token, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, MissingExtra, Rejected
@@ -24,7 +24,6 @@ from editloupe.models.devices import check_device, import_torch, open_device
 from editloupe.models.hub import Adapted, find_adapted
 from editloupe.models.weights import reading
 
-_PARAMETERS: Final = ("base", "boxes", "device", "max_image_side", "replies")
 _LONGEST_REPLY: Final = 16384  # tokens, where nobody says: a model that loops stops there
 _ONE_AT_A_TIME: Final = threading.RLock()
 
@@ -44,12 +43,11 @@ class TransformersLMM:
 
     endpoint = "in process"
 
-    def __init__(self, weights: Adapted, uri: BackendURI) -> None:
+    def __init__(self, weights: Adapted, uri: BackendURI, read: Parameters) -> None:
         self._weights, self._device, self.version = weights, uri.params.get("device", "auto"), weights.version
         self._name = (weights.adapter or weights.model).identity.replace(" sha256:", "@")
         params = {name: value for name, value in uri.params.items() if name not in ("base", "device")}
         self.uri = str(BackendURI(provider=uri.provider, model=self._name, params=params))
-        read = read_parameters(uri, known=_PARAMETERS)
         self.traits = Traits(
             describes=f"{self._name} with transformers, in this process",
             max_image_side=read.max_image_side,
@@ -145,8 +143,8 @@ def open_backend(uri: BackendURI) -> TransformersLMM:
     """Open `transformers/FOLDER`. Weights are found, and not loaded yet. Raises ConfigError, also for a missing package."""
     if not uri.model:
         raise ConfigError(f"backend {str(uri)!r} names no model; expected transformers/FOLDER or transformers/OWNER/NAME")
-    read_parameters(uri, known=_PARAMETERS)
+    read = read_parameters(uri, known=("base", "boxes", "device", "max_image_side", "replies"))
     if any(find_spec(package) is None for package in ("torch", "transformers")):
         raise MissingExtra(f"The backend {uri.provider}/{uri.model}", "local")
     check_device(uri.params.get("device", "auto"))
-    return TransformersLMM(find_adapted(uri.model, uri.params.get("base")), uri)
+    return TransformersLMM(find_adapted(uri.model, uri.params.get("base")), uri, read)

@@ -476,6 +476,9 @@ def _notes(
     yield from loaded.notes
     if small_targets:
         yield small_targets
+    if left_off := sorted(getattr(setup.backend, "left_off", ())):
+        tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
+        yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."
     crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
     if crashed:
         total = sum(finding.counts["tool_crashes"] for finding in crashed)
@@ -486,7 +489,8 @@ def _notes(
         )
     if throttled:
         times = "once" if throttled == 1 else f"{throttled} times"
-        yield f"The endpoint refused calls for their rate {times}; at the end {limit} at once were tried."
+        calls = "one call" if limit == 1 else f"{limit} calls"
+        yield f"The endpoint refused calls for their rate {times}; at the end it was asked {calls} at a time."
     if setup.repeats.count > 1 and setup.backend.uri == "baseline":
         yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
     elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:

@@ -255,6 +255,8 @@ def test_a_number_stands_in_json_with_its_reason():
 
 
 def test_a_text_is_taken_as_it_is():
+    for text in ('{"answer": null}', '{"answer": false}', '{"answer": 3}', '{"answer": ["a"]}'):
+        assert said(FreeText(), text) == "off_menu", text
     spec = FreeText(max_words=3)
     assert (
         misread(

@@ -177,6 +177,19 @@ def test_without_tags_and_calls_the_whole_reply_is_the_answer():
         assert parsed(text).answer is None, text
 
 
+def test_tags_in_the_strings_of_a_json_reply_are_text():
+    for reason in (
+        "it shows <tool_call>x</tool_call>",
+        "a <thought> here",
+        "the sign says </think>",
+        "<Start Final Answer>",
+    ):
+        text = json.dumps({"reason": reason, "answer": "Wrong Action"})
+        for reply in (text, f"```json\n{text}\n```"):
+            found = parsed(reply)
+            assert (found.answer, found.calls, found.malformed) == (text, (), ()), reply
+
+
 def test_an_answer_that_is_cut_off_is_none_and_one_that_nobody_closed_goes_to_the_end():
     assert parsed(f"{THOUGHT}<Start Final Answer>Good", finish="length").answer is None
     assert parsed(f"{THOUGHT}<Start Final Answer>Good with flaws").answer == "Good with flaws"
@@ -337,7 +350,12 @@ def test_a_reply_that_repeats_itself_is_read_in_linear_time():
     # Ten times as long, at most ten times the work of 0.01 s for 100 kB, and some for a busy machine.
     slow = {}
     for unit in UNITS:
-        for frame in ("{}", "<Start Final Answer>Over Modification{}x</Start Final Answer>", "<think>a</think>{}z"):
+        for frame in (
+            "{}",
+            "<|channel|>{}",
+            "<Start Final Answer>Over Modification{}x</Start Final Answer>",
+            "<think>a</think>{}z",
+        ):
             for length in (19_000, 99_000, 1_000_000):
                 text = frame.format("{}").replace("{}", unit * (length // len(unit)))
                 # Twice, since the garbage of the whole process may be collected meanwhile.
