@@ -4,14 +4,12 @@
         open_backend(parse_uri(f"google/tiny-gemini?base_url={server.url}"))
 
 Each request takes the next act of the script; the last one stays. What was received lies in `seen` (bodies) and
-`headers` (names in lower case); what breaks the protocol is answered with a 400 and kept in `complaints`. Standard
-library only.
+`headers` (names in lower case); what breaks the protocol is answered with a 400 and kept in `complaints`.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from typing import Any
 
@@ -56,21 +54,14 @@ def blocks(reason: str = "SAFETY") -> Act:
     return sends(json.dumps(body).encode())
 
 
-def fails(
-    code: int, message: str = "it failed", *details: Body, status: str = "SOME", headers: dict[str, str] | None = None
-) -> Act:
+def fails(code: int, message: str = "it failed", *details: Body, status: str = "SOME", **headers: str) -> Act:
     """Answers with an error object. details: such as `retry_info("7s")`."""
-    error: Body = {"code": code, "message": message, "status": status}
-    body = json.dumps({"error": {**error, "details": list(details)} if details else error})
-    return lambda handler, request: handler.answer(code, body.encode(), headers or {})
+    error: Body = {"code": code, "message": message, "status": status, **({"details": list(details)} if details else {})}
+    return lambda handler, request: handler.answer(code, json.dumps({"error": error}).encode(), headers)
 
 
 def retry_info(delay: str) -> Body:
     return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
-
-
-def quota(id: str) -> Body:
-    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": id}]}
 
 
 def declines(*names: str) -> Act:
@@ -146,44 +137,30 @@ def camel(value: Any, *, free: bool = False) -> Any:
 
 def complaints(body: Body) -> list[str]:
     """What is wrong with a request, as sentences; empty where nothing is."""
-    found = [f"unknown field {name!r}" for name in sorted(set(body) - _FIELDS)]
-    config = body.get("generationConfig", {})
-    found += [f"unknown field generationConfig.{name}" for name in sorted(set(config) - _GENERATION)]
-    temperature = config.get("temperature", 1)
-    if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
-        found.append(f"temperature {temperature!r} is not in 0..2")
+    config, contents = body.get("generationConfig", {}), body.get("contents") or []
+    found = [f"unknown field {name!r}" for name in sorted({*set(body) - _FIELDS, *set(config) - _GENERATION})]
+    if not 0 <= config.get("temperature", 1) <= 2:
+        found.append(f"temperature {config['temperature']!r} is not in 0..2")
     if "responseJsonSchema" in config and config.get("responseMimeType") != "application/json":
         found.append("responseJsonSchema needs the responseMimeType application/json")
-    contents = body.get("contents")
-    if not isinstance(contents, list) or not contents:
-        return [*found, "contents is not a list with something in it"]
-    expected = "user"
-    calls: list[tuple[str | None, str]] = []
+    roles = [content.get("role") for content in contents]
+    if not len(roles) % 2 or roles != [("user", "model")[number % 2] for number in range(len(roles))]:
+        found.append(f"roles {roles}: they alternate, and the user has the first word and the last")
+    open_calls: list[tuple[str | None, str]] = []
     for number, content in enumerate(contents):
-        where = f"content {number}"
-        if set(content) - {"role", "parts"}:
-            found.append(f"{where}: unknown field in {sorted(content)}")
-        if content.get("role") != expected:
-            found.append(f"{where}: role {content.get('role')!r}, expected {expected!r}: roles alternate, user first")
-        expected = "model" if expected == "user" else "user"
         parts = content.get("parts") or []
-        if not parts:
-            found.append(f"{where}: no parts")
-        found += [f"{where}: {wrong}" for part in parts for wrong in _part_complaints(part, content.get("role"))]
-        answers = [_key(p["functionResponse"]) for p in parts if "functionResponse" in p]
-        if sorted(answers, key=str) != sorted(calls, key=str):
-            found.append(f"{where}: function responses {answers} do not answer the calls {calls}")
-        calls = [_key(p["functionCall"]) for p in parts if "functionCall" in p]
-    if expected == "user":
-        found.append("the last content is the model's")
-    for tool in body.get("tools", []):
-        for function in tool.get("functionDeclarations", []):
-            if set(function) != {"name", "description", "parametersJsonSchema"}:
-                found.append(f"broken function declaration {sorted(function)}")
+        if set(content) != {"role", "parts"} or not parts:
+            found.append(f"content {number}: no parts, or unknown fields in {sorted(content)}")
+        found += [f"content {number}: {wrong}" for part in parts for wrong in _part_complaints(part, content.get("role"))]
+        answers = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
+        if sorted(answers, key=str) != sorted(open_calls, key=str):
+            found.append(f"content {number}: function responses {answers} do not answer the calls {open_calls}")
+        open_calls = [_key(part["functionCall"]) for part in parts if "functionCall" in part]
+    for function in (one for tool in body.get("tools", []) for one in tool.get("functionDeclarations", [])):
+        if set(function) != {"name", "description", "parametersJsonSchema"}:
+            found.append(f"broken function declaration {sorted(function)}")
     mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode", "AUTO")
-    if mode not in ("AUTO", "ANY", "NONE"):
-        found.append(f"unknown mode {mode!r}")
-    return found
+    return found if mode in ("AUTO", "ANY", "NONE") else [*found, f"unknown mode {mode!r}"]
 
 
 def _key(part: Body) -> tuple[str | None, str]:
@@ -192,30 +169,23 @@ def _key(part: Body) -> tuple[str | None, str]:
 
 def _part_complaints(part: Body, role: str | None) -> list[str]:
     found = [f"unknown field {name!r}" for name in sorted(set(part) - _PART)]
-    held = [name for name in _DATA if name in part]
-    if len(held) != 1 and not (not held and "thoughtSignature" in part):
+    held, signed = [name for name in _DATA if name in part], "thoughtSignature" in part
+    if len(held) != 1 and (held or not signed):
         found.append(f"a part holds exactly one of {_DATA}, found {held}")
-    if "text" in part and not part["text"] and "thoughtSignature" not in part:
+    if part.get("text") == "" and not signed:
         found.append("an empty text")
-    if "thoughtSignature" in part:
-        try:
-            decoded(part["thoughtSignature"])
-        except (binascii.Error, ValueError):
-            found.append("a thoughtSignature that is no base64")
-    if "functionCall" in part and (role != "model" or not isinstance(part["functionCall"].get("args", {}), dict)):
+    called, answered = part.get("functionCall"), part.get("functionResponse")
+    if called and (role != "model" or not isinstance(called.get("args", {}), dict)):
         found.append("a broken functionCall")
-    if "functionResponse" in part:
-        response = part["functionResponse"]
-        if role != "user" or set(response) - {"id", "name", "response"} or not isinstance(response.get("response"), dict):
-            found.append("a broken functionResponse")
-    if "inlineData" in part:
-        media_type = part["inlineData"].get("mimeType")
-        if set(part["inlineData"]) - {"mimeType", "data"}:
-            found.append(f"unknown field in inlineData {sorted(part['inlineData'])}")
-        try:
-            image_of(f"data:{media_type};base64,{base64.b64encode(decoded(part['inlineData']['data'])).decode()}")
-        except (ValueError, binascii.Error) as error:
-            found.append(f"image: {error}")
+    if answered and (set(answered) - {"id", "name", "response"} or not isinstance(answered.get("response"), dict)):
+        found.append("a broken functionResponse")
+    try:
+        decoded(part.get("thoughtSignature", ""))
+        if "inlineData" in part:
+            data = base64.b64encode(decoded(part["inlineData"]["data"])).decode()
+            image_of(f"data:{part['inlineData']['mimeType']};base64,{data}")
+    except (ValueError, OSError) as error:
+        found.append(f"no base64, or no image of its media type: {error}")
     return found
 
 

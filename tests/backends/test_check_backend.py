@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +12,16 @@ from typing import Any
 import pytest
 
 from editloupe.backends.base import open_backend, parse_uri
-from editloupe.backends.langchain import LangChainLMM, traits_of
-from editloupe.backends.openai import open_backend as open_openai
 from editloupe.backends.recorded import open_backend as open_recorded
-from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import Reply, Request, Token, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import Unavailable
 from editloupe.testing import check_backend
-from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.backends.test_langchain import CANARY, HTTPishError, ScriptedChat
+from tests.backends import gemini_server, openai_server
+from tests.backends.conftest import CANARY, Bench
 from tests.conftest import final
 from tests.setups import open_with, run_over
-
-ONCE = RetryPolicy(attempts=1)
 
 
 def test_the_baseline_and_a_script_keep_the_contract() -> None:
@@ -35,83 +29,36 @@ def test_the_baseline_and_a_script_keep_the_contract() -> None:
     check_backend(ScriptedLMM(lambda request: "Green", native_tools=True))
 
 
-@pytest.mark.parametrize(("open_", "name", "status"), [(open_openai, "openai", 401), (open_vllm, "vllm", 500)])
-def test_chat_completions_keep_the_contract(open_: Any, name: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{name.upper()}_API_KEY", CANARY)
+def chat_completions(handler: Any, body: Any) -> None:
+    """Calls a tool where one is offered, answers by a schema where there is one, else repeats its key."""
     asked = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
-
-    def answers(handler: Any, body: Any) -> None:
-        offered = body.get("tools") and body["messages"][-1]["role"] == "user" and len(body["messages"]) == 1
-        told = '{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}"
-        (says(None, tool_calls=[asked], finish="tool_calls") if offered else says(told))(handler, body)
-
-    vllm = name == "vllm"
-    with OpenAIServer(answers, key=CANARY, vllm=vllm) as server, OpenAIServer(fails(status, CANARY), vllm=vllm) as broken:
-        failing = open_(parse_uri(f"{name}/tiny-vl?base_url={broken.url}"), policy=ONCE)
-        uri = parse_uri(f"{name}/tiny-vl?base_url={server.url}&max_image_side=200")
-        reply = check_backend(lambda: open_(uri, policy=ONCE), failing=failing, secrets=[CANARY])
-        failing.close()
-    assert (server.complaints, reply.text) == ([], "a square, ***")
+    told = '{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}"
+    act = openai_server.says(told)
+    if body.get("tools") and len(body["messages"]) == 1:
+        act = openai_server.says(None, tool_calls=[asked], finish="tool_calls")
+    act(handler, body)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra 'google' is not installed")
-def test_google_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    from editloupe.backends.google import open_backend as open_google
-    from tests.backends import gemini_server
-    from tests.backends.gemini_server import GeminiServer
-
-    monkeypatch.setenv("GOOGLE_API_KEY", CANARY)
-    zoom = gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image")
-
-    def answers(handler: Any, body: Any) -> None:
-        if body.get("tools") and len(body["contents"]) == 1:
-            gemini_server.says(zoom)(handler, body)
-        elif "responseJsonSchema" in body["generationConfig"]:
-            gemini_server.says('{"colour": "Green"}')(handler, body)
-        else:
-            gemini_server.says(f"a square, {CANARY}")(handler, body)
-
-    fault = gemini_server.fails(400, f"API key not valid: {CANARY}")
-    with GeminiServer(answers, key=CANARY) as server, GeminiServer(fault) as broken:
-        failing = open_google(parse_uri(f"google/tiny-gemini?base_url={broken.url}"), policy=ONCE)
-        reply = check_backend(
-            lambda: open_google(parse_uri(f"google/tiny-gemini?base_url={server.url}"), policy=ONCE),
-            failing=failing,
-            secrets=[CANARY],
-        )
-        failing.close()
-    assert (server.complaints, reply.text) == ([], "a square, ***")
+def gemini(handler: Any, body: Any) -> None:
+    """The same over Gemini's protocol, with a signed call."""
+    told = '{"colour": "Green"}' if "responseJsonSchema" in body["generationConfig"] else f"a square, {CANARY}"
+    act = gemini_server.says(told)
+    if body.get("tools") and len(body["contents"]) == 1:
+        act = gemini_server.says(gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image"))
+    act(handler, body)
 
 
-def test_langchain_keeps_the_contract() -> None:
-    model = ScriptedChat(script=[f"a square, {CANARY}"], api_key=CANARY)
-    check_backend(
-        # It keeps to no schema, whatever it is asked for.
-        lambda: LangChainLMM(model, traits=replace(traits_of(model), constrains_schema=False)),
-        failing=LangChainLMM(ScriptedChat(script=[HTTPishError(500, CANARY)], api_key=CANARY), policy=ONCE),
-        secrets=[CANARY],
-    )
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("langchain") is None or importlib.util.find_spec("langchain_openai") is None,
-    reason="langchain and langchain-openai are not installed (pip install langchain langchain-openai)",
-)
-def test_langchains_own_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    from editloupe.backends.langchain import open_backend as open_langchain
-
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-
-    def answers(handler: Any, body: Any) -> None:
-        says('{"colour": "Green"}' if "response_format" in body else "a square")(handler, body)
-
-    with OpenAIServer(answers, key=CANARY) as server, OpenAIServer(fails(500, CANARY)) as broken:
-        check_backend(
-            open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={server.url}"), policy=ONCE),
-            failing=open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={broken.url}"), policy=ONCE),
-            secrets=[CANARY],
-        )
-    assert server.complaints == []
+@pytest.mark.parametrize("provider", ["openai", "vllm", "google", "langchain"])
+def test_every_adapter_keeps_the_contract(provider: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = {"google": "google.genai", "langchain": "langchain_openai"}
+    pytest.importorskip(packages.get(provider, "json"), reason=f"{packages.get(provider)} is not installed")
+    for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(name, CANARY)
+    google = provider == "google"
+    failing = bench.backend(provider, (gemini_server if google else openai_server).fails(500, CANARY))
+    backend = bench.backend(provider, gemini if google else chat_completions, key=CANARY)
+    reply = check_backend(lambda: bench.open(backend.uri), failing=failing, secrets=[CANARY])
+    assert reply.text == "a square, ***"
 
 
 def test_a_recording_keeps_the_contract_for_what_it_holds(edits: Callable[..., Path], tmp_path: Path) -> None:
@@ -138,19 +85,13 @@ class Broken(ScriptedLMM):
 
 
 def once_at_a_time() -> Callable[[Request, ImageStore], Reply]:
-    lock, together = threading.Lock(), threading.Barrier(2, timeout=1)
-    calls: list[int] = []
+    inside = threading.Lock()
 
     def fault(request: Request, images: ImageStore) -> Reply:
-        calls.append(1)
-        if len(calls) == 1:
-            return Reply(text="ok")
-        try:
-            together.wait()
-        except threading.BrokenBarrierError:
-            return Reply(text="ok")
-        if not lock.acquire(blocking=False):
+        if not inside.acquire(blocking=False):
             raise RuntimeError("two at once")
+        time.sleep(0.05)
+        inside.release()
         return Reply(text="ok")
 
     return fault
@@ -176,34 +117,34 @@ def boom(request: Request, images: ImageStore) -> Reply:
     raise KeyError("choices")
 
 
-@pytest.mark.parametrize(
-    ("backend", "message"),
-    [
-        (Broken(lambda r, i: "ok"), "must return a Reply, found str"),  # type: ignore[arg-type, return-value]
-        (Broken(lambda r, i: Reply(text="ok", raw={"x": float("nan")})), "cannot be written to a trace"),
-        (Broken(lambda r, i: Reply(text="ok", finish="done")), "reply.finish must be one of"),  # type: ignore[arg-type]
-        (Broken(lambda r, i: Reply(text="ok", usage=Usage(input_tokens=-1))), "usage.input_tokens must be a count"),
-        (Broken(lambda r, i: Reply(text="ok"), is_lmm=True), "must name the model"),
-        (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
-        (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
-        (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
-        (Broken(spelling("an"), gives_logprobs=True), "the tokens 'an' do not hold the reply's text"),
-        (Broken(spelling("ok", 0.5), gives_logprobs=True), "at most 0, found 0.5"),
-        (Broken(silent_about_the_schema, is_lmm=True), r"a schema was asked for.*sent\['dropped'\] must name it"),
-        (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
-        (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),
-        (Broken(takes_gifs), r"took images as \['image/gif'\]"),
-        (Broken(boom), "did not answer: KeyError"),
-        (Broken(once_at_a_time()), "did not answer: RuntimeError"),
-        (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),
-        (ScriptedLMM(["ok"], name="x?b=1&a=2"), "must be canonical"),
-        (ScriptedLMM(["ok"], name="x?api_key=1"), "its uri is none"),
-    ],
-)  # fmt: skip
-def test_a_broken_backend_is_named_with_its_fault(backend: ScriptedLMM, message: str) -> None:
-    with pytest.raises(AssertionError, match=message) as caught:
-        check_backend(backend, secrets=[CANARY])
-    assert CANARY not in str(caught.value)
+BROKEN: list[tuple[ScriptedLMM, str]] = [
+    (Broken(lambda r, i: "ok"), "must return a Reply, found str"),  # type: ignore[arg-type, return-value]
+    (Broken(lambda r, i: Reply(text="ok", raw={"x": float("nan")})), "cannot be written to a trace"),
+    (Broken(lambda r, i: Reply(text="ok", finish="done")), "reply.finish must be one of"),  # type: ignore[arg-type]
+    (Broken(lambda r, i: Reply(text="ok", usage=Usage(input_tokens=-1))), "usage.input_tokens must be a count"),
+    (Broken(lambda r, i: Reply(text="ok"), is_lmm=True), "must name the model"),
+    (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
+    (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
+    (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
+    (Broken(spelling("an"), gives_logprobs=True), "the tokens 'an' do not hold the reply's text"),
+    (Broken(spelling("ok", 0.5), gives_logprobs=True), "at most 0, found 0.5"),
+    (Broken(silent_about_the_schema, is_lmm=True), r"a schema was asked for.*sent\['dropped'\] must name it"),
+    (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
+    (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),
+    (Broken(takes_gifs), r"took images as \['image/gif'\]"),
+    (Broken(boom), "did not answer: KeyError"),
+    (Broken(once_at_a_time()), "did not answer: RuntimeError"),
+    (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),
+    (ScriptedLMM(["ok"], name="x?b=1&a=2"), "must be canonical"),
+    (ScriptedLMM(["ok"], name="x?api_key=1"), "its uri is none"),
+]  # fmt: skip
+
+
+def test_a_broken_backend_is_named_with_its_fault() -> None:
+    for backend, message in BROKEN:
+        with pytest.raises(AssertionError, match=message) as caught:
+            check_backend(backend, secrets=[CANARY])
+        assert CANARY not in str(caught.value)
 
 
 def test_a_failing_endpoint_raises_our_errors_only() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,20 +20,17 @@ from pydantic import PrivateAttr, SecretStr
 from editloupe import Judge, load_sample
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.langchain import LangChainLMM, traits_of
-from editloupe.backends.langchain import open_backend as open_langchain
 from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import ImagePart, MalformedCall, Message, Request, Sampling, TextPart, ToolCall, ToolSpec, Usage
+from editloupe.chat import MalformedCall, Sampling, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
+from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks
 from tests.backends.loopback import Act
-from tests.backends.openai_server import OpenAIServer, declines, fails, image_of, says
+from tests.backends.openai_server import declines, fails, says
 from tests.conftest import LOOK, final
 
-CANARY = "sk-canary-5ea5e11e5-7f3d"
-HELLO = Request(messages=(Message.of_text("user", "hello"),))
-STORE = ImageStore()
 ONCE = RetryPolicy(attempts=1, patience_s=0, sleep=lambda s: None)
 ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
 TOOL = ToolSpec(name="zoom_in", description="Look closer.", parameters={"type": "object", "properties": {}})
@@ -104,29 +101,7 @@ def calling(*calls: tuple[str, dict[str, Any]], content: Any = "", **fields: Any
 # What is sent
 
 
-def test_a_conversation_goes_out_as_langchains_messages_with_pictures_in_their_places(sample: Sample, store: ImageStore):
-    backend = lmm("ok")
-    parts = (TextPart(text="A:"), ImagePart(image=sample.source, alias="A"), TextPart(text="What?"))
-    crop = (TextPart(text="Observation"), TextPart(text="Crop 1:"), ImagePart(image=sample.source, alias="Crop 1"))
-    talk = (
-        Message.of_text("system", "Look."), Message(role="user", parts=parts),
-        Message(role="assistant", parts=(), tool_calls=(ToolCall(id="c0", name="zoom_in", arguments=ZOOM),)),
-        Message(role="tool", parts=crop, tool_call_id="c0"), Message.of_text("user", "Go on."),
-    )  # fmt: skip
-    reply = backend.complete(Request(messages=talk, tools=(TOOL,)), store)
-    wire, options = seen(backend)[0]
-    assert [m.type for m in wire] == ["system", "human", "ai", "tool", "human", "human"]
-    assert wire[0].content == "Look." and [b["type"] for b in wire[1].content] == ["text", "image_url", "text"]  # type: ignore[index]
-    block = wire[1].content[1]
-    assert image_of(block["image_url"]["url"]) == store.data(sample.source)  # type: ignore[index]
-    assert wire[2].tool_calls[0]["args"] == ZOOM and wire[3].tool_call_id == "c0"  # type: ignore[attr-defined]
-    assert wire[3].content == "Observation\nPictures in the next message: Crop 1."
-    assert [b["type"] for b in wire[4].content] == ["text", "image_url"]  # type: ignore[index]
-    assert options["tools"][0]["function"]["name"] == "zoom_in" and "tool_choice" not in options
-    assert reply.sent["tool_images"] == "in a user's message behind it"
-
-
-def test_sampling_is_set_where_the_class_has_a_field_and_what_is_refused_is_left_off_and_remembered():
+def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
     model = ScriptedChat(script=["ok"], temperature=0.7)
     backend = LangChainLMM(model, policy=ONCE)
     asked = replace(HELLO, sampling=Sampling(seed=7, max_tokens=9))
@@ -134,31 +109,24 @@ def test_sampling_is_set_where_the_class_has_a_field_and_what_is_refused_is_left
     assert backend.complete(asked, STORE).sent == sent
     assert seen(backend)[0][1] == {"temperature": 0.0, "max_tokens": 9} and model.temperature == 0.7
     assert backend.traits.sampling == ("temperature", "max_tokens")
-    strict = lmm("ok", refuses="temperature")
-    for calls in (2, 3):
-        reply = strict.complete(asked, STORE)
-        assert reply.sent["dropped"] == ["temperature", "seed"] and "temperature" not in reply.sent
-        assert len(seen(strict)) == calls
-
-
-def test_a_schema_is_the_classs_own_structured_output_and_asked_without_where_it_is_refused():
-    # LangChain's own way for a class that has none: a tool with the schema, that must be called.
-    asked = replace(HELLO, answer_schema=SCHEMA)
+    # LangChain's own way to a schema, for a class that has none: a tool with the schema, that must be called.
+    held = replace(HELLO, answer_schema=SCHEMA)
+    for refused, request, text, dropped in (
+        ("temperature", asked, "ok", ["temperature", "seed"]),
+        ("tool_choice", held, "ok", ["seed", "answer_schema"]),
+    ):
+        strict = lmm("ok", refuses=refused)
+        for calls in (2, 3):
+            reply = strict.complete(request, STORE)
+            assert (reply.text, reply.sent["dropped"], len(seen(strict))) == (text, dropped, calls)
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     backend = lmm(calling(("answer", {"answer": "A"}), usage_metadata=usage))
-    reply = backend.complete(asked, STORE)
+    reply = backend.complete(held, STORE)
     assert (json.loads(reply.text), reply.tool_calls, reply.usage.input_tokens) == ({"answer": "A"}, (), 3)
     assert seen(backend)[0][1]["tools"][0]["title"] == "answer" and reply.sent["answer_schema"] == SCHEMA
-    refusing = lmm("A", refuses="tool_choice")
-    for calls in (2, 3):
-        reply = refusing.complete(asked, STORE)
-        assert (reply.text, reply.sent["dropped"], len(seen(refusing))) == ("A", ["seed", "answer_schema"], calls)
-
-
-def test_forbidden_tools_are_sent_with_the_choice_none_and_without_it_where_that_is_refused():
-    asked = replace(HELLO, tools=(TOOL,), calls_allowed=False)
-    assert lmm("ok").complete(asked, STORE).sent["tool_choice"] == "none"
-    assert lmm("ok", refuses="tool_choice").complete(asked, STORE).sent["tool_choice"] == "auto"
+    forbidden = replace(HELLO, tools=(TOOL,), calls_allowed=False)
+    choices = [lmm("ok", refuses=refused).complete(forbidden, STORE).sent["tool_choice"] for refused in ("", "tool_choice")]
+    assert choices == ["none", "auto"]
 
 
 # What is read
@@ -192,14 +160,11 @@ def test_the_usual_providers_words_for_the_end():
         ({"stop_reason": "refusal"}, "refusal"),
     ):  # fmt: skip
         assert lmm(AIMessage(content="x", response_metadata=metadata)).complete(HELLO, STORE).finish == finish, metadata
-    reply = lmm(AIMessage(content="", additional_kwargs={"refusal": "I can not."})).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("refusal", "I can not.")
-    filtered = HTTPishError(400, "no", body={"message": "The response was filtered", "code": "content_filter"})
-    reply = lmm(filtered).complete(HELLO, STORE)
-    assert (reply.finish, reply.text) == ("filter", "The response was filtered")
-
-
-# Failures
+    refused = AIMessage(content="", additional_kwargs={"refusal": "I can not."})
+    filtered = HTTPishError(400, "no", body={"message": "It was filtered", "code": "content_filter"})
+    for said, end in ((refused, ("refusal", "I can not.")), (filtered, ("filter", "It was filtered"))):
+        reply = lmm(said).complete(HELLO, STORE)
+        assert (reply.finish, reply.text) == end
 
 
 def test_any_providers_error_is_one_of_ours_and_shows_no_key(monkeypatch: pytest.MonkeyPatch):
@@ -228,7 +193,9 @@ def test_any_providers_error_is_one_of_ours_and_shows_no_key(monkeypatch: pytest
 # Who it is
 
 
-def test_an_instance_is_known_by_class_model_and_what_identifies_it(sample: Sample, store: ImageStore):
+def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(
+    sample: Sample, store: ImageStore, edits: Callable[..., Any]
+):
     plain, thinks = lmm("ok"), lmm("ok", effort="high")
     assert plain.uri == "langchain/ScriptedChat:scripted-vl" == lmm("ok", temperature=0.9).uri
     assert thinks.uri.startswith("langchain/ScriptedChat:scripted-vl?params=") and thinks.uri != lmm("ok", effort="low").uri
@@ -236,111 +203,79 @@ def test_an_instance_is_known_by_class_model_and_what_identifies_it(sample: Samp
     model = ScriptedChat(script=[calling(("zoom_in", {**ZOOM, "bbox": [400, 200, 1000, 700]}))], effort="high")
     turned = LangChainLMM(model, name="mine", traits=replace(traits_of(model), boxes="thousandths_yx"), policy=ONCE)
     assert turned.uri == "langchain/mine?boxes=thousandths_yx"
-    shown = Message(role="user", parts=(ImagePart(image=sample.source, alias="Edited Image"),))
-    reply = turned.complete(Request(messages=(shown,), tools=(TOOL,)), store)
+    reply = turned.complete(asks(sample.source, tools=(TOOL,)), store)
     assert reply.tool_calls[0].arguments["bbox"] == [200, 400, 700, 1000]
     assert not LangChainLMM(FakeMessagesListChatModel(responses=[AIMessage("x")])).traits.native_tools
     with pytest.raises(TypeError, match="expected a LangChain chat model"):
         LangChainLMM("openai:gpt-4.1")  # type: ignore[arg-type]
     assert LangChainLMM(model, name="my model").uri == "langchain/my_model"
-
-
-def test_a_sample_is_judged_in_text_natively_and_by_the_public_door(
-    sample: Sample, store: ImageStore, edits: Callable[..., Any]
-):
-    text = judged(lmm(LOOK, final("Wrong Action")), sample, store)
-    native = judged(lmm(calling(("zoom_in", ZOOM)), final("Wrong Action")), sample, store, tool_protocol="native")
-    for finding in (text, native):
-        assert (finding.status, finding.label, finding.turns) == ("ok", "Wrong Action", 1)
     folder = edits(1)
     one = load_sample(folder / "source/s00.png", folder / "edited/s00.png", "Make square 0 red.")
     assert Judge(lmm(final("Wrong Action")), criteria="if").judge(one)[0].label == "Wrong Action"
 
 
-# By name
-
-
-def test_what_cannot_be_opened_says_why(monkeypatch: pytest.MonkeyPatch):
+def test_what_cannot_be_opened_by_name_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("langchain_openai")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for uri, told in (
         ("langchain/gpt-4.1", "expected langchain/PROVIDER:MODEL"), ("langchain/openai:", "expected langchain/PROVIDER"),
         ("langchain/openai:m?speed=9", "unknown parameter 'speed'"), ("langchain/openai:m?boxes=yx", "boxes=.yx."),
         ("langchain/openai:gpt-4.1", "OPENAI_API_KEY"), ("langchain/nosuch:gpt-4.1", "cannot be made"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
-            open_langchain(parse_uri(uri))
+            bench.open(uri)
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     opened = open_backend("langchain:openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024&timeout_s=9")
     assert opened.uri == "langchain/openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024"
     assert (opened.traits.boxes, opened.traits.max_image_side) == ("thousandths_yx", 1024)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     with pytest.raises(ConfigError, match="pip install langchain langchain-openai"):
-        open_langchain(parse_uri("langchain/openai:gpt-4.1"))
+        bench.open("langchain/openai:gpt-4.1")
 
 
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[OpenAIServer, LangChainLMM]]]:
-    """Servers that ask for the canary key, each with a real ChatOpenAI; none may have seen a broken request."""
-    pytest.importorskip("langchain_openai")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    servers: list[OpenAIServer] = []
-    opened: list[LangChainLMM] = []
-
-    def start(*script: Act) -> tuple[OpenAIServer, LangChainLMM]:
-        servers.append(OpenAIServer(*script, key=CANARY).__enter__())
-        uri = parse_uri(f"langchain/openai:tiny-vl?base_url={servers[-1].url}")
-        opened.append(open_langchain(uri, policy=ONCE))
-        return servers[-1], opened[-1]
-
-    yield start
-    for one in (*opened, *servers):
-        one.close() if isinstance(one, LangChainLMM) else one.__exit__(None, None, None)
-    assert [c for s in servers for c in s.complaints] == []
+# A real ChatOpenAI
 
 
 def test_a_real_chat_model_judges_and_negotiates(
-    serve: Callable[..., tuple[OpenAIServer, LangChainLMM]], sample: Sample, store: ImageStore
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, sample: Sample, store: ImageStore
 ):
-    server, backend = serve(says(LOOK), says(final("Wrong Action")))
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    backend = bench.backend("langchain", says(LOOK), says(final("Wrong Action")), key=CANARY)
+    server = bench.server
     assert (backend.uri, backend.endpoint) == (f"langchain/openai:tiny-vl?base_url={server.url}", server.url)
     assert judged(backend, sample, store).label == "Wrong Action"
     assert server.seen[1]["messages"][: len(server.seen[0]["messages"])] == server.seen[0]["messages"]
-    assert {k: v for k, v in server.seen[0].items() if k not in ("messages", "model")} == {
-        "temperature": 0.0, "seed": 0, "stream": False,
-    }  # fmt: skip
+    options = {name: value for name, value in server.seen[0].items() if name not in ("messages", "model")}
+    assert options == {"temperature": 0.0, "seed": 0, "stream": False}
     called = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": json.dumps(ZOOM)}}
-    server, backend = serve(says(None, tool_calls=[called], finish="tool_calls"), says(final("Wrong Action")))
-    assert judged(backend, sample, store, tool_protocol="native").label == "Wrong Action"
-    assert [m["role"] for m in server.seen[1]["messages"]] == ["user", "assistant", "tool", "user", "user"]
-    reply = serve(declines("temperature"))[1].complete(HELLO, STORE)
+    script = (says(None, tool_calls=[called], finish="tool_calls"), says(final("Wrong Action")))
+    native = judged(bench.backend("langchain", *script), sample, store, tool_protocol="native")
+    assert (native.label, native.turns) == ("Wrong Action", 1)
+    assert [m["role"] for m in bench.server.seen[1]["messages"]] == ["user", "assistant", "tool", "user", "user"]
+    reply = bench.ask("langchain", declines("temperature"))
     assert (reply.text, reply.sent["dropped"], reply.usage.input_tokens) == ("fine without", ["temperature"], 11)
-    server, backend = serve(says('{"answer": "B"}'))
-    reply = backend.complete(replace(HELLO, answer_schema=SCHEMA), STORE)
+    reply = bench.ask("langchain", says('{"answer": "B"}'), request=replace(HELLO, answer_schema=SCHEMA))
     assert json.loads(reply.text) == {"answer": "B"} and reply.usage.output_tokens
     form = {"name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}
-    assert server.seen[0]["response_format"] == {"type": "json_schema", "json_schema": form}
+    assert bench.server.seen[0]["response_format"] == {"type": "json_schema", "json_schema": form}
 
 
 def test_a_real_chat_model_fails_by_our_errors_follows_no_redirect_and_shows_no_key(
-    serve: Callable[..., tuple[OpenAIServer, LangChainLMM]],
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    elsewhere, _ = serve(says("from elsewhere"))
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    elsewhere = bench.serve("openai", says("from elsewhere"))
     away: Act = lambda handler, _: handler.answer(307, b"", {"Location": f"{elsewhere.url}/chat/completions"})  # noqa: E731
-    for act, kind in (
-        (fails(429, f"slow down {CANARY}", headers={"Retry-After": "3"}), RateLimited), (fails(500, CANARY), Unavailable),
-        (fails(401, f"Incorrect API key provided: {CANARY}"), Rejected), (away, Rejected),
-        (fails(400, f"maximum context length {CANARY}", code="context_length_exceeded"), ContextTooLong),
-    ):  # fmt: skip
-        server, backend = serve(act)
-        with pytest.raises(BackendError) as caught:
+    limited, broken = fails(429, f"slow down {CANARY}"), fails(500, CANARY)
+    for act, kind in ((away, Rejected), (limited, RateLimited), (broken, Unavailable)):
+        backend = bench.backend("langchain", act)
+        with pytest.raises(kind) as caught:
             backend.complete(HELLO, STORE)
         # The SDK's own retries are off.
-        assert (type(caught.value), len(server.seen)) == (kind, 1)
+        assert len(bench.server.seen) == 1
         assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert elsewhere.seen == []
-    server, backend = serve(says("x"))
-    server.__exit__(None, None, None)
+    bench.server.__exit__(None, None, None)
     with pytest.raises(Unavailable, match="refused"):
         backend.complete(HELLO, STORE)

@@ -1,47 +1,43 @@
-"""Tokens and their probabilities: asked for in each protocol's own way, kept once, left off where the model has none."""
+"""Tokens with their probabilities, and answers by a schema: in each protocol's own way, left off where there are none."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editloupe.answers import LabelledBoxes, confidences_in
-from editloupe.backends import google, openai, vllm
-from editloupe.backends.base import LMM, parse_uri
-from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import Message, Reply, Request, Token
-from editloupe.data.images import ImageStore
+from editloupe.chat import Message, Reply, Request, Token, ToolSpec
+from editloupe.runs.store import RunStore
 from tests.backends import gemini_server
-from tests.backends.gemini_server import GeminiServer
+from tests.backends.conftest import CANARY, STORE, Bench
 from tests.backends.loopback import Act, sends
-from tests.backends.openai_server import OpenAIServer, completion, says
+from tests.backends.openai_server import OpenAIServer, completion, fails, says
 
 needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
-ONCE = RetryPolicy(attempts=1)
 ASKED = Request(messages=(Message.of_text("user", "What differs?"),), top_logprobs=5)
+SCHEMA = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}},
+    "required": ["count"],
+    "additionalProperties": False,
+}
+HELD = Request(messages=ASKED.messages, answer_schema=SCHEMA)
 NORM = math.log(math.e**2 + math.e + 1)
 THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
 """The logarithms of the probabilities of logits 2, 1 and 0."""
 PIECES = ("ADD", ": cup, ", "[0, 0, 1, 1]")
 SPEC = LabelledBoxes(
-    labels=tuple(THREE),
-    list_key="differences",
-    label_key="op",
-    name_key="object",
-    image="Edited Image",
-    form="lines",
+    labels=tuple(THREE), list_key="differences", label_key="op", name_key="object", image="Edited Image", form="lines",
     wants_logprobs=True,
-)
-
-
-def opened(module: Any, uri: str) -> LMM:
-    backend: LMM = module.open_backend(parse_uri(uri), policy=ONCE)
-    return backend
+)  # fmt: skip
 
 
 def told(token: str, logprob: float, **more: Any) -> dict[str, Any]:
@@ -60,17 +56,10 @@ def with_tokens(text: str, tokens: Any) -> Act:
     return sends(json.dumps(body).encode())
 
 
-def asked_of(module: Any, name: str, *script: Act) -> tuple[Reply, OpenAIServer]:
-    with OpenAIServer(*script, vllm=name == "vllm") as server:
-        reply = opened(module, f"{name}/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
-    assert server.complaints == []
-    return reply, server
-
-
-@pytest.mark.parametrize(("module", "name"), [(openai, "openai"), (vllm, "vllm")])
-def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(module: Any, name: str) -> None:
-    reply, server = asked_of(module, name, with_tokens("".join(PIECES), tokens_of(PIECES)))
-    assert (server.seen[0]["logprobs"], server.seen[0]["top_logprobs"]) == (True, 5)
+@pytest.mark.parametrize("provider", ["openai", "vllm"])
+def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(provider: str, bench: Bench) -> None:
+    reply = bench.ask(provider, with_tokens("".join(PIECES), tokens_of(PIECES)), request=ASKED)
+    assert (bench.server.seen[0]["logprobs"], bench.server.seen[0]["top_logprobs"]) == (True, 5)
     assert (reply.sent["logprobs"], reply.sent["top_logprobs"], "dropped" in reply.sent) == (True, 5, False)
     assert [token.text for token in reply.tokens] == list(PIECES)
     assert reply.tokens[0] == Token(text="ADD", logprob=THREE["ADD"], top=tuple(THREE.items()))
@@ -80,38 +69,29 @@ def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(module:
     assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
-def test_a_server_that_takes_them_and_does_nothing_is_said_to() -> None:
-    reply, server = asked_of(openai, "openai", says("ok"))
-    assert server.seen[0]["logprobs"] is True
-    assert (reply.tokens, reply.sent["dropped"]) == ((), ["top_logprobs"])
-
-
-def test_a_sign_that_is_parted_among_tokens_is_whole_again() -> None:
+def test_tokens_are_whole_or_none_and_spell_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A sign that is parted among tokens is whole again.
     parts = [
         {"token": "\\xe2", "logprob": -1, "bytes": [0xE2]},
         {"token": "\\x82\\xac", "logprob": -1, "bytes": [0x82, 0xAC]},
     ]
-    reply, _ = asked_of(openai, "openai", with_tokens("€ADD", [*parts, told("ADD", -1), {"token": "!", "logprob": -2}]))
-    assert [token.text for token in reply.tokens] == ["", "€", "ADD", "!"]
-
-
-def test_tokens_that_are_not_wholly_told_are_none() -> None:
+    act = with_tokens("€ADD", [*parts, told("ADD", -1), {"token": "!", "logprob": -2}])
+    assert [token.text for token in bench.ask("openai", act, request=ASKED).tokens] == ["", "€", "ADD", "!"]
     for broken in ({"token": "a"}, {"logprob": -1}, {"token": "a", "logprob": "-inf"}, None, 3):
-        reply, _ = asked_of(openai, "openai", with_tokens("ab", [told("b", -1), broken]))
-        assert (reply.text, reply.tokens) == ("ab", ())
-
-
-def test_a_key_that_tokens_spell_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-canary-1234")
-    tokens = [told("sk-cana", -1), told("ry-1234", -1)]
-    with OpenAIServer(with_tokens("sk-canary-1234", tokens), key="sk-canary-1234") as server:
-        reply = opened(openai, f"openai/tiny-vl?base_url={server.url}&env=MY_KEY").complete(ASKED, ImageStore())
+        reply = bench.ask("openai", with_tokens("ab", [told("b", -1), broken]), request=ASKED)
+        assert (reply.text, reply.tokens) == ("ab", ()), broken
+    # A server that takes the parameter and does nothing.
+    reply = bench.ask("openai", says("ok"), request=ASKED)
+    assert (bench.server.seen[0]["logprobs"], reply.tokens, reply.sent["dropped"]) == (True, (), ["top_logprobs"])
+    monkeypatch.setenv("MY_KEY", CANARY)
+    tokens = [told(CANARY[:7], -1), told(CANARY[7:], -1)]
+    reply = bench.ask("openai", with_tokens(CANARY, tokens), request=ASKED, key=CANARY, query="&env=MY_KEY")
     assert (reply.text, reply.tokens) == ("***", ())
-    assert "ry-1234" not in json.dumps(reply.to_json())
+    assert CANARY[7:] not in json.dumps(reply.to_json())
 
 
 @needs_google
-def test_gemini_gives_them_in_its_own_way() -> None:
+def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none(bench: Bench) -> None:
     top = [{"candidates": [{"token": word, "logProbability": value} for word, value in THREE.items()]}, {}, {}]
     # A probability of 1 has the logarithm 0, which JSON of this API leaves out.
     chosen = [
@@ -120,24 +100,55 @@ def test_gemini_gives_them_in_its_own_way() -> None:
         {"token": PIECES[2], "logProbability": -1},
     ]
     act = gemini_server.says("".join(PIECES), logprobsResult={"topCandidates": top, "chosenCandidates": chosen})
-    with GeminiServer(act) as server:
-        reply = opened(google, f"google/tiny-gemini?base_url={server.url}").complete(ASKED, ImageStore())
-    assert server.complaints == []
-    config = server.seen[0]["generationConfig"]
-    assert (
-        (config["responseLogprobs"], config["logprobs"])
-        == (True, 5)
-        == (reply.sent["response_logprobs"], reply.sent["logprobs"])
-    )
+    reply = bench.ask("google", act, request=ASKED)
+    config = bench.server.seen[0]["generationConfig"]
+    assert (config["responseLogprobs"], config["logprobs"]) == (True, 5)
+    assert (reply.sent["response_logprobs"], reply.sent["logprobs"]) == (True, 5)
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)
     assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    refusal = gemini_server.fails(400, "Logprobs is not enabled for models/tiny-gemini", status="INVALID_ARGUMENT")
+    reply = bench.ask("google", refusal, gemini_server.says("ok"), request=ASKED)
+    assert ["responseLogprobs" in body["generationConfig"] for body in bench.server.seen] == [True, False]
+    assert (reply.text, reply.sent["dropped"]) == ("ok", ["top_logprobs"])
+
+
+# Answers that are held to a JSON Schema
+
+
+@pytest.mark.parametrize("provider", ["openai", "vllm"])
+def test_chat_completions_send_a_schema_as_a_strict_response_format(provider: str, bench: Bench) -> None:
+    reply = bench.ask(provider, says('{"count": 2}'), request=HELD)
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+    assert bench.server.seen[0]["response_format"] == form == reply.sent["response_format"]
+    assert reply.text == '{"count": 2}'
 
 
 @needs_google
-def test_a_gemini_without_them_is_asked_without() -> None:
-    refusal = gemini_server.fails(400, "Logprobs is not enabled for models/tiny-gemini", status="INVALID_ARGUMENT")
-    with GeminiServer(refusal, gemini_server.says("ok")) as server:
-        reply = opened(google, f"google/tiny-gemini?base_url={server.url}").complete(ASKED, ImageStore())
-    assert ["responseLogprobs" in body["generationConfig"] for body in server.seen] == [True, False]
-    assert (reply.text, reply.sent["dropped"]) == ("ok", ["top_logprobs"])
+def test_gemini_sends_a_json_schema_and_drops_it_where_the_model_refuses_it(bench: Bench) -> None:
+    told = "Function calling with a response mime type: 'application/json' is unsupported"
+    refusal = gemini_server.fails(400, told, status="INVALID_ARGUMENT")
+    backend = bench.backend("google", gemini_server.says('{"count": 2}'), refusal, gemini_server.says('{"count": 2}'))
+    reply = backend.complete(HELD, STORE)
+    assert bench.server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["response_json_schema"]
+    tool = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
+    reply = backend.complete(replace(HELD, tools=(tool,)), STORE)
+    schemas = ["responseJsonSchema" in body["generationConfig"] for body in bench.server.seen]
+    assert (schemas, reply.sent["dropped"]) == ([True, True, False], ["answer_schema"])
+
+
+def test_a_schema_that_the_endpoint_refuses_is_left_off_for_good_and_the_run_says_so(
+    editloupe: Callable[..., tuple[int, str, str]], edits: Callable[..., Path]
+) -> None:
+    def act(handler: Any, body: Any) -> None:
+        if "response_format" in body:
+            fails(400, "le champ response_format n'est pas pris en charge ici")(handler, body)
+        else:
+            says('{"reason": "I see it.", "answer": "Wrong Action"}')(handler, body)
+
+    with OpenAIServer(act) as server:
+        words = ("--backend", f"openai/tiny-vl?base_url={server.url}", "--mode", "plain", "--criteria", "if")
+        code, said, told = editloupe("judge", edits(3), *words, "--out", "run")
+    assert (code, len(server.seen)) == (0, 4), told
+    assert "The endpoint refused answer_schema, which it was then asked without" in " ".join((said + told).split())
+    assert all(finding.counts == {} for finding in RunStore.read(Path("run")).current())

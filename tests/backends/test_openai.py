@@ -1,12 +1,11 @@
-"""The openai backend against a strict server of our own on loopback."""
+"""The openai and vllm backends against a strict server of our own on loopback."""
 
 from __future__ import annotations
 
 import io
 import json
 import time
-import traceback
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,184 +14,94 @@ from PIL import Image
 
 from editloupe.backends import transport
 from editloupe.backends.base import parse_uri
-from editloupe.backends.openai import OpenAIBackend, open_backend
+from editloupe.backends.openai import open_backend
 from editloupe.backends.retry import RetryPolicy
-from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import ImageRef, canonical_json
+from editloupe.errors import BackendError, ConfigError, RateLimited, Rejected, Unavailable
+from editloupe.values import canonical_json
+from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks, everything, image
 from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
-from tests.backends.openai_server import OpenAIServer, completion, fails, image_of, says
+from tests.backends.openai_server import completion, fails, image_of, says
 
-CANARY = "sk-canary-5ea5e11e5-7f3d"
-ONCE = RetryPolicy(attempts=1)
-HELLO = Request(messages=(Message.of_text("user", "hello"),))
-STORE = ImageStore()
-
-
-class Bench:
-    """Servers and backends of one test, closed in the right order."""
-
-    def __init__(self) -> None:
-        self.servers: list[OpenAIServer] = []
-        self.backends: list[OpenAIBackend] = []
-
-    def serve(self, *script: Act, **options: Any) -> OpenAIServer:
-        server = OpenAIServer(*script, **options).__enter__()
-        self.servers.append(server)
-        return server
-
-    def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
-        backend = (open_vllm if uri.startswith("vllm") else open_backend)(parse_uri(uri), policy=policy)
-        self.backends.append(backend)
-        return backend
-
-    def backend(self, *script: Act, policy: RetryPolicy = ONCE, query: str = "") -> OpenAIBackend:
-        """A backend on a new server with this script."""
-        return self.open(f"openai/tiny-vl?base_url={self.serve(*script).url}{query}", policy=policy)
-
-    def vllm(self, *script: Act, **options: Any) -> OpenAIBackend:
-        """A backend on a new server that takes what vLLM takes."""
-        return self.open(f"vllm/tiny-vl?base_url={self.serve(*script, vllm=True, **options).url}")
-
-    @property
-    def server(self) -> OpenAIServer:
-        return self.servers[-1]
-
-    def close(self) -> None:
-        for backend in self.backends:
-            backend.close()
-        for server in self.servers:
-            server.__exit__(None, None, None)
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VLLM_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    bench = Bench()
-    yield bench
-    bench.close()
-    assert [c for s in bench.servers for c in s.complaints] == []
-
-
-def image(store: ImageStore, *, value: int = 200, format: str = "PNG", size: tuple[int, int] = (24, 16)) -> ImageRef:
-    file = io.BytesIO()
-    Image.new("RGB", size, (value, 40, 40)).save(file, format=format)
-    return store.add_bytes(file.getvalue())
-
+ZOOM = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object", "properties": {}})
 
 # What is sent
 
 
-def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_bytes(bench: Bench) -> None:
+def test_a_conversation_has_the_shape_of_the_protocol_and_the_images_their_own_bytes(bench: Bench) -> None:
     store = ImageStore()
     png, jpeg = image(store), image(store, value=90, format="JPEG")
     parts = (
         TextPart(text="Original Image:"), ImagePart(image=png, alias="Original Image"),
         TextPart(text="Edited Image:"), ImagePart(image=jpeg, alias="Edited Image"), TextPart(text="Which is redder?"),
     )  # fmt: skip
-    backend = bench.backend(says("the first"))
-    backend.complete(Request(messages=(Message.of_text("system", "Look."), Message(role="user", parts=parts))), store)
-    [system, user] = bench.server.seen[0]["messages"]
-    assert system == {"role": "system", "content": "Look."}
-    texts = [b.get("text") for b in user["content"]]
-    assert texts == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
-    first, second = (user["content"][i]["image_url"]["url"] for i in (1, 3))
-    assert image_of(first) == store.data(png)
-    assert second.startswith("data:image/jpeg;base64,")
-    assert image_of(second) == store.data(jpeg)
-
-
-def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
-    backend = bench.backend(says("ok"))
-    plain = backend.complete(HELLO, STORE)
-    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "seed": 0, "attempts": 1}
-    full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
-    reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
-    assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
-    sent = {k: v for k, v in bench.server.seen[1].items() if k != "messages"}
-    assert {**sent, "attempts": 1} == reply.sent
-
-
-def test_tools_calls_and_their_answers_have_the_shape_of_the_protocol(bench: Bench) -> None:
-    tool = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object", "properties": {}})
     call = ToolCall(id="c1", name="zoom_in", arguments={"box": [1, 2, 3, 4]})
-    history = (
-        *HELLO.messages,
+    talk = (
+        Message.of_text("system", "Look."),
+        Message(role="user", parts=parts),
         Message(role="assistant", parts=(), tool_calls=(call,)),
         Message(role="tool", parts=(TextPart(text="done"),), tool_call_id="c1"),
     )
-    reply = bench.backend(says("ok")).complete(Request(messages=history, tools=(tool,)), STORE)
-    [_, asked, answered] = bench.server.seen[0]["messages"]
+    reply = bench.ask("openai", says("ok"), request=Request(messages=talk, tools=(ZOOM,)), images=store)
+    system, user, asked, answered = bench.server.seen[0]["messages"]
+    assert system == {"role": "system", "content": "Look."}
+    texts = [block.get("text") for block in user["content"]]
+    assert texts == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
+    first, second = (user["content"][i]["image_url"]["url"] for i in (1, 3))
+    assert (image_of(first), image_of(second)) == (store.data(png), store.data(jpeg))
+    assert second.startswith("data:image/jpeg;base64,")
     assert asked["content"] is None
     assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"box": [1, 2, 3, 4]}
     assert answered == {"role": "tool", "content": "done", "tool_call_id": "c1"}
-    assert reply.sent["tools"] == [{"type": "function", "function": tool.to_json()}]
+    assert reply.sent["tools"] == [{"type": "function", "function": ZOOM.to_json()}]
+
+
+def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
+    plain = bench.ask("openai", says("ok"))
+    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "seed": 0, "attempts": 1}
+    full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
+    reply = bench.ask("openai", says("ok"), request=replace(HELLO, sampling=full))
+    assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
+    sent = {name: value for name, value in bench.server.seen[0].items() if name != "messages"}
+    assert {**sent, "attempts": 1} == reply.sent
 
 
 def test_pictures_are_sent_in_formats_and_sizes_that_the_uri_allows_and_that_is_part_of_who_judges(bench: Bench) -> None:
     store = ImageStore()
     webp = image(store, format="WEBP", size=(600, 300))
-    question = Request(messages=(Message(role="user", parts=(ImagePart(image=webp, alias="A"),)),))
     for query, format, size in (
         ("", "PNG", (600, 300)),
         ("&image_formats=png,jpeg,webp", "WEBP", (600, 300)),
         ("&max_image_side=200", "PNG", (200, 100)),
     ):
-        backend = bench.backend(says("ok"), query=query)
-        backend.complete(question, store)
+        backend = bench.backend("openai", says("ok"), query=query)
+        backend.complete(asks(webp), store)
         [block] = bench.server.seen[0]["messages"][0]["content"]
         with Image.open(io.BytesIO(image_of(block["image_url"]["url"]))) as sent:
             assert (sent.format, sent.size) == (format, size)
         assert backend.uri.endswith(query.replace(",", "%2C"))
 
 
-def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anything_is_sent(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anything_is_sent(bench: Bench) -> None:
     store = ImageStore()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
-    parts = (ImagePart(image=image(store), alias="A"), ImagePart(image=store.add_array(noise), alias="B"))
-    question = Request(messages=(Message(role="user", parts=parts),))
-    for query, told in (
-        ("&max_images=1", "at most 1 images.*found 2; lower --max-turns"),
-        ("&max_image_bytes=1000", "at most 1,000 bytes.*max_image_side"),
-    ):
-        with pytest.raises(Rejected, match=told):
-            bench.backend(says("ok"), query=query).complete(question, store)
-        assert bench.server.seen == []
-    monkeypatch.setenv("MY_KEY", CANARY)
-    hosts = {"api.openai.com": (500, None), "api.anthropic.com": (100, 8000), "127.0.0.1": (None, None)}
-    for host, (most, side) in hosts.items():
-        traits = bench.open(f"openai/m?base_url=https://{host}/v1&env=MY_KEY").traits
-        assert (traits.max_images, traits.max_image_side) == (most, side)
-
-
-def test_pictures_in_a_tools_message_move_behind_it_where_the_server_refuses_them(bench: Bench) -> None:
-    store = ImageStore()
-    call = ToolCall(id="c1", name="zoom_in", arguments={})
-    crop = Message(
-        role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=image(store), alias="Crop 1")), tool_call_id="c1"
-    )
-    question = Request(messages=(*HELLO.messages, Message(role="assistant", parts=(), tool_calls=(call,)), crop))
-    backend = bench.vllm(fails(400, "can only concatenate str (not list) to str"), says("ok"))
-    places = [backend.complete(question, store).sent["tool_images"] for _ in range(2)]
-    assert places == ["in a user's message behind it"] * 2
-    assert [body["messages"][-1]["role"] for body in bench.server.seen] == ["tool", "user", "user"]
-
-
-def test_the_list_of_models_tells_the_context_and_whether_pictures_are_read(bench: Bench) -> None:
+    question = asks(image(store), store.add_array(noise))
     llama = {"id": "tiny-vl", "meta": {"n_ctx": 4096}, "architecture": {"input_modalities": ["text"]}}
-    server = bench.serve(says("ok"), models=[llama])
-    backend = bench.open(f"openai/tiny-vl?base_url={server.url}")
-    assert backend.context_limit() == 4096
-    with pytest.raises(Rejected, match="it reads text; if the model takes no images, name one that does") as caught:
-        backend.complete(HELLO, STORE)
-    assert (caught.value.for_all, server.seen) == (True, [])
-    sees = bench.serve(says("ok"), models=[{"id": "a"}, {**llama, "architecture": {"input_modalities": ["text", "image"]}}])
-    assert bench.open(f"openai/tiny-vl?base_url={sees.url}").complete(HELLO, STORE).text == "ok"
+    sees = {**llama, "architecture": {"input_modalities": ["text", "image"]}}
+    for query, models, told in (
+        ("&max_images=1", None, "at most 1 images.*found 2; lower --max-turns"),
+        ("&max_image_bytes=1000", None, "at most 1,000 bytes.*max_image_side"),
+        ("", [llama], "it reads text; if the model takes no images, name one that does"),
+    ):
+        with pytest.raises(Rejected, match=told) as caught:
+            bench.ask("openai", says("ok"), query=query, models=models, request=question, images=store)
+        assert (bench.server.seen, caught.value.for_all) == ([], models is not None)
+    backend = bench.backend("openai", says("ok"), models=[{"id": "a"}, sees])
+    assert (backend.context_limit(), backend.complete(question, store).text) == (4096, "ok")
+    for host, most, side in (("api.openai.com", 500, None), ("api.anthropic.com", 100, 8000), ("127.0.0.1", None, None)):
+        traits = bench.open(f"openai/m?base_url=https://{host}/v1&env=none").traits
+        assert (traits.max_images, traits.max_image_side) == (most, side)
 
 
 # What is answered
@@ -205,16 +114,11 @@ def test_a_reply_carries_text_reasoning_usage_and_the_model_as_answered(bench: B
         "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 30},
     }
-    reply = bench.backend(says("Good.", reasoning_content="Let me see.", usage=usage)).complete(HELLO, STORE)
+    reply = bench.ask("openai", says("Good.", reasoning_content="Let me see.", usage=usage))
     assert (reply.text, reply.reasoning, reply.finish, reply.model) == ("Good.", "Let me see.", "stop", "tiny-vl-0613")
-    assert reply.usage.to_json() == {
-        "input_tokens": 100,
-        "output_tokens": 40,
-        "cached_tokens": 64,
-        "reasoning_tokens": 30,
-    }
-    assert isinstance(reply.raw, dict)
-    assert reply.raw["id"] == "chatcmpl-1"
+    counted = {"input_tokens": 100, "output_tokens": 40, "cached_tokens": 64, "reasoning_tokens": 30}
+    assert reply.usage.to_json() == counted
+    assert isinstance(reply.raw, dict) and reply.raw["id"] == "chatcmpl-1"
     assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
 
 
@@ -229,7 +133,7 @@ def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> N
         call("listed", "[1]"),
         call(None, "{}"),
     ]
-    reply = bench.backend(says(None, finish="stop", tool_calls=calls)).complete(HELLO, STORE)
+    reply = bench.ask("openai", says(None, finish="stop", tool_calls=calls))
     assert reply.finish == "tools"
     assert reply.tool_calls == (
         ToolCall(id="id-zoom_in", name="zoom_in", arguments={"box": [1, 2, 3, 4]}),
@@ -247,14 +151,9 @@ def test_a_reply_can_always_be_written_to_a_trace(bench: Bench) -> None:
     arguments = r'{"a": "\ud83d", "b": NaN}'
     # Pictures are cut.
     picture = {"url": f"data:image/png;base64,{'iVBORw0KGgo' * 50}=="}
-    body = json.dumps(
-        completion(
-            "half \ud83d pair",
-            tool_calls=[{"id": "1", "function": {"name": "f", "arguments": arguments}}],
-            images=[picture],
-        )
-    )
-    reply = bench.backend(sends(body.replace('"index": 0', '"index": 1e999, "x": NaN').encode())).complete(HELLO, STORE)
+    calls = [{"id": "1", "function": {"name": "f", "arguments": arguments}}]
+    body = json.dumps(completion("half \ud83d pair", tool_calls=calls, images=[picture]))
+    reply = bench.ask("openai", sends(body.replace('"index": 0', '"index": 1e999, "x": NaN').encode()))
     assert reply.text == "half ? pair"
     assert reply.tool_calls[0].arguments == {"a": "?", "b": "NaN"}
     assert '"index":"1e999"' in canonical_json(reply.to_json())
@@ -274,151 +173,134 @@ def test_why_an_answer_ended_and_what_it_says_are_read_in_every_form(bench: Benc
         (sends(json.dumps(blocks).encode()), "stop", "Good."),
         (sends(json.dumps({**completion("ok"), "system_fingerprint": "fp_1"}).encode()), "stop", "ok"),
     ):
-        reply = bench.backend(act).complete(HELLO, STORE)
+        reply = bench.ask("openai", act)
         assert (reply.finish, reply.text) == (finish, text)
     assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
 
 
 # What fails
 
-
-@pytest.mark.parametrize(
-    ("act", "kind", "says_what"),
-    [
-        (fails(500, "out of memory"), Unavailable, "HTTP 500, out of memory"),
-        (fails(408, "slow"), Unavailable, "HTTP 408"),
-        (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
-        (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
-        (fails(403, "not yours"), Rejected, "no key was sent; set environment variable OPENAI_API_KEY"),
-        (fails(400, "This model's maximum context length is 2048 tokens."), ContextTooLong, "2048"),
-        (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
-        (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
-        (sends(json.dumps(completion("whole"))[:-20].encode()), Unavailable, "is not whole JSON"),
-        (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
-        (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
-        (sends(b"[]"), Unavailable, "expected a JSON object"),
-        (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*mostly ends in /v1"),
-        (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
-        (says("half", finish="abort"), Unavailable, "broke the answer off"),
-        (resets_mid_body, Unavailable, "the connection failed"),
-    ],
-)
-def test_each_failure_becomes_one_of_our_errors(bench: Bench, act: Act, kind: type[BackendError], says_what: str) -> None:
-    backend = bench.backend(act)
-    with pytest.raises(BackendError, match=says_what) as caught:
-        backend.complete(HELLO, STORE)
-    assert type(caught.value) is kind
-    assert bench.server.url in str(caught.value) or "'tiny-vl'" in str(caught.value)
+FAILURES: list[tuple[Act, type[BackendError], str]] = [
+    (fails(500, f"out of memory {CANARY}"), Unavailable, "HTTP 500, out of memory"),
+    (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
+    (fails(403, "not yours"), Rejected, "check the key in environment variable MY_VARIABLE"),
+    (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
+    (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
+    (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
+    (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
+    (sends(b"[]"), Unavailable, "expected a JSON object"),
+    (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "mostly ends in /v1"),
+    (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
+    (says("half", finish="abort"), Unavailable, "broke the answer off"),
+    (resets_mid_body, Unavailable, "the connection failed"),
+    (hangs, Unavailable, "within 0.3 s"),
+    (trickles, Unavailable, "within 0.3 s"),
+    (says("x" * 200_000), Rejected, "longer than 150,000 bytes"),
+]
 
 
-@pytest.mark.parametrize("act", [hangs, trickles])
-def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act: Act) -> None:
-    backend = bench.backend(act, query="&timeout_s=0.3")
-    start = time.monotonic()
-    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
-        backend.complete(HELLO, STORE)
-    assert time.monotonic() - start < 2
+def test_each_failure_becomes_one_of_our_errors_and_shows_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 150_000)
+    for act, kind, words in FAILURES:
+        backend = bench.backend("openai", act, query="&timeout_s=0.3&env=MY_VARIABLE", key=CANARY)
+        start = time.monotonic()
+        with pytest.raises(BackendError) as caught:
+            backend.complete(HELLO, STORE)
+        assert type(caught.value) is kind and words in str(caught.value), words
+        assert time.monotonic() - start < 2, words
+        assert bench.server.url in str(caught.value) or "'tiny-vl'" in str(caught.value), words
+        assert CANARY not in everything(caught.value), words
 
 
-def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 100_000)
-    with pytest.raises(Rejected, match="longer than 100,000 bytes"):
-        bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
+def test_a_redirect_is_not_followed(bench: Bench) -> None:
+    other = bench.serve("openai", says("I am another server"))
+    away: dict[str, str] = {"Location": f"{other.url}/chat/completions"}
+    for status in (301, 302, 307, 308):
+        act: Act = lambda handler, _, status=status: handler.answer(status, b"", away)  # noqa: E731
+        with pytest.raises(Rejected, match=f"{status}.*another address") as caught:
+            bench.ask("openai", act, policy=RetryPolicy(attempts=3))
+        assert other.url in str(caught.value)
+        assert (len(bench.server.seen), other.seen) == (1, [])
 
 
-# Keys
+# Keys and addresses
 
 
 def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        # Not used for this machine.
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with pytest.raises(Rejected, match="no key was sent; set environment variable OPENAI_API_KEY"):
+        bench.ask("openai", fails(403, "not yours"))
     monkeypatch.setenv("OPENAI_API_KEY", CANARY + "\n")
     echo = says(f"your key is {CANARY}", usage={"prompt_tokens": 1, "note": CANARY})
-    server = bench.serve(echo, fails(500, f"key {CANARY} failed"), key=CANARY)
-    backend = bench.open(f"openai/tiny-vl?base_url={server.url}")
+    backend = bench.backend("openai", echo, key=CANARY)
     reply = backend.complete(HELLO, STORE)
-    assert server.headers[0]["authorization"] == f"Bearer {CANARY}"
+    assert bench.server.headers[0]["authorization"] == f"Bearer {CANARY}"
     assert reply.text == "your key is ***"
     shown = [repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits), repr(reply)]
-    with pytest.raises(Unavailable) as caught:
-        backend.complete(HELLO, STORE)
-    shown += traceback.format_exception(caught.value)
-    cause = caught.value.__cause__
-    shown += [repr(cause), str(vars(cause))]
     assert CANARY not in "\n".join(shown)
+    with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable OPENAI_API_KEY") as caught:
+        bench.ask("openai", says("ok"), key="another")
+    assert CANARY not in everything(caught.value)
+    monkeypatch.setenv("OPENAI_API_KEY", "clé-" + CANARY)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY holds blanks or characters that are not ASCII") as told:
+        bench.open("openai/gpt-5")
+    assert CANARY not in everything(told.value)
 
 
-def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_VARIABLE", CANARY)
-    server = bench.serve(says("ok"), key="another")
-    with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable MY_VARIABLE") as caught:
-        bench.open(f"openai/tiny-vl?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("uri", "says_what"),
-    [
+def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench) -> None:
+    here = "openai/m?base_url=http://127.0.0.1"
+    for uri, told in (
         ("openai/gpt-5", "needs a key for https://api.openai.com/v1: set environment variable OPENAI_API_KEY"),
         ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
-        ("openai/m?base_url=http://127.0.0.1:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
+        (f"{here}:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
         ("openai", "names no model"),
         (
             "openai/m?temprature=1",
-            "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats, max_image_bytes",
+            "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats, max_image_b",
         ),
         ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),
-        ("openai/m?base_url=http://127.0.0.1:99999/v1", "cannot be read as a URL"),
-        ("openai/m?base_url=http://127.0.0.1/v1?x=1", "has a query"),
-        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=0", "timeout_s='0'"),
-        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=inf", "timeout_s='inf'"),
-        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=soon", "timeout_s='soon'"),
-        ("openai/m?base_url=http://127.0.0.1/v1&max_image_side=0", "max_image_side='0': expected px of the longest side"),
-        ("openai/m?base_url=http://127.0.0.1/v1&max_image_side=1e3", "max_image_side='1e3'"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, uri: str, says_what: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        bench.open(uri)
-    assert says_what in str(caught.value)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_a_key_that_cannot_be_a_header_is_refused_without_showing_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "clé-" + CANARY)
-    with pytest.raises(ConfigError, match="OPENAI_API_KEY holds blanks or characters that are not ASCII") as caught:
-        bench.open("openai/gpt-5")
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
-
-
-# The backend as a whole
+        (f"{here}:99999/v1", "cannot be read as a URL"),
+        (f"{here}/v1?x=1", "has a query"),
+        (f"{here}/v1&timeout_s=0", "timeout_s='0'"),
+        (f"{here}/v1&timeout_s=inf", "timeout_s='inf'"),
+        (f"{here}/v1&timeout_s=soon", "timeout_s='soon'"),
+        (f"{here}/v1&max_image_side=0", "max_image_side='0': expected px of the longest side"),
+        (f"{here}/v1&max_image_side=1e3", "max_image_side='1e3'"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            bench.open(uri)
+        assert told in str(caught.value), uri
+        assert "hunter2" not in str(caught.value)
 
 
 def test_uri_and_endpoint_say_where_the_model_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = bench.open("openai/Qwen/Qwen3-VL?base_url=http://localhost:8000/v1/")
-    assert backend.uri == "openai/Qwen/Qwen3-VL?base_url=http://localhost:8000/v1"
-    assert bench.open(backend.uri).uri == backend.uri
-    assert (backend.endpoint, backend.version) == ("http://localhost:8000/v1", "")
-    assert backend.traits.is_lmm
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert bench.open("openai:m").uri == "openai/m?base_url=http://127.0.0.1:9/v1"
-
-
-def test_a_longer_time_out_or_another_key_is_the_same_judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backend.uri == "openai/Qwen/Qwen3-VL?base_url=http://localhost:8000/v1" == bench.open(backend.uri).uri
+    assert (backend.endpoint, backend.version, backend.traits.is_lmm) == ("http://localhost:8000/v1", "", True)
+    # A longer time-out or another key is the same judge.
     monkeypatch.setenv("MY_VARIABLE", CANARY)
     plain, other = (bench.open(f"openai/m?base_url=http://[::1]/v1{q}") for q in ("", "&timeout_s=999&env=MY_VARIABLE"))
     assert plain.uri == other.uri == "openai/m?base_url=http://%5B::1%5D/v1"
     assert bench.open(plain.uri).endpoint == "http://[::1]/v1"
-
-
-def test_a_proxy_of_the_environment_is_not_used_for_this_machine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-vllm")
+    assert bench.open("openai:m").uri == "openai/m?base_url=http://127.0.0.1:9/v1"
+    # vLLM has an address and a key of its own.
+    backend = bench.open("vllm/Qwen/Qwen3-VL-8B-Instruct")
+    assert (backend.uri, backend.endpoint) == ("vllm/Qwen/Qwen3-VL-8B-Instruct", "http://127.0.0.1:8000/v1")
+    bench.ask("vllm", says("ok"))
+    assert bench.server.headers[0]["authorization"] == "Bearer none"
+    monkeypatch.setenv("VLLM_API_KEY", CANARY)
+    assert bench.ask("vllm", says(f"key {CANARY}"), key=CANARY).text == "key ***"
 
 
 def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> None:
-    server = bench.serve(says("ok"))
+    server = bench.serve("openai", says("ok"))
     backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
     backend.complete(HELLO, STORE)
     sdk = backend._sdk
@@ -426,21 +308,10 @@ def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> Non
     assert sdk.is_closed()
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_is_not_followed(bench: Bench, status: int):
-    other = bench.serve(says("I am another server"))
-    away: dict[str, str] = {"Location": f"{other.url}/chat/completions"}
-    backend = bench.backend(lambda handler, request: handler.answer(status, b"", away), policy=RetryPolicy(attempts=3))
-    with pytest.raises(Rejected, match=f"{status}.*another address") as caught:
-        backend.complete(HELLO, STORE)
-    assert other.url in str(caught.value)
-    assert (len(bench.server.seen), other.seen) == (1, [])
-
-
 # vLLM
 
 
-def test_images_for_vllm_carry_their_digest_and_stay_in_the_tools_message(bench: Bench) -> None:
+def test_images_for_vllm_carry_their_digest_and_stay_in_the_tools_message_unless_it_refuses_them(bench: Bench) -> None:
     store = ImageStore()
     whole, crop = image(store), image(store, value=90)
     messages = (
@@ -448,21 +319,25 @@ def test_images_for_vllm_carry_their_digest_and_stay_in_the_tools_message(bench:
         Message(role="assistant", parts=(), tool_calls=(ToolCall(id="c1", name="zoom_in", arguments={}),)),
         Message(role="tool", parts=(TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1")), tool_call_id="c1"),
     )
+    question = Request(messages=messages)
     details = {"cached_tokens": 48, "multimodal_tokens": {"image": 128}}
     usage = {"prompt_tokens": 200, "completion_tokens": 3, "prompt_tokens_details": details}
-    reply = bench.vllm(says("ok", usage=usage, reasoning="The lamp.")).complete(Request(messages=messages), store)
+    reply = bench.ask("vllm", says("ok", usage=usage, reasoning="The lamp."), request=question, images=store)
     user, _, tool = bench.server.seen[0]["messages"]
     assert [b.get("uuid") for b in user["content"]] == [None, whole.sha256]
     assert (tool["role"], [b.get("uuid") for b in tool["content"]]) == ("tool", [None, crop.sha256])
     assert reply.sent["tool_images"] == "in the tool's message"
     assert (reply.usage.input_tokens, reply.usage.image_tokens, reply.usage.cached_tokens) == (200, 128, 48)
     assert (reply.reasoning, reply.model) == ("The lamp.", "tiny-vl-0613")
+    backend = bench.backend("vllm", fails(400, "can only concatenate str (not list) to str"), says("ok"))
+    places = [backend.complete(question, store).sent["tool_images"] for _ in range(2)]
+    assert places == ["in a user's message behind it"] * 2
+    assert [body["messages"][-1]["role"] for body in bench.server.seen] == ["tool", "user", "user"]
 
 
 def test_what_vllm_refuses_says_what_to_do(bench: Bench) -> None:
     store = ImageStore()
-    spec = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object"})
-    question = Message(role="user", parts=(ImagePart(image=image(store), alias="A"),))
+    question = asks(image(store), tools=(ZOOM,))
     for said, advice in (
         ("At most 2 image(s) may be provided in one prompt.", "--limit-mm-per-prompt"),
         ("The prompt (length 9000) is longer than the maximum model length of 2048.", "lower --max-turns"),
@@ -470,16 +345,4 @@ def test_what_vllm_refuses_says_what_to_do(bench: Bench) -> None:
         ("Qwen3-8B is not a multimodal model", "if the model takes no images, name one that does"),
     ):
         with pytest.raises(Rejected, match=advice):
-            bench.vllm(fails(400, said)).complete(Request(messages=(question,), tools=(spec,)), store)
-
-
-def test_vllm_has_an_address_and_a_key_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://example.org/v1")
-    monkeypatch.setenv("OPENAI_API_KEY", "not-for-this-server")
-    backend = bench.open("vllm/Qwen/Qwen3-VL-8B-Instruct")
-    assert (backend.uri, backend.endpoint) == ("vllm/Qwen/Qwen3-VL-8B-Instruct", "http://127.0.0.1:8000/v1")
-    bench.open("vllm/m?base_url=http://gpu-box:8000/v1")
-    bench.vllm(says("ok")).complete(HELLO, STORE)
-    assert bench.server.headers[0]["authorization"] == "Bearer none"
-    monkeypatch.setenv("VLLM_API_KEY", CANARY)
-    assert bench.vllm(says(f"key {CANARY}"), key=CANARY).complete(HELLO, STORE).text == "key ***"
+            bench.ask("vllm", fails(400, said), request=question, images=store)

@@ -58,15 +58,18 @@ def test_a_run_judged_again_from_its_recording_gives_the_same_labels(edits: Edit
     again = run(backend, tmp_path / "edits", tmp_path / "again", tool_protocol="auto")
     assert labels(again) == labels(first)
     assert len(live.requests) == asked == 12
-    assert backend.uri.startswith("recorded/scripted/test?run=")
-    assert str(parse_uri(backend.uri)) == backend.uri
-    assert again.setup.judge.tool_protocol == protocol
-    assert not backend.traits.is_lmm
+    assert backend.uri.startswith("recorded/scripted/test?run=") and str(parse_uri(backend.uri)) == backend.uri
+    assert (again.setup.judge.tool_protocol, backend.traits.is_lmm) == (protocol, False)
     # Who was recorded is what the judge is, not where the folder lies.
     reply = backend.complete(next(r for r in live.requests if len(r.messages) > 1), ImageStore())
     assert str(reply.sent["recorded_in"]).endswith(".0.jsonl, call 2")
     (tmp_path / "first").rename(tmp_path / "moved")
     assert reopened(tmp_path / "moved").uri == backend.uri
+    # A recorded failure fails again.
+    too_long = ScriptedLMM(lambda request: ContextTooLong("too long by 9 tokens"))
+    run(too_long, tmp_path / "edits", tmp_path / "long", criteria=("if",))
+    failed = run(reopened(tmp_path / "long"), tmp_path / "edits", tmp_path / "longer", criteria=("if",)).findings[0]
+    assert (failed.status, "too long by 9 tokens" in failed.reason) == ("over_budget", True)
 
 
 def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edits, tmp_path: Path) -> None:
@@ -74,43 +77,27 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     run(live, edits(1), tmp_path / "first", tool_protocol="native")
     backend = reopened(tmp_path / "first")
     first, second = (r for r in live.requests if "Wrong Action" in r.messages[0].text)
-
-    def miss(request: Request) -> str:
+    zoom = tuple(t for t in first.tools if t.name == "zoom_in")
+    changed = replace(first.tools[0], description="Other words.")
+    *before, last = second.messages
+    other = Message.of_text("user", last.text.replace("e", "E", 1))
+    said, more = Message.of_text("assistant", final("Wrong Action")), Message.of_text("user", "and now?")
+    for request, told in (
+        (replace(first, sampling=Sampling(temperature=0.7)), 'sampling: recorded {"temperature": 0.0'),
+        (replace(first, tools=zoom), "tools, their descriptions or arguments: enhancer, localize_differences"),
+        (replace(first, tools=(changed, *first.tools[1:])), "descriptions or arguments: zoom_in"),
+        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded False, now True"),
+        (replace(first, calls_allowed=False), "whether tools may be called (now False)"),
+        (replace(second, messages=(*before, other)), f"message {len(second.messages)}: text, from character"),
+        (replace(second, messages=(*second.messages, more)), 'message 5: role: recorded "assistant", now "user"'),
+        (replace(second, messages=(*second.messages, said, more)), "message 6 (user): the recording ends before it"),
+        (Request(messages=(more,)), "none of its conversations begins with these images"),
+    ):
         with pytest.raises(NotRecorded) as caught:
             backend.complete(request, ImageStore())
+        assert told in str(caught.value)
         assert not caught.value.retryable
-        return str(caught.value)
-
-    warmer = miss(replace(first, sampling=Sampling(temperature=0.7)))
-    assert "(s00, instruction_following)" in warmer
-    assert 'sampling: recorded {"temperature": 0.0' in warmer
-    assert "tools, their descriptions or arguments: enhancer, localize_differences" in miss(
-        replace(first, tools=tuple(t for t in first.tools if t.name == "zoom_in"))
-    )
-    changed = replace(first.tools[0], description="Other words.")
-    assert "descriptions or arguments: zoom_in" in miss(replace(first, tools=(changed, *first.tools[1:])))
-    assert "held to a schema: recorded False, now True" in miss(replace(first, answer_schema={"type": "object"}))
-    assert "whether tools may be called (now False)" in miss(replace(first, calls_allowed=False))
-    *before, last = second.messages
-    told = miss(replace(second, messages=(*before, Message.of_text("user", last.text.replace("e", "E", 1)))))
-    assert f"message {len(second.messages)}: text, from character" in told
-    longer = (*second.messages, Message.of_text("user", "and now?"))
-    assert 'message 5: role: recorded "assistant", now "user"' in miss(replace(second, messages=longer))
-    said = Message.of_text("assistant", final("Wrong Action"))
-    longest = replace(second, messages=(*second.messages, said, Message.of_text("user", "and now?")))
-    assert "message 6 (user): the recording ends before it" in miss(longest)
-    assert "none of its conversations begins with these images" in miss(
-        Request(messages=(Message.of_text("user", "hello"),))
-    )
-
-
-def test_a_recorded_failure_fails_again_and_is_not_tried_again(edits: Edits, tmp_path: Path) -> None:
-    live = ScriptedLMM(lambda request: ContextTooLong("too long by 9 tokens"))
-    folder = edits(1)
-    run(live, folder, tmp_path / "first", criteria=("if",))
-    again = run(reopened(tmp_path / "first"), folder, tmp_path / "again", criteria=("if",))
-    assert again.findings[0].status == "over_budget"
-    assert "too long by 9 tokens" in again.findings[0].reason
+        assert ("(s00, instruction_following)" in str(caught.value)) == (request.messages != (more,))
 
 
 def test_what_is_no_recording_or_several_says_so(edits: Edits, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends import vllm_peer
-from tests.backends.test_openai import image
+from tests.backends.conftest import image
 from tests.backends.vllm_server import Server, served
 from tests.setups import open_with
 
@@ -100,35 +101,24 @@ def text(words: str) -> TextPart:
 # What is sent and read
 
 
-def test_images_are_counted_by_the_server_and_more_of_them_are_more_tokens(peer: Peer) -> None:
+def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(peer: Peer) -> None:
     store = ImageStore()
     parts = [ImagePart(image=image(store, value=v, size=(200, 150)), alias=str(v)) for v in (10, 90, 170)]
     counted = []
     for count in (0, 1, 3):
         reply = peer.backend.complete(Request(messages=(user(text("Look."), *parts[:count]),), sampling=SHORT), store)
-        assert reply.usage.input_tokens is not None
-        assert reply.usage.input_tokens > (reply.usage.image_tokens or 0)
+        assert (reply.usage.input_tokens or 0) > (reply.usage.image_tokens or 0)
         assert reply.model == str(peer.path)
         counted.append(reply.usage.image_tokens or 0)
     none, one, three = counted
-    assert none == 0
-    assert 0 < one <= 66
-    assert three == 3 * one
-
-
-def test_the_same_request_has_the_same_answer_and_is_computed_once(peer: Peer) -> None:
-    store = ImageStore()
+    assert (none, 0 < one <= 66, three) == (0, True, 3 * one)
     # A block of the cache is 128 tokens on a CPU.
-    request = Request(
-        messages=(user(text("Again. " * 40), ImagePart(image=image(store, size=(200, 150)), alias="A")),), sampling=SHORT
-    )
+    request = Request(messages=(user(text("Again. " * 40), parts[0]),), sampling=SHORT)
     first, second = (peer.backend.complete(request, store) for _ in range(2))
-    assert first.text == second.text
-    assert second.usage.cached_tokens is not None
-    assert second.usage.cached_tokens > 0
+    assert (first.text, (second.usage.cached_tokens or 0) > 0) == (second.text, True)
 
 
-def test_pictures_stay_in_the_tools_message(peer: Peer) -> None:
+def test_pictures_stay_in_the_tools_message_and_too_many_say_what_to_do(peer: Peer) -> None:
     store = ImageStore()
     crop = ImagePart(image=image(store, size=(120, 120)), alias="Crop 1")
     call = ToolCall(id="c1", name="zoom_in", arguments={"target_image": "A"})
@@ -138,31 +128,27 @@ def test_pictures_stay_in_the_tools_message(peer: Peer) -> None:
         Message(role="tool", parts=(text("Crop 1:"), crop), tool_call_id="c1"),
         Message.of_text("user", "Go on."),
     )
-    request = Request(messages=messages, tools=(ZOOM,), sampling=SHORT)
-    reply = peer.backend.complete(request, store)
+    reply = peer.backend.complete(Request(messages=messages, tools=(ZOOM,), sampling=SHORT), store)
     assert reply.sent["tool_images"] == "in the tool's message"
     alone = peer.backend.complete(Request(messages=messages[:1], sampling=SHORT), store)
     assert reply.usage.image_tokens == 2 * (alone.usage.image_tokens or 0) > 0
-
-
-@pytest.mark.parametrize("tools", [(), (ZOOM,)], ids=["free", "tools withdrawn"])
-def test_an_answer_held_to_a_schema_is_one_of_the_labels(peer: Peer, tools: tuple[ToolSpec, ...]) -> None:
-    store = ImageStore()
-    label = {"type": "string", "enum": list(LABELS)}
-    schema = {"type": "object", "properties": {"label": label}, "required": ["label"], "additionalProperties": False}
-    for value in range(0, 250, 50):
-        parts = (text("Which label?"), ImagePart(image=image(store, value=value), alias="A"))
-        request = Request(messages=(user(*parts),), tools=tools, calls_allowed=False, answer_schema=schema, sampling=SHORT)
-        reply = peer.backend.complete(request, store)
-        assert json.loads(reply.text)["label"] in LABELS
-        assert (reply.finish, "dropped" in reply.sent) == ("stop", False)
-
-
-def test_too_many_images_say_what_to_do(peer: Peer) -> None:
-    store = ImageStore()
     parts = [ImagePart(image=image(store, value=v), alias=str(v)) for v in range(IMAGES + 1)]
     with pytest.raises(Rejected, match=f"At most {IMAGES} image.*--limit-mm-per-prompt"):
         peer.backend.complete(Request(messages=(user(*parts),), sampling=SHORT), store)
+
+
+def test_an_answer_held_to_a_schema_is_one_of_the_labels(peer: Peer) -> None:
+    store = ImageStore()
+    label = {"type": "string", "enum": list(LABELS)}
+    schema = {"type": "object", "properties": {"label": label}, "required": ["label"], "additionalProperties": False}
+    tools: tuple[ToolSpec, ...]
+    for tools in ((), (ZOOM,)):
+        for value in range(0, 250, 50):
+            question = user(text("Which label?"), ImagePart(image=image(store, value=value), alias="A"))
+            request = Request(messages=(question,), tools=tools, calls_allowed=False, answer_schema=schema, sampling=SHORT)
+            reply = peer.backend.complete(request, store)
+            assert json.loads(reply.text)["label"] in LABELS
+            assert (reply.finish, "dropped" in reply.sent) == ("stop", False)
 
 
 # The loop
@@ -183,8 +169,6 @@ class Insists:
         return getattr(self._backend, name)
 
     def complete(self, request: Request, images: ImageStore) -> Any:
-        from dataclasses import replace
-
         turn = len(self.asked)
         self.asked.append(request)
         reply = self._backend.complete(request, images)
@@ -209,37 +193,28 @@ def judged(backend: Any, sample: Sample, store: ImageStore, **settings: Any) -> 
 
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
-def test_tools_in_both_protocols_end_in_a_label(peer: Peer, sample: Sample, store: ImageStore, protocol: str) -> None:
-    model = Insists(peer.backend, 2, native=protocol == "native")
-    finding = judged(model, sample, store, tool_protocol=protocol, budget=Budget(max_turns=2))
-    assert (finding.status, finding.turns) == ("ok", 2)
-    assert finding.label in LABELS
-    # Two pictures at first, one more a crop, each counted by the server.
-    tokens = [r.usage.image_tokens for r in model.replies]
-    assert tokens == sorted(set(tokens))
-    assert len(tokens) == 3
-    roles = [m.role for m in model.asked[-1].messages]
-    assert roles.count("tool") == (2 if protocol == "native" else 0)
-    assert model.asked[-1].answer_schema is not None
-
-
-@pytest.mark.parametrize("protocol", ["text", "native"])
-def test_six_turns_are_read_from_the_prefix_cache(peer: Peer, sample: Sample, store: ImageStore, protocol: str) -> None:
+def test_six_turns_end_in_a_label_and_are_read_from_the_prefix_cache(
+    peer: Peer, sample: Sample, store: ImageStore, protocol: str
+) -> None:
     names = [f"vllm:{cache}_{what}_total" for cache in ("prefix_cache", "mm_cache") for what in ("queries", "hits")]
     peer.forget()
     before = [peer.metric(n) for n in names]
     model = Insists(peer.backend, 6, native=protocol == "native")
     finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol)
-    assert (finding.status, finding.turns) == ("ok", 6)
+    assert (finding.status, finding.turns, finding.label in LABELS) == ("ok", 6, True)
+    assert [m.role for m in model.asked[-1].messages].count("tool") == (6 if protocol == "native" else 0)
+    assert model.asked[-1].answer_schema is not None
+    # Two pictures at first, one more a crop, each counted by the server.
+    pictures_told = [r.usage.image_tokens for r in model.replies]
+    assert (pictures_told, len(pictures_told)) == (sorted(set(pictures_told)), 7)
     queries, hits, pictures, known = (peer.metric(n) - b for n, b in zip(names, before, strict=True))
     sent = [r.usage.input_tokens for r in model.replies]
     # What was sent before is sent again, byte by byte: all but each request's own end.
     shared = sum(sent[:-1])
     print(
         f"{peer.kind}, {protocol}: requests of {sent} tokens, {hits:,.0f} of {queries:,.0f} from the prefix cache "
-        f"({hits / queries:.3f}); at most {shared / queries:.3f}"
+        f"({hits / queries:.3f}; at most {shared / queries:.3f}), {known:.0f} of {pictures:.0f} pictures known"
     )
-    print(f"{peer.kind}, {protocol}: {known:.0f} of {pictures:.0f} pictures known by their digest")
     assert queries == sum(sent)
     # 2 + 3 + … + 8 pictures in seven requests, of which eight are new, at most: a random crop may be one of before.
     assert pictures == 35
@@ -249,8 +224,6 @@ def test_six_turns_are_read_from_the_prefix_cache(peer: Peer, sample: Sample, st
 
 
 def test_a_conversation_that_outgrows_the_context_is_over_budget(peer: Peer, sample: Sample, store: ImageStore) -> None:
-    from dataclasses import replace
-
     class Talks(Insists):
         def complete(self, request: Request, images: ImageStore) -> Any:
             return replace(super().complete(request, images), text="blah " * 6000)
