@@ -45,7 +45,7 @@ class Traits:
     bare_replies: bool = False
     """Whether the model was trained to answer alone: its whole reply is the answer, or the last line where it chooses from
     a list. It is told of no tags and no tools, and is not reminded."""
-    image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
+    image_formats: tuple[str, ...] = ("image/png", "image/jpeg")
     """Media types that are sent as they are."""
     max_image_side: int | None = None
     """Longest side in px; longer images are reduced. None for no limit."""

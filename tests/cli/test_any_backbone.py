@@ -280,7 +280,9 @@ def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
     code, said, told = editloupe("judge", folder, *words)
     assert code == 1
     code, more, _ = editloupe("judge", folder, *words)
-    assert (code, "Stopped asking" in more, len(house.server.seen)) == (1, True, len(script))
+    # LangChain does not tell the wire's names: a 400 to a request with a schema is asked once more without it.
+    again = provider == "langchain"
+    assert (code, "Stopped asking" in more, len(house.server.seen)) == (1, True, len(script) + again)
     code, shown, noted = editloupe("show", run)
     assert code == 0
     written = {p.relative_to(run): p.read_bytes() for p in run.rglob("*") if p.is_file()}
