@@ -52,6 +52,11 @@ class ConnectionLimit:
         """How many calls are under way now."""
         return self._under_way
 
+    @property
+    def opens_in_s(self) -> float:
+        """Seconds until calls may begin again, where the endpoint named a wait; else 0."""
+        return max(0.0, self._opens_at - time.monotonic())
+
     def again(self) -> None:
         """Take note that a call is made again."""
         with self._free:
