@@ -39,6 +39,7 @@ NAMES = {
     "lean": "a lean loop",
     "editloupe_alike": "editloupe, the same dialogue",
     "editloupe": "editloupe, localize_differences and zoom_in running",
+    "editloupe_threads": "the same, `--processes 1`",
     "editloupe_one_core": "the same on one core, `taskset -c 0`",
     "editloupe_workers": "the same, `--workers 2`",
     "editloupe_ray": "the same, `--workers 2 --executor ray`, two nodes",
@@ -48,7 +49,7 @@ NAMES = {
 }
 
 ONE_CORE = "editloupe_one_core"
-SPREAD = ("editloupe", ONE_CORE, "editloupe_workers", "editloupe_ray")
+SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_workers", "editloupe_ray")
 """The ways to spread a run, of docs/scale.md; compared with one core."""
 
 

@@ -31,6 +31,7 @@ from editloupe.runs.ended import Ended, EndMemory, Finished
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import set_aside
+from editloupe.runs.pool import pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, settled_tools, weights_of
@@ -165,6 +166,7 @@ def execute(
     prices: Prices | None = None,
     entries: Sequence[Entry] = (),
     remembers: bool = False,
+    spreads: bool = False,
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
 
@@ -176,6 +178,7 @@ def execute(
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     remembers: believe what is remembered of an end in which nothing was left to ask (`runs.ended`). For a process that has
     just begun: what it runs is the code that lies on the disk.
+    spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
     Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
     work.
     """
@@ -262,7 +265,8 @@ def execute(
         changed = [f"{problem}, and judged again where this command asks for it" for problem in store.invalid]
         samples = {sample.key: sample for sample in found.samples}
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
-        worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
+        pool = pool_of(plan, unasked=spreads)
+        worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache, pool=pool)
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         crew: Crew | None = None
         if launcher is not None and plan.workers and schedule.ready:
@@ -289,7 +293,13 @@ def execute(
                 tell(Progress(phase=f"connecting to {setup.backend.endpoint}"))
             ledger.refused = _unreachable(setup, schedule)
         report()
-        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width), out_of_reach():
+        with (
+            crew or nullcontext(),
+            pool or nullcontext(),
+            limit.fixed(plan.max_connections),
+            _one_opencv_thread(width),
+            out_of_reach(),
+        ):
             for ended in together(answer, schedule.next, width=crew.width if crew else width, stop=stop):
                 if not (findings := [finding for finding in ended if finding is not None]):
                     continue

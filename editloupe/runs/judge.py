@@ -23,6 +23,7 @@ from editloupe.findings import PENDING, Finding
 from editloupe.runs.execute import default_concurrency, rejected_findings
 from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
+from editloupe.runs.pool import pool_of
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
@@ -71,6 +72,7 @@ class Judge:
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
         patience: float = DEFAULT_PATIENCE_S,
+        processes: int | None = None,
         langsmith: bool = False,
     ) -> None:
         """Open a judge.
@@ -90,6 +92,8 @@ class Judge:
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
         patience: seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing.
+        processes: how many tools and measures compute in; None and 1 are threads of this one (docs/scale.md). With them,
+        close the judge, or use it in a `with` block.
         langsmith: whether LangGraph sends traces of the loop to LangSmith; without it none are sent, whatever the
         environment says.
 
@@ -133,9 +137,11 @@ class Judge:
             tools=names,
             ablate=ablate,
             patience=float(patience),
+            processes=processes,
             langsmith=langsmith,
         )
         self._setup = open_setup(config, own_tools=tuple(own.values()))
+        self._pool = pool_of(config)
         self._stop = threading.Event()
         self._settled = False
         self._lock = threading.Lock()
@@ -175,6 +181,7 @@ class Judge:
             stop=self._stop,
             samples={sample.key: sample},
             cache=self._cache,
+            pool=self._pool,
         )
         schedule = Schedule(self._setup.protocol, [sample], self._setup.repeats, lambda task, repeat: None)
         while (place := schedule.next()) is not None:
@@ -261,7 +268,9 @@ class Judge:
         return [findings for _, _, findings in found]
 
     def close(self) -> None:
-        """Give the run folder back, and wait a while until traces for LangSmith are sent. Without either, do nothing."""
+        """Give the run folder back, end processes, and wait a while until traces for LangSmith are sent."""
+        if self._pool is not None:
+            self._pool.close()
         if self._setup.config.langsmith:
             traces.flush()
         if self._store is not None:
