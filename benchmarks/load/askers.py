@@ -252,8 +252,8 @@ def inspect_ai() -> Work:
 ASKERS: dict[str, Callable[[], Work]] = {
     f.__name__: f
     for f in (
-        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_workers, editloupe_ray, editloupe_alike, langgraph,
-        inspect_ai,
+        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_workers, editloupe_ray,
+        editloupe_alike, langgraph, inspect_ai,
     )
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """CPU work in processes: calls of tools and measures that compute, as pure functions of pictures and arguments.
 
 Only the call crosses; the cache, the numbers of crops and the trace stay in the parent. Pictures go by their digests
-through the run's folder of blobs, and as the bytes of their files where they lie in no folder. What cannot be pickled or holds a
-network is called in a thread of the parent.
+through the run's folder of blobs, and as the bytes of their files where they lie in no folder. What cannot be pickled or
+holds a network is called in a thread of the parent.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from editloupe.config import RunConfig
 from editloupe.cores import computing, usable_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import EditLoupeError, MeasureError, ProcessLost
@@ -29,6 +28,10 @@ from editloupe.measures.base import Measured, Models, measured, open_measure
 from editloupe.runs.processes import OneProcess
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.values import ImageRef, Json, View
+
+if TYPE_CHECKING:
+    # Its models take a tenth of a second, which each new process would wait for.
+    from editloupe.config import RunConfig
 
 _AFTER_S: Final = 1.0
 """Seconds of work in threads before the command line starts processes unasked: as long as their start takes."""
@@ -229,20 +232,21 @@ class _Unopened:
 class _Raised:
     """What the call raised: an error of ours as it is, that of a stranger by its name, since it may not be readable."""
 
-    error: EditLoupeError | tuple[str, str]
-    trace: str
+    error: EditLoupeError | tuple[str, str, str]
 
     @classmethod
     def of(cls, error: Exception) -> _Raised:
-        trace = "".join(traceback.format_exception(error))
         if isinstance(error, EditLoupeError):
             with suppress(Exception):
-                return cls(pickle.loads(pickle.dumps(error)), trace)
-        return cls((type(error).__name__, str(error)), trace)
+                return cls(pickle.loads(pickle.dumps(error)))
+        return cls((type(error).__name__, str(error), "".join(traceback.format_exception(error))))
 
     def made(self) -> Exception:
-        error = self.error if isinstance(self.error, Exception) else type(self.error[0], (Exception,), {})(self.error[1])
-        error.add_note(self.trace)
+        if isinstance(self.error, EditLoupeError):
+            return self.error
+        name, text, trace = self.error
+        error: Exception = type(name, (Exception,), {})(text)
+        error.add_note(trace)
         return error
 
 
