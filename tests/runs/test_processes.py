@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from editloupe import plugins
 from editloupe.backends.function import FunctionLMM
 from editloupe.chat import ToolCall
 from editloupe.config import RunConfig
@@ -131,18 +132,19 @@ def test_pictures_go_by_their_folder_or_as_files(folder: bool, pool: Pool, tmp_p
     assert found[0] == found[1]
 
 
-def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(
-    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     points = "[editloupe.measures]\ndying = tests.runs.computing:DyingMeasure\n"
     monkeypatch.syspath_prepend(str(install(tmp_path, name="dying-measure", entry_points=points)))
+    plugins.forget()
     context = context_of(images := ImageStore())
     views = dict(zip(("source", "edited"), context.views.values(), strict=True))
-    there, here = (of("psnr", {"mask": "none"}, views, images, Models()) for of in (pool.measured, measured_here))
-    assert there == here
-    with pytest.raises(MeasureError, match=r"the process that ran the measure dying was killed \(exit code -9") as lost:
-        pool.measured("dying", {}, views, images, Models())
+    with Pool(1) as pool:
+        there, here = (of("psnr", {"mask": "none"}, views, images, Models()) for of in (pool.measured, measured_here))
+        assert there == here
+        with pytest.raises(MeasureError, match=r"the process that ran the measure dying was killed \(exit code -9") as lost:
+            pool.measured("dying", {}, views, images, Models())
     assert lost.value.status == "tool_failed"
+    plugins.forget()
 
 
 def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Callable[..., Path], tmp_path: Path):
