@@ -84,14 +84,17 @@ class GoogleBackend(Remote):
     def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
         model, where = self._uri.model, self._at
         sent, config = google_wire.config_of(model, request, system, refused)
+        tokens, answered = request.top_logprobs is not None, self._first.answered
         try:
             answer = self._client.models.generate_content(model=model, contents=contents, config=config)
+            body = (answer.sdk_http_response.body if answer.sdk_http_response else None) or ""
+            return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=tokens, answered=answered)
         except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
             if names := google_wire.refused(error.told, sent):
                 raise ParameterRefused(*names) from error
-            answered, hint = self._first.answered, google_wire.ADDRESS_HINT
+            hint = google_wire.ADDRESS_HINT
             raise failure(error.told, where, request=request, answered=answered, hint=hint) from error
         except BackendError:
             raise
@@ -102,6 +105,3 @@ class GoogleBackend(Remote):
                 raise where.unreachable(error) from error
             words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
             raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
-        body = (answer.sdk_http_response.body if answer.sdk_http_response else None) or ""
-        tokens, answered = request.top_logprobs is not None, self._first.answered
-        return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=tokens, answered=answered)

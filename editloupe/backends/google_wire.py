@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from editloupe.backends import payload
 from editloupe.backends.endpoint import Endpoint
-from editloupe.backends.failures import Said, failure, said
+from editloupe.backends.failures import Said, parse_answer
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import Unavailable
@@ -130,11 +130,7 @@ def read_reply(
     answered before.
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    answer = payload.parse_answer(body, endpoint, ADDRESS_HINT, answered=answered)
-    if answer.get("error"):
-        code = payload.at(answer, "error", "code")
-        status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise failure(said(status, answer, {}), endpoint, answered=answered, hint=ADDRESS_HINT)
+    answer = parse_answer(body, endpoint, ADDRESS_HINT, answered=answered)
     usage, model = _usage(answer.get("usageMetadata")), payload.text_at(answer, "modelVersion")
     common: dict[str, Any] = {"usage": usage, "model": model, "raw": answer, "sent": sent}
     candidate = payload.at(answer, "candidates", 0)
@@ -145,16 +141,16 @@ def read_reply(
     reason, words = str(candidate.get("finishReason") or "STOP"), str(candidate.get("finishMessage") or "")
     parts = [part for part in payload.items_at(candidate, "content", "parts") if isinstance(part, Mapping)]
     text = "".join(payload.text_at(part, "text") for part in parts if part.get("thought") is not True)
-    asked = [part for part in parts if part.get("functionCall") is not None]
-    read = [_call(part["functionCall"], number) for number, part in enumerate(asked, 1)]
-    malformed = [call for call in read if isinstance(call, MalformedCall)]
+    asked = [part["functionCall"] for part in parts if part.get("functionCall") is not None]
+    # None is how a call without arguments is written.
+    named = [(one, payload.at(one, "name"), {} if payload.at(one, "args") is None else one["args"]) for one in asked]
+    calls = payload.calls_of(named, endpoint.scrub)
     if _BAD_CALL.search(reason):
-        malformed.append(MalformedCall(raw=words or text, error=f"the call could not be read as one ({reason})"))
+        calls.append(MalformedCall(raw=words or text, error=f"the call could not be read as one ({reason})"))
     if tokens:
-        bare: dict[str, Json] = {name: value for name, value in candidate.items() if name != "logprobsResult"}
-        common["raw"] = {**answer, "candidates": [bare, *payload.items_at(answer, "candidates")[1:]]}
+        common["raw"] = payload.without_tokens(answer, "candidates", "logprobsResult")
         common["tokens"] = payload.whole_tokens(_tokens(payload.at(candidate, "logprobsResult")), endpoint.scrub)
-    finish: Finish = "length" if reason == "MAX_TOKENS" else "tools" if read or malformed else "stop"
+    finish: Finish = "length" if reason == "MAX_TOKENS" else "tools" if calls else "stop"
     if _FILTERED.search(reason):
         finish, text = "filter", text or f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
     # A thought goes back only for its signature's sake.
@@ -162,8 +158,8 @@ def read_reply(
     return Reply(
         text=text,
         reasoning="".join(payload.text_at(part, "text") for part in parts if part.get("thought") is True),
-        tool_calls=tuple(call for call in read if isinstance(call, ToolCall)),
-        malformed_calls=tuple(malformed),
+        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
+        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
         finish=finish,
         carry={"parts": kept} if any("thoughtSignature" in part for part in kept) else None,
         **common,
@@ -179,16 +175,6 @@ def _tokens(result: Json) -> Iterator[Token | None]:
         (text, logprob), *others = read
         top = tuple((word, value) for word, value in others if word and value is not None)
         yield Token(text=text, logprob=logprob, top=top) if text and logprob is not None else None
-
-
-def _call(call: Json, number: int) -> ToolCall | MalformedCall:
-    # None is how a call without arguments is written.
-    name, arguments = payload.text_at(call, "name"), {} if payload.at(call, "args") is None else payload.at(call, "args")
-    if not name:
-        return MalformedCall(raw=json.dumps(call), error="a tool call needs a name")
-    if not isinstance(arguments, Mapping):
-        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
-    return ToolCall(id=str(payload.at(call, "id") or f"call_{number}"), name=name, arguments=arguments)
 
 
 def _usage(value: Json) -> Usage:
@@ -209,8 +195,6 @@ def _usage(value: Json) -> Usage:
 
 def refused(told: Said, sent: payload.JsonObject) -> frozenset[str]:
     """Return what a failed answer names of the parameters that were sent and can be left out, by our names."""
-    if told.status != 400:
-        return frozenset()
-    names = {ours for ours, spelt in _NAMES.items() if spelt[0] in sent and told.names(spelt, own=(str(sent["model"]),))}
+    names = told.refuses(_NAMES, sent)
     # "Function calling with a response mime type": the schema is what can be left out.
-    return frozenset(names - {"tools"} if "answer_schema" in names else names)
+    return names - {"tools"} if "answer_schema" in names else names

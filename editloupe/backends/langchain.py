@@ -193,7 +193,7 @@ class LangChainLMM(Remote):
             ours = failures.failure(told, self, request=request, answered=self._first.answered)
         if status in (None, 400, 404, 422):
             names = {**_FIELDS, "tools": ("tools",)}
-            named = [n for n in names if n in sent and told.names(names[n], own=(str(sent["model"]),))]
+            named = list(told.refuses(names, sent))
             # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
             if type(ours) is Rejected and not ours.for_all and not named:
                 named = [name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto")]
