@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from queue import Empty, Queue
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -247,27 +247,23 @@ def connect_to(url: str) -> None:
     if proxied and not is_loopback(url):
         return
     address = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    ended: Queue[OSError | None] = Queue()
+    connected: Future[None] = Future()
 
-    def look() -> None:
+    def connect() -> None:
         try:
             socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
-            ended.put(None)
+            connected.set_result(None)
         except OSError as error:
-            ended.put(error)
+            connected.set_exception(error)
 
     # In a thread, since nothing else bounds the search for a name.
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        error = ended.get(timeout=CONNECT_TIMEOUT_S + 0.3)
-    except Empty:
-        error = TimeoutError()
-    if error is None:
-        return
-    words = f"within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"({error.strerror or error})"
-    raise Unavailable(
-        f"{url}: no connection {words}; {UNREACHABLE_ADVICE}", lost=words, how="unreached", for_all=True
-    ) from error
+        connected.result(timeout=CONNECT_TIMEOUT_S + 0.3)
+    except OSError as error:
+        words = f"within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"({error.strerror or error})"
+        told = f"{url}: no connection {words}; {UNREACHABLE_ADVICE}"
+        raise Unavailable(told, lost=words, how="unreached", for_all=True) from error
 
 
 def is_loopback(url: str) -> bool:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
 from editloupe.backends.payload import Scrub, at, clean_text, cleaned, loads, one_line
@@ -275,8 +275,8 @@ def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str, *, answered
         raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
     if not isinstance(answer, Mapping):
         raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(answer)[:80]!r}")
-    if error := answer.get("error"):
-        raise Failed(said(_status_in(error), answer, {}), answer)
+    if found := answer.get("error"):
+        raise Failed(said(_status_in(found), answer, {}), answer)
     return answer
 
 

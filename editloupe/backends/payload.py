@@ -122,7 +122,7 @@ def without_tokens(answer: JsonObject, choices: str, tokens: str) -> JsonObject:
 
 
 def calls_of(asked: Iterable[tuple[Json, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
-    """Return the calls that were asked for. asked: (a call, perhaps with an `id`; its name; its arguments, perhaps as text)."""
+    """Return the calls of a reply. asked: (a call, perhaps with an `id`; its name; its arguments or their text)."""
     return [_call(call, name, arguments, number, scrub) for number, (call, name, arguments) in enumerate(asked, 1)]
 
 

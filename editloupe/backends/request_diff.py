@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container
+from itertools import zip_longest
 
+from editloupe.backends.payload import one_line
 from editloupe.chat import Message, Request, message_hash
 from editloupe.traces.events import Header, ModelCall
 from editloupe.traces.read import Trace
 from editloupe.values import digest
+
+
+def shared_with(known: Container[str], request: Request) -> tuple[int, str]:
+    """Return how many first messages of a request are among the known hashes, and the hash of the last of them."""
+    hashes = _chain(request)
+    return next(((n, hashes[n - 1]) for n in range(len(hashes), 0, -1) if hashes[n - 1] in known), (0, ""))
 
 
 def difference(trace: Trace, request: Request, shared: int) -> str:
@@ -20,7 +28,7 @@ def difference(trace: Trace, request: Request, shared: int) -> str:
             return f"message {shared + 1} ({now.role}): the recording ends before it"
         return f"message {shared + 1}: {message_difference(recorded[shared], now)}"
     heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
-    call = heads.get(chain(request.messages)[-1])
+    call = heads.get(_chain(request)[-1])
     if call is None:
         return f"its length: nothing was asked after message {len(request.messages)}"
     return _settings_difference(trace.header, call, request)
@@ -40,8 +48,8 @@ def message_difference(recorded: Message, now: Message, *, was: str = "recorded"
         if old != new:
             return f"{name}: {was} {short(old)}, {is_} {short(new)}"
     if recorded.text != now.text:
-        at = next((i for i, (a, b) in enumerate(zip(recorded.text, now.text, strict=False)) if a != b), None)
-        at = min(len(recorded.text), len(now.text)) if at is None else at
+        pairs = enumerate(zip_longest(recorded.text, now.text))
+        at = next(n for n, (old, new) in pairs if old != new)
         return f"text, from character {at + 1}: {was} {_around(recorded.text, at)}, {is_} {_around(now.text, at)}"
     return "the parts' order" if recorded.parts != now.parts else "carry"
 
@@ -60,10 +68,10 @@ def _settings_difference(header: Header, call: ModelCall, request: Request) -> s
     return f"whether tools may be called (now {request.calls_allowed})"
 
 
-def chain(messages: Sequence[Message]) -> list[str]:
+def _chain(request: Request) -> list[str]:
     """Return the hash of each message, as a trace has it."""
     hashes: list[str] = []
-    for message in messages:
+    for message in request.messages:
         hashes.append(message_hash(message, hashes[-1] if hashes else None))
     return hashes
 
@@ -74,5 +82,4 @@ def _around(text: str, at: int) -> str:
 
 def short(value: object) -> str:
     """Return JSON, cut to a line."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 160 else text[:159] + "…"
+    return one_line(json.dumps(value, ensure_ascii=False), 160)
