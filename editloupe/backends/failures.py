@@ -98,13 +98,10 @@ class Said:
         pairs = zip(["", *words], words, strict=False)
         return any(part in word and f"{before} {word}" not in own for before, word in pairs for part in parts)
 
-    @property
-    def is_refusal(self) -> bool:
-        """Whether its status, if it has one, lets a parameter be the reason."""
-        return not self.status or (400 <= self.status < 500 and self.status not in (401, 402, 407, 408, 413, 429))
-
     def names(self, parameters: Collection[str], model: str) -> bool:
-        """Return whether it names one of these parameters, other than in the model's name."""
+        """Return whether it refuses one of these parameters by name, other than in the model's name."""
+        if self.status and (not 400 <= self.status < 500 or self.status in (401, 402, 407, 408, 413, 429)):
+            return False
         text = f"{self.words} {' '.join(self.params)}"
         for own in (model, model.rpartition("/")[2]):
             text = re.sub(rf"(?<!\w){re.escape(own)}(?!\w)", " ", text)
@@ -115,8 +112,8 @@ class Said:
 
         names: our name → the field in `sent`, and how else a refusal may name it.
         """
-        known = names.items() if self.is_refusal else ()
-        return frozenset(ours for ours, spelt in known if spelt[0] in sent and self.names(spelt, str(sent["model"])))
+        model = str(sent["model"])
+        return frozenset(ours for ours, spelt in names.items() if spelt[0] in sent and self.names(spelt, model))
 
 
 def _spelt(name: str) -> re.Pattern[str]:
@@ -138,7 +135,8 @@ def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     units = {name: "ms" if name.endswith("_ms") else "s" for name in _WAITS}
     named = [v[:_LONGEST] if isinstance(v, str) else f"{v}{units[name]}" for name, v in found if name in units]
     waits = (
-        _retry_after(headers),
+        _seconds(headers.get("retry-after-ms", ""), 0.001),
+        _seconds(headers.get("retry-after", "")),
         max((seconds for text in named if (seconds := wait_in(text)) is not None), default=None),
         wait_in(words) if status in (429, 503, 529) else None,
         _reset_of(headers),
@@ -189,11 +187,6 @@ def wait_in(text: str) -> float | None:
     return found
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    found = _seconds(headers.get("retry-after-ms", ""))
-    return _seconds(headers.get("retry-after", "")) if found is None else found / 1000
-
-
 def _reset_of(headers: Mapping[str, str]) -> float | None:
     """Return when the limits that are used up begin anew; where headers do not say what is left, the nearest reset."""
     used_up: list[float] = []
@@ -206,10 +199,10 @@ def _reset_of(headers: Mapping[str, str]) -> float | None:
     return max(used_up) if used_up else min(others, default=None)
 
 
-def _seconds(value: str) -> float | None:
-    """Return what a header names: "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
+def _seconds(value: str, unit_s: float = 1.0) -> float | None:
+    """Return what a header names: "6m0s", a number, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
     try:
-        number = float(value)
+        number = float(value) * unit_s
     except ValueError:
         for moment in (datetime.fromisoformat, parsedate_to_datetime):
             with suppress(ValueError):
@@ -289,9 +282,8 @@ def _status_in(error: Json) -> int:
 
 def is_filtered(told: Said) -> bool:
     """Return whether the request was refused for its content."""
-    if told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES):
-        return True
-    return told.status in (403, 451) and told.tells(_FILTER_WORDS)
+    coded = told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES)
+    return coded or (told.status in (403, 451) and told.tells(_FILTER_WORDS))
 
 
 def failure(
@@ -312,7 +304,9 @@ def failure(
     if _is_account(told, own=own, answered=answered):
         return rejected(_ACCOUNT, for_all=True)
     if status == 429:
-        return rejected(_ABOVE) if _is_above(told) else RateLimited(message, status=status, retry_after_s=told.wait_s)
+        # The request's own tokens and the limit that they exceed, and no time to wait for.
+        above = told.wait_s is None and told.tells(("token",)) and len({n for n in told.numbers if n >= 1000}) == 2
+        return rejected(_ABOVE) if above else RateLimited(message, status=status, retry_after_s=told.wait_s)
     if any(one.images for one in messages) and (cure := _of_pictures(told, answered=answered)):
         return rejected(cure, for_all=cure == NO_IMAGES)
     if status == 408 or status >= 500:
@@ -365,11 +359,6 @@ def _is_place(told: Said, *, own: str, answered: bool) -> bool:
     """Return whether the place is not served. A 400 that counts, or names a parameter, means a place in it."""
     within = told.status in (400, 422) and (told.params or told.numbers)
     return told.coded(_PLACE_WORDS) or (not answered and not within and told.says(_PLACE_WORDS, own=own))
-
-
-def _is_above(told: Said) -> bool:
-    """Return whether a 429 names the request's own tokens and the limit that they exceed, and no time to wait for."""
-    return told.wait_s is None and told.tells(("token",)) and len({n for n in told.numbers if n >= 1000}) == 2
 
 
 def _is_too_long(told: Said) -> bool:

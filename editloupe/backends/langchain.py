@@ -29,7 +29,7 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import ParameterRefused, Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
@@ -57,31 +57,27 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
         raise ConfigError(f"{where}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5")
     read = read_parameters(uri, known=("base_url", "boxes", "max_image_side", "timeout_s"))
     options: dict[str, Any] = {"base_url": read.base_url} if read.base_url else {}
-    # Made twice: what else it can be told is known by its class.
-    fields = type(_made(where, provider, model, options)).model_fields
-    known = {name for field, info in fields.items() for name in (field, info.alias)}
-    if options.keys() - known:
+    wanted = {**options, "timeout": read.timeout_s, "max_retries": 0}
+    try:
+        from langchain.chat_models import init_chat_model
+
+        # Made twice: what else it can be told is known by its class.
+        fields = type(init_chat_model(model, model_provider=provider, **options)).model_fields
+        known = {name for field, info in fields.items() for name in (field, info.alias)}
+        wanted = {name: value for name, value in wanted.items() if name in known}
+        chat: BaseChatModel = init_chat_model(model, model_provider=provider, **wanted)
+    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
+        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
+        told = payload.one_line(_scrubber()(str(error)))
+        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
+    if options.keys() - wanted.keys():
         raise ConfigError(f"{where}: its class takes no base_url; leave that parameter out")
-    options |= {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if name in known}
-    chat = _made(where, provider, model, options)
     if (client := getattr(getattr(chat, "root_client", None), "_client", None)) is not None:
         # OpenAI's own client would follow a redirect, pictures and all.
         client.follow_redirects = False
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = f"{uri.model}?base_url={read.base_url}" if read.base_url else uri.model
     return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
-
-
-def _made(where: str, provider: str, model: str, options: Mapping[str, Any]) -> BaseChatModel:
-    try:
-        from langchain.chat_models import init_chat_model
-
-        made: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
-    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
-        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
-        told = payload.one_line(_scrubber()(str(error)))
-        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
-    return made
 
 
 class LangChainLMM(Remote):
@@ -118,20 +114,22 @@ class LangChainLMM(Remote):
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
-        messages = [self._message(message, images) for message in spoken]
+        messages = convert_to_messages([self._message(message, images) for message in spoken])
         return lambda refused: self._asked(request, messages, refused)
 
-    def _message(self, message: Message, images: ImageStore) -> BaseMessage:
-        """Return the message as LangChain reads it."""
-        content = [self._content(part, images) for part in message.parts] if message.images else message.text
-        calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
-        more: Mapping[str, Any] = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
-        return convert_to_messages([{"role": message.role, "content": content, **more.get(message.role, {})}])[0]
-
-    def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
-        if isinstance(part, ImagePart):
-            return {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
-        return dict(part.to_json())
+    def _message(self, message: Message, images: ImageStore) -> dict[str, Any]:
+        """Return the message in the form that LangChain converts for any class."""
+        blocks: list[Any] = [
+            {"type": "image_url", "image_url": {"url": self._image_urls.ascii(images, part.image).decode("ascii")}}
+            if isinstance(part, ImagePart)
+            else part.to_json()
+            for part in message.parts
+        ]
+        wire: dict[str, Any] = {"role": message.role, "content": blocks if message.images else message.text}
+        if message.role == "assistant":
+            calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
+            return {**wire, "tool_calls": calls}
+        return {**wire, "tool_call_id": message.tool_call_id or ""} if message.role == "tool" else wire
 
     def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
         model, sent = self._sampled(request, refused)
@@ -159,7 +157,7 @@ class LangChainLMM(Remote):
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message), raw=raw, sent={k: v for k, v in sent.items() if v != []})
+        return replace(_reply(message), raw=raw, sent={name: value for name, value in sent.items() if value != []})
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""

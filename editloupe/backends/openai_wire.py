@@ -15,20 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from editloupe.backends import payload
 from editloupe.backends.endpoint import Endpoint
 from editloupe.backends.failures import Said, parse_answer
-from editloupe.backends.payload import (
-    JsonObject,
-    at,
-    calls_of,
-    count,
-    items_at,
-    move_pictures,
-    sampling_of,
-    text_at,
-    whole_tokens,
-    without_tokens,
-)
+from editloupe.backends.payload import JsonObject, at, count, items_at, text_at
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, Token, ToolCall, Usage
 from editloupe.errors import Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
@@ -54,7 +44,7 @@ _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
 
 def parameters_of(model: str, request: Request, refused: frozenset[str]) -> dict[str, Json]:
     """Return everything of a request but its messages. refused: what the model does not take, OLD_NAME among it."""
-    wire: dict[str, Json] = {"model": model, **sampling_of(request, refused)}
+    wire: dict[str, Json] = {"model": model, **payload.sampling_of(request, refused)}
     if OLD_NAME in refused and "max_tokens" in wire:
         wire[_NEW_NAME] = wire.pop("max_tokens")
     if request.tools:
@@ -77,7 +67,7 @@ def pieces_of(
     tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, `move_pictures` moves them.
     image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
-    messages = request.messages if tool_images else move_pictures(request.messages)
+    messages = request.messages if tool_images else payload.move_pictures(request.messages)
     urls = {part.image.sha256: image_url(part.image) for message in messages for part in message.images}
     # Every second piece is the digest that stood behind a gap's mark.
     pieces = _GAPS.split(compact_bytes([_wire_message(message, image_ids=image_ids) for message in messages]))
@@ -134,7 +124,7 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
     asked = [
         (item, at(item, "function", "name"), at(item, "function", "arguments")) for item in items_at(message, "tool_calls")
     ]
-    calls = calls_of(asked, endpoint.scrub)
+    calls = payload.calls_of(asked, endpoint.scrub)
     refusal, listed = text_at(message, "refusal"), items_at(choice, "logprobs", "content")
     blocks = "".join(text_at(block, "text") for block in items_at(message, "content"))
     return Reply(
@@ -146,10 +136,10 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
         usage=_usage(answer.get("usage")),
         model=text_at(answer, "model"),
         fingerprint=text_at(answer, "system_fingerprint"),
-        raw=without_tokens(answer, "choices", "logprobs") if tokens else answer,
+        raw=payload.without_tokens(answer, "choices", "logprobs") if tokens else answer,
         sent=sent,
         logprob=_logprob(listed),
-        tokens=whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
+        tokens=payload.whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
     )
 
 
@@ -199,8 +189,6 @@ def refused(told: Said, sent: JsonObject, *, unused: bool = False) -> frozenset[
     unused: whether the conversation holds no call yet, so that a word on a tool means that any are sent.
     """
     model = str(sent["model"])
-    if not told.is_refusal:
-        return frozenset()
     if "max_tokens" in sent and told.names((_NEW_NAME,), model):
         return frozenset({OLD_NAME})
     found = told.refuses({**_NAMES, "max_tokens": (_NEW_NAME,)} if _NEW_NAME in sent else _NAMES, sent)

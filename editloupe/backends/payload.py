@@ -33,9 +33,6 @@ class ImageURLs:
         self._policy, self._lock = policy, threading.Lock()
         self._texts: dict[str, bytes] = {}
 
-    def of(self, images: ImageStore, ref: ImageRef) -> str:
-        return self.ascii(images, ref).decode("ascii")
-
     def ascii(self, images: ImageStore, ref: ImageRef) -> bytes:
         """Return the data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
         with self._lock:
@@ -116,9 +113,9 @@ def whole_tokens(tokens: Iterable[Token | None], scrub: Scrub) -> tuple[Token, .
 
 
 def without_tokens(answer: JsonObject, choices: str, tokens: str) -> JsonObject:
-    """Return an answer whose first choice does not repeat its tokens. choices, tokens: what the fields are called."""
-    first, *others = items_at(answer, choices)
-    return {**answer, choices: [{name: value for name, value in first.items() if name != tokens}, *others]}
+    """Return an answer whose choices do not repeat their tokens. choices, tokens: what the fields are called."""
+    told = [one for one in items_at(answer, choices) if isinstance(one, Mapping)]
+    return {**answer, choices: [{name: value for name, value in one.items() if name != tokens} for one in told]}
 
 
 def calls_of(asked: Iterable[tuple[Json, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
