@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from editloupe import errors
-from editloupe.backends.request_diff import difference, shared_with, short
+from editloupe.backends.recorded import difference, shared_with, short
 from editloupe.chat import Message, Request, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation

@@ -111,7 +111,7 @@ def checked_reply(value: object, uri: str) -> Reply:
     if isinstance(value, Reply) and isinstance(value.text, str):
         return value
     found = f"a Reply whose text is a {type(value.text).__name__}" if isinstance(value, Reply) else type(value).__name__
-    expected = 'expected editloupe.chat.Reply, such as Reply(text="…")'
+    expected = 'expected the reply\'s text in an editloupe.chat.Reply, such as Reply(text="…")'
     raise Rejected(f"backend {uri}: complete(request, images) returned {found}; {expected}", for_all=True)
 
 

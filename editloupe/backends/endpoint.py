@@ -45,10 +45,8 @@ def _base_url(text: str) -> str:
     return url.geturl().rstrip("/")
 
 
-def _media_types(text: object) -> object:
+def _media_types(text: str) -> tuple[str, ...]:
     """Return "png,jpg" as media types."""
-    if not isinstance(text, str):
-        return text
     return tuple(dict.fromkeys(f"image/{name}" for name in text.lower().replace("jpg", "jpeg").split(",")))
 
 
@@ -220,8 +218,7 @@ def _key(uri: BackendURI, params: Parameters, provider: Provider, url: str) -> t
         # It may be the key itself, so it is not repeated.
         raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
     variables = provider.key_variables if params.env is None else (params.env,)
-    for variable in variables:
-        value = os.environ.get(variable, "").strip()
+    for variable, value in ((name, os.environ.get(name, "").strip()) for name in variables):
         # The HTTP library's own complaint about such a header would show the key.
         if not value.isascii() or not value.isprintable() or " " in value:
             raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")

@@ -218,15 +218,12 @@ def _seconds(value: str, unit_s: float = 1.0) -> float | None:
 
 
 class Place(Protocol):
-    """Who failed: an endpoint, or a model of another library."""
+    """Who failed, an endpoint or a model of another library: the head of messages, and the cure of a refused key."""
 
     @property
-    def where(self) -> str:
-        """The head of messages."""
-
+    def where(self) -> str: ...
     @property
-    def key_hint(self) -> str:
-        """What to do where the key is refused."""
+    def key_hint(self) -> str: ...
 
 
 class Failed(BackendError):

@@ -118,12 +118,12 @@ def without_tokens(answer: JsonObject, choices: str, tokens: str) -> JsonObject:
     return {**answer, choices: [{name: value for name, value in one.items() if name != tokens} for one in told]}
 
 
-def calls_of(asked: Iterable[tuple[Json, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
+def calls_of(asked: Iterable[tuple[object, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
     """Return the calls of a reply. asked: (a call, perhaps with an `id`; its name; its arguments or their text)."""
     return [_call(call, name, arguments, number, scrub) for number, (call, name, arguments) in enumerate(asked, 1)]
 
 
-def _call(call: Json, name: object, arguments: Any, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
+def _call(call: object, name: object, arguments: Any, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
     if not isinstance(name, str) or not name:
         return MalformedCall(raw=json.dumps(call), error="a tool call needs a name")
     try:

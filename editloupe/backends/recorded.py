@@ -8,21 +8,23 @@ A request is answered where the run holds the very same one: messages, images by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
 from editloupe.backends.endpoint import max_image_side
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.request_diff import difference, shared_with
-from editloupe.chat import Message, Reply, Request
+from editloupe.backends.payload import one_line
+from editloupe.chat import Message, Reply, Request, message_hash
 from editloupe.data.images import ImageStore
 from editloupe.data.run_file import read_run_file
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
 from editloupe.tasks import task_from_json
-from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
-from editloupe.traces.read import read_trace
+from editloupe.traces.events import Header, MessageEvent, ModelCall, ModelFailure
+from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
 
 
@@ -127,3 +129,78 @@ class RecordedLMM:
 
 def _images(message: Message) -> str:
     return "images " + " ".join(part.image.sha256 for part in message.images)
+
+
+# What a request differs in from a recording: the words of every replay miss
+
+
+def shared_with(known: Container[str], request: Request) -> tuple[int, str]:
+    """Return how many first messages of a request are among the known hashes, and the hash of the last of them."""
+    hashes = _chain(request)
+    return next(((n, hashes[n - 1]) for n in range(len(hashes), 0, -1) if hashes[n - 1] in known), (0, ""))
+
+
+def difference(trace: Trace, request: Request, shared: int) -> str:
+    """Return the first field in which a request differs from a trace whose first `shared` messages are its own."""
+    recorded = trace.messages()
+    if shared < len(request.messages):
+        now = request.messages[shared]
+        if shared >= len(recorded):
+            return f"message {shared + 1} ({now.role}): the recording ends before it"
+        return f"message {shared + 1}: {message_difference(recorded[shared], now)}"
+    heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
+    call = heads.get(_chain(request)[-1])
+    if call is None:
+        return f"its length: nothing was asked after message {len(request.messages)}"
+    return _settings_difference(trace.header, call, request)
+
+
+def message_difference(recorded: Message, now: Message, *, was: str = "recorded", is_: str = "now") -> str:
+    """Return the first field in which two messages differ: "FIELD: recorded …, now …".
+
+    was, is_: what the two are called.
+    """
+    for name, old, new in (
+        ("role", recorded.role, now.role),
+        ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
+        ("tool_calls", [c.to_json() for c in recorded.tool_calls], [c.to_json() for c in now.tool_calls]),
+        ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
+    ):
+        if old != new:
+            return f"{name}: {was} {short(old)}, {is_} {short(new)}"
+    if recorded.text != now.text:
+        pairs = enumerate(zip_longest(recorded.text, now.text))
+        at = next(n for n, (old, new) in pairs if old != new)
+        return f"text, from character {at + 1}: {was} {_around(recorded.text, at)}, {is_} {_around(now.text, at)}"
+    return "the parts' order" if recorded.parts != now.parts else "carry"
+
+
+def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
+    native = header.judge.get("tool_protocol") == "native"
+    was = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
+    now = {tool.name: digest(tool.to_json()) for tool in request.tools}
+    if changed := [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]:
+        return f"tools, their descriptions or arguments: {', '.join(changed)}"
+    sampling, sampled = header.judge.get("sampling"), request.sampling.to_json()
+    if sampling != sampled:
+        return f"sampling: recorded {short(sampling)}, now {short(sampled)}"
+    if call.held != (request.answer_schema is not None):
+        return f"whether the answer is held to a schema: recorded {call.held}, now {not call.held}"
+    return f"whether tools may be called (now {request.calls_allowed})"
+
+
+def _chain(request: Request) -> list[str]:
+    """Return the hash of each message, as a trace has it."""
+    hashes: list[str] = []
+    for message in request.messages:
+        hashes.append(message_hash(message, hashes[-1] if hashes else None))
+    return hashes
+
+
+def _around(text: str, at: int) -> str:
+    return repr(("…" if at > 20 else "") + text[max(0, at - 20) : at + 40] + ("…" if len(text) > at + 40 else ""))
+
+
+def short(value: object) -> str:
+    """Return JSON, cut to a line."""
+    return one_line(json.dumps(value, ensure_ascii=False), 160)
