@@ -131,7 +131,10 @@ class Endpoint:
     """A backend's URI, read."""
 
     provider: Provider
-    params: Parameters
+    traits: Traits
+    """What the model can do."""
+    timeout_s: float
+    """Seconds of one attempt."""
     uri: BackendURI
     """Provider, model, and base_url where it is a part of the judge's identity."""
     url: str
@@ -142,28 +145,9 @@ class Endpoint:
     """What to do where the key is refused."""
 
     @property
-    def traits(self) -> Traits:
-        """What the model can do."""
-        params, limits = self.params, ("max_images", "max_image_bytes", "max_image_side")
-        given = {name: value for name in limits if (value := getattr(params, name)) is not None}
-        return replace(
-            self.provider.traits,
-            describes=f"{self.uri.model} {self.provider.traits.describes.format(place=self.url)}",
-            boxes=params.boxes,
-            image_formats=params.image_formats,
-            bare_replies=params.replies == "bare",
-            **{**_TAKES.get(urlsplit(self.url).hostname or "", {}), **given},
-        )
-
-    @property
     def where(self) -> str:
         """The head of every message, such as "https://…/v1, model 'm'"."""
         return f"{self.url}, model {self.uri.model!r}"
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds of one attempt."""
-        return self.params.timeout_s
 
     @property
     def connect_s(self) -> float:
@@ -206,8 +190,18 @@ def read_endpoint(uri: BackendURI, provider: Provider) -> Endpoint:
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
     lasting = {name: uri.params[name] for name in ("image_formats",) if name in uri.params}
     lasting |= {"base_url": params.base_url} if params.base_url is not None else {}
-    uri = replace(uri, params=lasting)
-    return Endpoint(params=params, provider=provider, uri=uri, url=url, key=key, key_hint=key_hint)
+    limits = {name: getattr(params, name) for name in ("max_images", "max_image_bytes", "max_image_side")}
+    given = {name: most for name, most in limits.items() if most is not None}
+    traits = replace(
+        provider.traits,
+        describes=f"{uri.model} {provider.traits.describes.format(place=url)}",
+        boxes=params.boxes,
+        image_formats=params.image_formats,
+        bare_replies=params.replies == "bare",
+        **{**_TAKES.get(urlsplit(url).hostname or "", {}), **given},
+    )
+    uri, seconds = replace(uri, params=lasting), params.timeout_s
+    return Endpoint(provider=provider, traits=traits, timeout_s=seconds, uri=uri, url=url, key=key, key_hint=key_hint)
 
 
 def _key(uri: BackendURI, params: Parameters, provider: Provider, url: str) -> tuple[str, str]:
