@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,20 +32,20 @@ def native(*script: str | Reply) -> ScriptedLMM:
 
 
 def test_calls_are_answered_one_tool_message_each_and_the_label_stays_text(sample: Sample, store: ImageStore):
-    lmm = native(
-        calls(("localize_differences", COMPARE), ("zoom_in", ZOOM), text="<Start Thinking>Look.</Start Thinking>"),
-        final("Over Modification", "As Crop 1 shows, the handle has changed as well."),
-    )
+    said = calls(("localize_differences", COMPARE), ("zoom_in", ZOOM), text="<Start Thinking>Look.</Start Thinking>")
+    carry = {"google": {"signatures": ["c2ln"]}}
+    thought = "As Crop 1 shows, the handle has changed as well."
+    lmm = native(replace(said, carry=carry), final("Over Modification", thought))
     finding = judged(lmm, sample, store, tool_protocol="native")
     assert (finding.status, finding.label, finding.turns) == ("ok", "Over Modification", 1)
     first, second = lmm.requests
-    assert (
-        [t.name for t in first.tools] == [t.name for t in second.tools] == ["zoom_in", "localize_differences", "enhancer"]
-    )
+    names = ["zoom_in", "localize_differences", "enhancer"]
+    assert [t.name for t in first.tools] == [t.name for t in second.tools] == names
     assert "<tool_call>" not in first.messages[0].text
     assert "JSON Schema" not in first.messages[0].text
     assert [m.role for m in second.messages] == ["user", "assistant", "tool", "tool", "user"]
     assert [c.id for c in second.messages[1].tool_calls] == [m.tool_call_id for m in second.messages[2:4]] == ["a", "b"]
+    assert second.messages[1].carry == carry, "what a provider wants back goes back"
     assert "3 regions differ" in second.messages[2].text
     assert [p.alias for p in second.messages[3].images] == ["Crop 3"]
     assert {e.image for e in finding.evidence} == {"Original Image", "Edited Image"}
@@ -69,23 +70,17 @@ def test_history_is_append_only_and_calls_keep_ids_of_their_own(sample: Sample, 
     assert told == ["call_1", "call_1_2"]
 
 
-def test_a_call_in_the_text_is_told_and_counted_and_not_run(sample: Sample, store: ImageStore):
-    lmm = native(LOOK, final("Wrong Action"))
-    finding = judged(lmm, sample, store, tool_protocol="native")
-    assert finding.turns == 0
-    assert finding.counts == {"malformed_calls": 1, "reminders": 1}
-    assert "through your tool calling interface" in lmm.requests[1].messages[-1].text
-
-
-def test_a_broken_call_beside_a_good_one_is_told_behind_the_answers(sample: Sample, store: ImageStore):
+def test_a_call_in_the_text_and_a_broken_one_are_told_and_counted_and_not_run(sample: Sample, store: ImageStore):
     broken = MalformedCall(raw='{"target', error="the arguments are not JSON")
-    good = calls(("zoom_in", ZOOM))
-    lmm = native(
-        Reply(text="", tool_calls=good.tool_calls, malformed_calls=(broken,), finish="tools"), final("Wrong Action")
-    )
-    finding = judged(lmm, sample, store, tool_protocol="native")
-    assert (finding.label, finding.counts) == ("Wrong Action", {"malformed_calls": 1})
-    assert "Not run, since it could not be read: the arguments are not JSON" in lmm.requests[1].messages[-1].text
+    beside = replace(calls(("zoom_in", ZOOM)), malformed_calls=(broken,))
+    for said, turns, counts, told in (
+        (LOOK, 0, {"malformed_calls": 1, "reminders": 1}, "through your tool calling interface"),
+        (beside, 1, {"malformed_calls": 1}, "Not run, since it could not be read: the arguments are not JSON"),
+    ):
+        lmm = native(said, final("Wrong Action"))
+        finding = judged(lmm, sample, store, tool_protocol="native")
+        assert (finding.label, finding.turns, finding.counts) == ("Wrong Action", turns, counts)
+        assert told in lmm.requests[1].messages[-1].text
 
 
 def test_an_unknown_tool_and_wrong_arguments_are_observations(sample: Sample, store: ImageStore):
@@ -95,14 +90,6 @@ def test_an_unknown_tool_and_wrong_arguments_are_observations(sample: Sample, st
     told = [m.text for m in lmm.requests[1].messages if m.role == "tool"]
     assert "there is no tool 'look'" in told[0]
     assert "'bbox' is a required property" in told[1]
-
-
-def test_what_a_provider_wants_back_goes_back(sample: Sample, store: ImageStore):
-    asked = calls(("zoom_in", ZOOM))
-    carried = Reply(text="", tool_calls=asked.tool_calls, finish="tools", carry={"google": {"signatures": ["c2ln"]}})
-    lmm = native(carried, final("Wrong Action"))
-    judged(lmm, sample, store, tool_protocol="native")
-    assert lmm.requests[1].messages[1].carry == {"google": {"signatures": ["c2ln"]}}
 
 
 def test_text_is_the_default_and_auto_takes_what_the_backend_can() -> None:

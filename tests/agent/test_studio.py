@@ -24,17 +24,15 @@ from editloupe.runs.studio import WrongInput, graph
 from tests import clients
 from tests.conftest import LOOK, draw_edits, final
 
+LANGGRAPH = json.loads((clients.ROOT / "langgraph.json").read_text(encoding="utf-8"))
 NODES = {"judge:think", "judge:act", "judge:remind", "judge:conclude"}
 
 
 @pytest.fixture
 def question(tmp_path: Path) -> dict[str, str]:
     edits = draw_edits(tmp_path / "edits", 2)
-    return {
-        "source": str(edits / "source/s01.png"),
-        "edited": str(edits / "edited/s01.png"),
-        "instruction": "Make square 1 red.",
-    }
+    paths = {role: str(edits / role / "s01.png") for role in ("source", "edited")}
+    return {**paths, "instruction": "Make square 1 red."}
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Callable[[Request], str]) -> None:
@@ -43,18 +41,16 @@ def scripted(monkeypatch: pytest.MonkeyPatch, script: Callable[[Request], str]) 
     monkeypatch.setattr(studio, "JudgeConfig", lambda backend: JudgeConfig(backend=lmm))
 
 
-def test_input_and_output_have_schemas():
-    made = graph()
+def test_langgraph_json_names_a_graph_with_schemas_whose_nodes_are_drawn_with_where_they_lead():
+    file, _, name = LANGGRAPH["graphs"]["judge"].partition(":")
+    assert (clients.ROOT / file).samefile(studio.__file__)
+    made = getattr(studio, name)()
     asked, answered = made.get_input_jsonschema(), made.get_output_jsonschema()
     assert asked["required"] == ["source", "edited", "instruction"]
     assert set(asked["properties"]) == {"source", "edited", "instruction", "criterion"}
     assert set(answered["properties"]) == {"status", "label", "reason", "turns"}
-    context = made.get_context_jsonschema()
-    assert context is not None and set(context["properties"]) == {"backend", "mode", "rubric", "max_turns"}
-
-
-def test_the_nodes_of_the_loop_are_drawn_with_where_they_lead():
-    drawn = graph().get_graph(xray=True)
+    assert set(made.get_context_jsonschema()["properties"]) == {"backend", "mode", "rubric", "max_turns"}
+    drawn = made.get_graph(xray=True)
     assert set(drawn.nodes) >= NODES
     edges = {(edge.source, edge.target) for edge in drawn.edges}
     assert {("judge:think", "judge:act"), ("judge:act", "judge:think"), ("judge:conclude", "judge:remind")} <= edges
@@ -67,28 +63,21 @@ def test_a_stream_names_each_node_and_ends_in_the_verdict(question: dict[str, st
     scripted(monkeypatch, script)
     steps = [next(iter(step)) for _, step in graph().stream(question, subgraphs=True)]
     assert steps == ["think", "act", "think", "conclude", "judge"]
-    assert graph().invoke(question) == {
-        "status": "ok",
-        "label": "Flawless Execution",
-        "reason": "Crop 1 shows it.",
-        "turns": 1,
-    }
+    verdict = {"status": "ok", "label": "Flawless Execution", "reason": "Crop 1 shows it.", "turns": 1}
+    assert graph().invoke(question) == verdict
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
+def test_a_wrong_input_is_refused_with_its_reason(question: dict[str, str]):
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"source": None}, "the input's 'source': expected a text, found NoneType"),
         ({"edited": 7}, "the input's 'edited': expected a text, found int"),
         ({"source": "/nowhere.png"}, "/nowhere.png: no such file"),
         ({"instruction": " "}, "the instruction is empty"),
         ({"criterion": "beauty"}, "has no criterion 'beauty'"),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_a_wrong_input_is_refused_with_its_reason(question: dict[str, str], change: dict[str, Any], told: str):
-    with pytest.raises(WrongInput, match=told):
-        graph().invoke(question | change)
+    )
+    for change, told in changes:
+        with pytest.raises(WrongInput, match=told):
+            graph().invoke(question | change)
 
 
 def test_a_loop_that_was_interrupted_says_that_it_cannot_be_resumed(
@@ -119,10 +108,10 @@ def served(folder: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = json.loads((clients.ROOT / "langgraph.json").read_text(encoding="utf-8"))
-    config["graphs"] = {name: str(clients.ROOT / path) for name, path in config["graphs"].items()}
+    graphs = {name: str(clients.ROOT / path) for name, path in LANGGRAPH["graphs"].items()}
     # In a folder of its own, since the server writes beside the file.
-    (folder / "langgraph.json").write_text(json.dumps(config | {"dependencies": [str(clients.ROOT)]}), encoding="utf-8")
+    here = LANGGRAPH | {"graphs": graphs, "dependencies": [str(clients.ROOT)]}
+    (folder / "langgraph.json").write_text(json.dumps(here), encoding="utf-8")
     words = ["dev", "--no-browser", "--no-reload", "--port", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
