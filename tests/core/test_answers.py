@@ -453,8 +453,8 @@ def test_what_holds_to_the_schema_is_read_and_gives_its_reason():
         found = read_answer(spec, json.dumps(data), METRIC)
         assert answer_from_json(json.loads(json.dumps(found.to_json()))) == found
         assert reason_in(spec, json.dumps(data)) == "I see."
+    wrong = {"reason": "", "answer": {"name": "a", "parts": [{"name": 1}]}}
     with pytest.raises(jsonschema.ValidationError):
-        wrong = {"reason": "", "answer": {"name": "a", "parts": [{"name": 1}]}}
         jsonschema.validate(wrong, RecordOf.model(Found).json_schema())
 
 
