@@ -42,11 +42,13 @@ def hangs(handler: LoopbackHandler, request: Body) -> None:
 
 
 def drips(piece: bytes, every_s: float) -> Act:
-    """Sends a piece again and again until the server is closed."""
+    """Sends a piece again and again until the server is closed, for 30 s at most."""
 
     def act(handler: LoopbackHandler, request: Body) -> None:
         handler.close_connection = True
-        while not handler.house.closing.wait(every_s):
+        for _ in range(int(30 / every_s)):
+            if handler.house.closing.wait(every_s):
+                return
             handler.wfile.write(piece)
             handler.wfile.flush()
 

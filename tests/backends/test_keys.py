@@ -14,19 +14,14 @@ from urllib.parse import quote
 import pytest
 from langchain_core.messages import AIMessage
 
-from editloupe.backends.base import parse_uri
-from editloupe.backends.langchain import LangChainLMM
-from editloupe.backends.openai import open_backend
-from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import Message, Reply, Request
-from editloupe.data.images import ImageStore
+from editloupe.chat import Message, Request
 from editloupe.errors import BackendError
-from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.backends.test_langchain import HTTPishError, ScriptedChat
+from tests.backends.conftest import HELLO, STORE, Bench
+from tests.backends.openai_server import fails, says
+from tests.backends.test_langchain import HTTPishError, lmm
 
 KEY = "sk-Zz/c+4=~5ea5e11e5?7f3d"
-ONCE = RetryPolicy(attempts=1)
-HELLO = Request(messages=(Message.of_text("user", "hello"),))
+SAID = Request(messages=(*HELLO.messages, Message.of_text("assistant", "hello")))
 
 
 def in_base64(before: str, behind: str = "", encode: Callable[[bytes], bytes] = base64.b64encode) -> str:
@@ -61,50 +56,30 @@ def readings(text: str) -> list[str]:
     return found
 
 
-def holds_no_key(text: str) -> bool:
-    return not any(part in reading for reading in readings(text) for part in (KEY, KEY[4:-4]))
-
-
-def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     for name, spelt in SPELT.items():
-        echo = says(f"asked with {spelt}, thanks", usage={"note": [spelt]})
-        with OpenAIServer(echo, fails(500, f"no {spelt} here"), key=KEY) as server:
-            backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
-            reply = backend.complete(HELLO, ImageStore())
-            with pytest.raises(BackendError) as caught:
-                backend.complete(HELLO, ImageStore())
-            backend.close()
-        check(name, spelt, reply, "".join(traceback.format_exception(caught.value)) + str(vars(caught.value.__cause__)))
-
-
-def test_no_spelling_of_the_key_comes_through_langchain() -> None:
-    def lmm(answer: object) -> LangChainLMM:
-        return LangChainLMM(ScriptedChat(script=[answer], api_key=KEY), policy=ONCE)
-
-    for name, spelt in SPELT.items():
+        words, failure = f"asked with {spelt}, thanks", f"no {spelt} here"
+        echo = says(words, usage={"note": [spelt]})
         call = {"name": spelt, "id": spelt, "args": {spelt: spelt}, "type": "tool_call"}
-        words = f"asked with {spelt}, thanks"
         message = AIMessage(content=words, tool_calls=[call], additional_kwargs={"echo": spelt})
-        reply = lmm(message).complete(HELLO, ImageStore())
-        with pytest.raises(BackendError) as caught:
-            lmm(HTTPishError(500, f"no {spelt} here")).complete(HELLO, ImageStore())
-        check(name, spelt, reply, "".join(traceback.format_exception(caught.value)))
+        for backend in (
+            bench.backend("openai", echo, fails(500, failure), key=KEY),
+            lmm(message, HTTPishError(500, failure), api_key=KEY),
+        ):
+            reply = backend.complete(HELLO, STORE)
+            with pytest.raises(BackendError) as caught:
+                backend.complete(SAID, STORE)
+            # The key alone is replaced where it stands as it is; a text that spells it in escapes is as a whole.
+            assert reply.text == "***" or (reply.text[:11], reply.text[-8:]) == ("asked with ", ", thanks"), name
+            cause = getattr(caught.value.__cause__, "__dict__", "")
+            for text in (json.dumps(reply.to_json()), f"{''.join(traceback.format_exception(caught.value))} {cause}"):
+                assert "***" in text and spelt not in text, name
+                assert not any(part in reading for reading in readings(text) for part in (KEY, KEY[4:-4])), name
 
 
-def check(name: str, spelt: str, reply: Reply, shown: str) -> None:
-    """The key alone is replaced where it stands as it is; a text that spells it in escapes is as a whole."""
-    assert reply.text == "***" or (reply.text[:11], reply.text[-8:]) == ("asked with ", ", thanks"), name
-    for text in (json.dumps(reply.to_json()), shown):
-        assert "***" in text, name
-        assert spelt not in text and holds_no_key(text), name
-
-
-def test_words_in_escapes_that_are_no_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_in_escapes_that_are_no_key_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     words = "R&amp;D, 5 &lt; 6 &#8203;&copy; a\u200bb\n"
     words += f"100%25 sure: C:\\u0041 \\/ {quote(KEY[:-1], safe='')} {base64.b64encode(KEY[1:].encode()).decode()[:20]}"
-    with OpenAIServer(says(words), key=KEY) as server:
-        backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE)
-        assert backend.complete(HELLO, ImageStore()).text == words
-        backend.close()
+    assert bench.ask("openai", says(words), key=KEY).text == words
