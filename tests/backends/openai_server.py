@@ -72,6 +72,7 @@ class Handler(LoopbackHandler):
         if self.path != "/v1/models" or self.house.models is None:
             self.answer(404, b'{"detail":"Not Found"}')
             return
+        self.house.listed += 1
         listed = [{"object": "model", "created": 1_760_000_000, "owned_by": "us", **model} for model in self.house.models]
         self.answer(200, json.dumps({"object": "list", "data": listed}).encode())
 
@@ -98,7 +99,7 @@ class Handler(LoopbackHandler):
 class OpenAIServer(LoopbackServer):
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    raw: the bodies as they came.   models: what /models lists; None for a server that has no such list.
+    raw: the bodies as they came.   models: what /models lists, None for a server that has no such list; listed: how often.
     vllm: takes what vLLM takes beyond the protocol: digests of images, and images in tools' messages.
     """
 
@@ -113,6 +114,7 @@ class OpenAIServer(LoopbackServer):
         super().__init__(*script)
         self.model, self.key, self.models, self.vllm = model, key, models, vllm
         self.raw: list[bytes] = []
+        self.listed = 0
 
     @property
     def url(self) -> str:
