@@ -81,6 +81,10 @@ def test_each_failure_becomes_one_of_our_errors_and_shows_no_key(
         assert CANARY not in everything(caught.value) + str(vars(backend)) + repr(backend), words
 
 
+def redirects(status: int, to: str) -> Act:
+    return lambda handler, request: handler.answer(status, b"", {"Location": to})
+
+
 @pytest.mark.parametrize("provider", ["openai", "google", "langchain"])
 def test_a_redirect_is_not_followed(provider: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     package = {"google": "google.genai", "langchain": "langchain_openai"}.get(provider, "json")
@@ -89,8 +93,7 @@ def test_a_redirect_is_not_followed(provider: str, bench: Bench, monkeypatch: py
         monkeypatch.setenv(name, CANARY)
     other = bench.serve("openai", openai_server.says("I am another server"))
     for status in (301, 302, 307, 308):
-        away = {"Location": f"{other.url}/chat/completions"}
-        act: Act = lambda handler, _, status=status, away=away: handler.answer(status, b"", away)  # noqa: E731
+        act = redirects(status, f"{other.url}/chat/completions")
         with pytest.raises(Rejected, match=f"{status}.*{other.url}"):
             bench.ask(provider, act, policy=RetryPolicy(attempts=3))
         assert (len(bench.server.seen), other.seen) == (1, [])
