@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.backends.base import open_backend, parse_uri
-from editloupe.backends.recorded import open_backend as open_recorded
+from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Token, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
@@ -20,6 +19,7 @@ from editloupe.errors import Unavailable
 from editloupe.testing import check_backend
 from tests.backends import gemini_server, openai_server
 from tests.backends.conftest import CANARY, Bench
+from tests.backends.loopback import Act, Body
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
@@ -29,23 +29,20 @@ def test_the_baseline_and_a_script_keep_the_contract() -> None:
     check_backend(ScriptedLMM(lambda request: "Green", native_tools=True))
 
 
-def chat_completions(handler: Any, body: Any) -> None:
+def plays(server: Any, call: Act) -> Act:
     """Calls a tool where one is offered, answers by a schema where there is one, else repeats its key."""
-    asked = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
-    told = '{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}"
-    act = openai_server.says(told)
-    if body.get("tools") and len(body["messages"]) == 1:
-        act = openai_server.says(None, tool_calls=[asked], finish="tool_calls")
-    act(handler, body)
+
+    def act(handler: Any, body: Body) -> None:
+        held = "response_format" in body or "responseJsonSchema" in body.get("generationConfig", ())
+        first = body.get("tools") and len(body.get("contents") or body["messages"]) == 1
+        said: Act = call if first else server.says('{"colour": "Green"}' if held else f"a square, {CANARY}")
+        said(handler, body)
+
+    return act
 
 
-def gemini(handler: Any, body: Any) -> None:
-    """The same over Gemini's protocol, with a signed call."""
-    told = '{"colour": "Green"}' if "responseJsonSchema" in body["generationConfig"] else f"a square, {CANARY}"
-    act = gemini_server.says(told)
-    if body.get("tools") and len(body["contents"]) == 1:
-        act = gemini_server.says(gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image"))
-    act(handler, body)
+CALL = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
+SIGNED = gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image")
 
 
 @pytest.mark.parametrize("provider", ["openai", "vllm", "google", "langchain"])
@@ -54,22 +51,21 @@ def test_every_adapter_keeps_the_contract(provider: str, bench: Bench, monkeypat
     pytest.importorskip(packages.get(provider, "json"), reason=f"{packages.get(provider)} is not installed")
     for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, CANARY)
-    google = provider == "google"
-    failing = bench.backend(provider, (gemini_server if google else openai_server).fails(500, CANARY))
-    backend = bench.backend(provider, gemini if google else chat_completions, key=CANARY)
+    server: Any = gemini_server if provider == "google" else openai_server
+    call = server.says(SIGNED) if provider == "google" else server.says(None, tool_calls=[CALL], finish="tool_calls")
+    failing = bench.backend(provider, server.fails(500, CANARY))
+    backend = bench.backend(provider, plays(server, call), key=CANARY)
     reply = check_backend(lambda: bench.open(backend.uri), failing=failing, secrets=[CANARY])
     assert reply.text == "a square, ***"
 
 
 def test_a_recording_keeps_the_contract_for_what_it_holds(edits: Callable[..., Path], tmp_path: Path) -> None:
     live = ScriptedLMM([final("Wrong Action")])
-    setup = open_with(backend=live, criteria=("if",))
-    run_over(setup, edits(1), tmp_path / "run", config={})
-    images = ImageStore(tmp_path / "run" / "blobs")
-    uri = parse_uri(f"recorded/{tmp_path / 'run'}")
-    check_backend(lambda: open_recorded(uri), request=live.requests[0], images=images)
+    run_over(open_with(backend=live, criteria=("if",)), edits(1), tmp_path / "run", config={})
+    uri = f"recorded/{tmp_path / 'run'}"
+    check_backend(lambda: open_backend(uri), request=live.requests[0], images=ImageStore(tmp_path / "run" / "blobs"))
     with pytest.raises(AssertionError, match="did not answer: NotRecorded"):
-        check_backend(open_recorded(uri))
+        check_backend(open_backend(uri))
 
 
 class Broken(ScriptedLMM):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr, SecretStr
 
-from editloupe import Judge, load_sample
+from editloupe import Judge
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.langchain import LangChainLMM, traits_of
 from editloupe.backends.retry import RetryPolicy
@@ -28,12 +27,13 @@ from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks
 from tests.backends.openai_server import declines, fails, says
-from tests.conftest import LOOK, final
+from tests.conftest import LOOK, final, pixels
 
 ONCE = RetryPolicy(attempts=1, patience_s=0, sleep=lambda s: None)
 ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
 TOOL = ToolSpec(name="zoom_in", description="Look closer.", parameters={"type": "object", "properties": {}})
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["A", "B"]}}, "required": ["answer"]}
+HELD = replace(HELLO, answer_schema=SCHEMA)
 
 
 class ScriptedChat(BaseChatModel):
@@ -97,9 +97,6 @@ def calling(*calls: tuple[str, dict[str, Any]], content: Any = "", **fields: Any
     return AIMessage(content=content, tool_calls=made, **fields)
 
 
-# What is sent
-
-
 def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
     model = ScriptedChat(script=["ok"], temperature=0.7)
     backend = LangChainLMM(model, policy=ONCE)
@@ -109,10 +106,9 @@ def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
     assert seen(backend)[0][1] == {"temperature": 0.0, "max_tokens": 9} and model.temperature == 0.7
     assert backend.traits.sampling == ("temperature", "max_tokens")
     # LangChain's own way to a schema, for a class that has none: a tool with the schema, that must be called.
-    held = replace(HELLO, answer_schema=SCHEMA)
     for refused, request, text, dropped in (
         ("temperature", asked, "ok", ["temperature", "seed"]),
-        ("tool_choice", held, "ok", ["seed", "answer_schema"]),
+        ("tool_choice", HELD, "ok", ["seed", "answer_schema"]),
     ):
         strict = lmm("ok", refuses=refused)
         for calls in (2, 3):
@@ -120,15 +116,12 @@ def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
             assert (reply.text, reply.sent["dropped"], len(seen(strict))) == (text, dropped, calls)
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     backend = lmm(calling(("answer", {"answer": "A"}), usage_metadata=usage))
-    reply = backend.complete(held, STORE)
+    reply = backend.complete(HELD, STORE)
     assert (json.loads(reply.text), reply.tool_calls, reply.usage.input_tokens) == ({"answer": "A"}, (), 3)
     assert seen(backend)[0][1]["tools"][0]["title"] == "answer" and reply.sent["answer_schema"] == SCHEMA
     forbidden = replace(HELLO, tools=(TOOL,), calls_allowed=False)
     choices = [lmm("ok", refuses=refused).complete(forbidden, STORE).sent["tool_choice"] for refused in ("", "tool_choice")]
     assert choices == ["none", "auto"]
-
-
-# What is read
 
 
 def test_an_answer_is_read_with_thought_usage_names_and_calls():
@@ -189,12 +182,8 @@ def test_any_providers_error_is_one_of_ours_and_shows_no_key(monkeypatch: pytest
         assert caught.value.retry_after_s == (7 if error is wrapped else None)
 
 
-# Who it is
-
-
-def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(
-    sample: Sample, store: ImageStore, edits: Callable[..., Any]
-):
+def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(store: ImageStore):
+    sample = Sample.from_images(*pixels(0, spots=1), "Make square 0 red.")
     plain, thinks = lmm("ok"), lmm("ok", effort="high")
     assert plain.uri == "langchain/ScriptedChat:scripted-vl" == lmm("ok", temperature=0.9).uri
     assert thinks.uri.startswith("langchain/ScriptedChat:scripted-vl?params=") and thinks.uri != lmm("ok", effort="low").uri
@@ -208,9 +197,7 @@ def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(
     with pytest.raises(TypeError, match="expected a LangChain chat model"):
         LangChainLMM("openai:gpt-4.1")  # type: ignore[arg-type]
     assert LangChainLMM(model, name="my model").uri == "langchain/my_model"
-    folder = edits(1)
-    one = load_sample(folder / "source/s00.png", folder / "edited/s00.png", "Make square 0 red.")
-    assert Judge(lmm(final("Wrong Action")), criteria="if").judge(one)[0].label == "Wrong Action"
+    assert Judge(lmm(final("Wrong Action")), criteria="if").judge(sample)[0].label == "Wrong Action"
 
 
 def test_what_cannot_be_opened_by_name_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch):
@@ -229,9 +216,6 @@ def test_what_cannot_be_opened_by_name_says_why(bench: Bench, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     with pytest.raises(ConfigError, match="pip install langchain langchain-openai"):
         bench.open("langchain/openai:gpt-4.1")
-
-
-# A real ChatOpenAI
 
 
 def test_a_real_chat_model_judges_and_negotiates(
@@ -253,7 +237,7 @@ def test_a_real_chat_model_judges_and_negotiates(
     assert [m["role"] for m in bench.server.seen[1]["messages"]] == ["user", "assistant", "tool", "user", "user"]
     reply = bench.ask("langchain", declines("temperature"))
     assert (reply.text, reply.sent["dropped"], reply.usage.input_tokens) == ("fine without", ["temperature"], 11)
-    reply = bench.ask("langchain", says('{"answer": "B"}'), request=replace(HELLO, answer_schema=SCHEMA))
+    reply = bench.ask("langchain", says('{"answer": "B"}'), request=HELD)
     assert json.loads(reply.text) == {"answer": "B"} and reply.usage.output_tokens
     form = {"name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}
     assert bench.server.seen[0]["response_format"] == {"type": "json_schema", "json_schema": form}

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from editloupe import Judge, load_sample
+from editloupe import Judge, Sample
 from editloupe.backends.base import Traits
 from editloupe.chat import Reply
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
-from editloupe.values import Sample
-from tests.conftest import draw_edits, final
+from tests.conftest import draw_edits, final, pixels
 
 
 class Mine:
@@ -31,11 +30,6 @@ class Mine:
     def complete(self, request: Any, images: Any) -> Any:
         self.asked += 1
         return self.answer
-
-
-def a_sample(folder: Path) -> Sample:
-    edits = draw_edits(folder / "one", 1)
-    return load_sample(edits / "source/s00.png", edits / "edited/s00.png", "Make it red.")
 
 
 class Bare:
@@ -67,7 +61,7 @@ def test_what_is_no_backend_is_refused_with_the_way_to_make_one() -> None:
 @pytest.mark.parametrize(("answer", "found"), [("Wrong Action", "str"), (Reply(text=None), "a Reply whose")])  # type: ignore[arg-type]
 def test_an_answer_that_is_no_reply_is_a_failure_that_says_what_to_return(answer: Any, found: str, tmp_path: Path):
     told = rf"backend mine/first: complete\(request, images\) returned {found}.*; expected .*Reply\(text="
-    findings = Judge(Mine(answer)).judge(a_sample(tmp_path))
+    findings = Judge(Mine(answer)).judge(Sample.from_images(*pixels(1, spots=1), "Make it red."))
     assert {finding.status for finding in findings} == {"backend_failed"}
     assert all(re.search(told, finding.reason) for finding in findings)
     lmm = Mine(answer)
