@@ -31,9 +31,7 @@ def completion(text: str | None, *, finish: str | None = "stop", usage: Body | N
         "object": "chat.completion",
         "created": 1_760_000_000,
         "model": "tiny-vl-0613",
-        "choices": [
-            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}},
-        ],
+        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}],
         "usage": usage or {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
     }
 
@@ -47,20 +45,6 @@ def fails(status: int, message: str = "it failed", *, headers: dict[str, str] | 
     """Answers with an error object."""
     body = json.dumps({"error": {"message": message, "type": "some_error", "param": None, "code": None, **error}})
     return lambda handler, request: handler.answer(status, body.encode(), headers or {})
-
-
-def declines(*names: str, code: str = "unsupported_value") -> Act:
-    """A model that answers 400 as long as one of these parameters is sent."""
-
-    def act(handler: Handler, request: Body) -> None:
-        for name in names:
-            if name in request:
-                message = f"Unsupported value: {name!r} does not support {request[name]!r} with this model."
-                fails(400, message, param=name, code=code)(handler, request)
-                return
-        says("fine without")(handler, request)
-
-    return act
 
 
 class Handler(LoopbackHandler):

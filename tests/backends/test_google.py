@@ -15,7 +15,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, Rejected
 from editloupe.values import canonical_json
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, image
-from tests.backends.gemini_server import blocks, call, declines, decoded, pictures, says
+from tests.backends.gemini_server import blocks, call, decoded, fails, pictures, says
 
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
@@ -60,11 +60,13 @@ def test_a_conversation_has_the_shape_of_the_protocol_with_pictures_beside_the_t
 
 
 def test_refused_parameters_are_dropped_once_remembered_and_said(bench: Bench) -> None:
-    backend = bench.backend("google", declines("temperature", "seed"))
+    refusals = [fails(400, f"{name} is not supported by this model.") for name in ("temperature", "seed")]
+    backend = bench.backend("google", *refusals, says("fine without"))
     request = replace(HELLO, sampling=Sampling(seed=7, max_tokens=None))
     first, second = backend.complete(request, STORE), backend.complete(request, STORE)
     assert first.sent == second.sent == {"model": "tiny-gemini", "dropped": ["temperature", "seed"], "attempts": 1}
-    assert len(bench.server.seen) == 4
+    sent = [set(body.get("generationConfig", ())) & {"temperature", "seed"} for body in bench.server.seen]
+    assert sent == [{"temperature", "seed"}, {"seed"}, set(), set()]
     full = Sampling(temperature=None, top_p=0.5, seed=None, max_tokens=99)
     reply = backend.complete(replace(HELLO, sampling=full), STORE)
     assert bench.server.seen[-1]["generationConfig"] == {"topP": 0.5, "maxOutputTokens": 99}

@@ -26,7 +26,7 @@ from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimi
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks
-from tests.backends.openai_server import declines, fails, says
+from tests.backends.openai_server import fails, says
 from tests.conftest import LOOK, final, pixels
 
 ONCE = RetryPolicy(attempts=1, patience_s=0, sleep=lambda s: None)
@@ -235,8 +235,9 @@ def test_a_real_chat_model_judges_and_negotiates(
     native = judged(bench.backend("langchain", *script), sample, store, tool_protocol="native")
     assert (native.label, native.turns) == ("Wrong Action", 1)
     assert [m["role"] for m in bench.server.seen[1]["messages"]] == ["user", "assistant", "tool", "user", "user"]
-    reply = bench.ask("langchain", declines("temperature"))
+    reply = bench.ask("langchain", fails(400, "temperature is fixed", param="temperature"), says("fine without"))
     assert (reply.text, reply.sent["dropped"], reply.usage.input_tokens) == ("fine without", ["temperature"], 11)
+    assert ["temperature" in body for body in bench.server.seen] == [True, False]
     reply = bench.ask("langchain", says('{"answer": "B"}'), request=HELD)
     assert json.loads(reply.text) == {"answer": "B"} and reply.usage.output_tokens
     form = {"name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}

@@ -118,20 +118,6 @@ def test_pictures_stay_in_the_tools_message_and_too_many_say_what_to_do(peer: Pe
         peer.backend.complete(Request(messages=(user(*parts),), sampling=SHORT), store)
 
 
-def test_an_answer_held_to_a_schema_is_one_of_the_labels(peer: Peer) -> None:
-    store = ImageStore()
-    label = {"type": "string", "enum": list(LABELS)}
-    schema = {"type": "object", "properties": {"label": label}, "required": ["label"], "additionalProperties": False}
-    tools: tuple[ToolSpec, ...]
-    for tools in ((), (ZOOM,)):
-        for value in range(0, 250, 50):
-            question = user("Which label?", ImagePart(image=image(store, value=value), alias="A"))
-            request = Request(messages=(question,), tools=tools, calls_allowed=False, answer_schema=schema, sampling=SHORT)
-            reply = peer.backend.complete(request, store)
-            assert json.loads(reply.text)["label"] in LABELS
-            assert (reply.finish, "dropped" in reply.sent) == ("stop", False)
-
-
 # The loop
 
 
