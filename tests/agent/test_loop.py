@@ -8,15 +8,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from pydantic import BaseModel
 
+from editloupe import tool
 from editloupe.backends.base import LMM
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import MalformedCall, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, RateLimited
-from editloupe.findings import Finding, JudgeSpec, Observation
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.replies import parse_reply
 from editloupe.runs.worker import Worker
 from editloupe.tasks import Budget
@@ -173,11 +174,6 @@ class TestSchema:
         assert finding.counts == {"malformed_calls": 1, "reminders": 1}
         assert '"name"' in lmm.requests[1].messages[-1].text, "it is told what was wrong"
 
-    def test_a_schema_that_the_server_refused_is_not_counted(self, sample: Sample, store: ImageStore):
-        said = Reply(text=in_json("Wrong Action"), sent={"dropped": ["answer_schema"]})
-        finding = judged(ScriptedLMM([said], constrains_schema=True), sample, store, mode="plain")
-        assert (finding.label, finding.counts) == ("Wrong Action", {})
-
     def test_tags_ask_for_no_schema_and_a_schema_needs_a_backend_that_has_one(self, sample: Sample, store: ImageStore):
         lmm = ScriptedLMM([final("Wrong Action")], constrains_schema=True)
         assert judged(lmm, sample, store, mode="plain", answers="tags").label == "Wrong Action"
@@ -320,27 +316,19 @@ def test_more_calls_than_a_turn_may_hold_are_refused_in_words(sample: Sample, st
     assert lmm.requests[1].messages[2].text.count("was not run: at most 2 calls") == 2
 
 
-class _Broken:
-    """A tool that fails as no tool should."""
-
-    name, version, description = "broken", "1", "Fails."
-
-    class Args(BaseModel):
-        """No arguments."""
-
-    def __call__(self, args: object, context: object) -> Observation:
-        raise RuntimeError("secret detail")
+@tool
+def broken(image: np.ndarray) -> str:
+    """Fail as no tool should."""
+    raise RuntimeError("secret detail")
 
 
 def test_a_crashing_tool_is_an_observation_and_three_crashes_end_the_task(sample: Sample, store: ImageStore):
-    call = '<tool_call>{"name": "broken", "parameters": {}}</tool_call>'
+    call = '<tool_call>{"name": "broken", "parameters": {"image": "Edited Image"}}</tool_call>'
     lmm = ScriptedLMM([call] * 5)
-    setup = open_with(backend=lmm, criteria=("if",))
-    setup = replace(setup, toolbox=Toolbox(tools={"broken": _Broken()}))
+    setup = replace(open_with(backend=lmm, criteria=("if",)), toolbox=Toolbox(tools={"broken": broken}))
     (task,) = setup.protocol.plan([sample], {})
     finding = Worker(setup=setup, images=store).run_task(task)
-    assert finding.status == "tool_failed"
-    assert finding.counts["tool_crashes"] == 3
+    assert (finding.status, finding.counts["tool_crashes"]) == ("tool_failed", 3)
     assert "secret detail" not in lmm.requests[1].messages[2].text
 
 

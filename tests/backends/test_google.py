@@ -139,17 +139,15 @@ def test_how_a_reply_ended_is_told(bench: Bench) -> None:
         assert (reply.finish, reply.malformed_calls[0].raw) == ("tools", "print(zoom_in(bbox=[1,")
 
 
-def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMINI_API_KEY", CANARY + "\n")
+def test_the_key_comes_from_the_environment_and_nothing_else_there_turns_the_sdk_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # What would turn the SDK to another service, or send the key to a proxy.
-    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    basic = base64.b64encode(f"user:{CANARY}".encode()).decode()
-    echo = says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": [CANARY, basic]})
-    reply = bench.ask("google", echo, key=CANARY)
-    assert bench.server.headers[0]["x-goog-api-key"] == CANARY and reply.text == "your key is ***"
-    assert CANARY not in repr(reply) and basic[8:-4] not in repr(reply)
+    another = {"GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_CLOUD_PROJECT": "p", "HTTP_PROXY": "http://127.0.0.1:1"}
+    for name, value in {"GEMINI_API_KEY": CANARY + "\n", **another}.items():
+        monkeypatch.setenv(name, value)
+    reply = bench.ask("google", says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": [CANARY]}), key=CANARY)
+    assert (reply.text, CANARY in repr(reply)) == ("your key is ***", False)
     bench.ask("google", says("ok"), query="&env=none")
     assert bench.server.headers[0]["x-goog-api-key"] == "none"
     monkeypatch.setenv("MY_VARIABLE", CANARY)

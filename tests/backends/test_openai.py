@@ -42,11 +42,8 @@ def test_a_conversation_has_the_shape_of_the_protocol_and_the_images_their_own_b
     reply = bench.ask("openai", says("ok"), request=Request(messages=talk, tools=(ZOOM,)), images=store)
     system, user, asked, answered = bench.server.seen[0]["messages"]
     assert system == {"role": "system", "content": "Look."}
-    texts = [block.get("text") for block in user["content"]]
-    assert texts == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
-    first, second = (user["content"][i]["image_url"]["url"] for i in (1, 3))
-    assert (image_of(first), image_of(second)) == (store.data(png), store.data(jpeg))
-    assert second.startswith("data:image/jpeg;base64,")
+    blocks = [block.get("text") or image_of(block["image_url"]["url"]) for block in user["content"]]
+    assert blocks == ["Original Image:", store.data(png), "Edited Image:", store.data(jpeg), "Which is redder?"]
     assert asked["content"] is None
     assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"box": [1, 2, 3, 4]}
     assert answered == {"role": "tool", "content": "done", "tool_call_id": "c1"}
@@ -180,20 +177,16 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monk
     with pytest.raises(Rejected, match="no key was sent; set environment variable OPENAI_API_KEY"):
         bench.ask("openai", fails(403, "not yours"))
     monkeypatch.setenv("OPENAI_API_KEY", CANARY + "\n")
-    echo = says(f"your key is {CANARY}", usage={"prompt_tokens": 1, "note": CANARY})
-    backend = bench.backend("openai", echo, key=CANARY)
+    backend = bench.backend("openai", says(f"your key is {CANARY}", usage={"note": CANARY}), key=CANARY)
     reply = backend.complete(HELLO, STORE)
-    assert bench.server.headers[0]["authorization"] == f"Bearer {CANARY}"
     assert reply.text == "your key is ***"
     shown = [repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits), repr(reply)]
-    assert CANARY not in "\n".join(shown)
     with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable OPENAI_API_KEY") as caught:
         bench.ask("openai", says("ok"), key="another")
-    assert CANARY not in everything(caught.value)
     monkeypatch.setenv("OPENAI_API_KEY", "clé-" + CANARY)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY holds blanks or characters that are not ASCII") as told:
         bench.open("openai/gpt-5")
-    assert CANARY not in everything(told.value)
+    assert CANARY not in "\n".join([*shown, everything(caught.value), everything(told.value)])
 
 
 def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench) -> None:

@@ -105,27 +105,18 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_each_answer_comes_to_what_it_should(
     case: Case, bench: Bench, slept: list[float], editloupe: Run, edits: Edits
 ) -> None:
-    plays(case, bench, slept, editloupe, edits)
-
-
-@pytest.mark.shared
-def test_the_collection_itself_comes_to_what_it_should(
-    bench: Bench, slept: list[float], editloupe: Run, edits: Edits
-) -> None:
-    cases = read_cases(SHARED)
-    assert len(cases) >= 48
-    for case in cases:
-        slept.clear()
-        plays(case, bench, slept, editloupe, edits)
-
-
-def plays(case: Case, bench: Bench, slept: list[float], editloupe: Run, edits: Edits) -> None:
     if case.kind == "parameter":
         negotiated(case, bench)
     elif case.expect["outcome"] == "run_stops":
-        stopped(case, editloupe, edits(3, name=f"edits-{case.id}"))
+        stopped(case, editloupe, edits(3))
     else:
         judged(case, slept)
+
+
+@pytest.mark.shared
+def test_the_collection_itself_is_the_table() -> None:
+    assert (HERE / "server_answers.jsonl").read_bytes() == SHARED.read_bytes()
+    assert len(CASES) >= 48
 
 
 def negotiated(case: Case, bench: Bench) -> None:
@@ -151,7 +142,7 @@ def negotiated(case: Case, bench: Bench) -> None:
 def stopped(case: Case, editloupe: Run, folder: Path) -> None:
     """Three samples at the command line: one request, exit code 1, the cure."""
     with answering(case) as server:
-        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--out", f"run-{case.id}")
+        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--out", "run")
         code, said, told = editloupe("judge", folder, *words)
     assert (code, len(server.seen), server.complaints) == (1, case.expect.get("requests", 1), [])
     shown = " ".join((said + told).split())

@@ -23,18 +23,15 @@ from editloupe.backends.openai import OpenAIBackend
 from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import Rejected
-from editloupe.findings import Finding
-from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.values import Sample
+from tests.agent.test_loop import LABELS, judged
 from tests.backends import vllm_peer
 from tests.backends.conftest import image
-from tests.setups import open_with
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 SHORT = Sampling(max_tokens=24)
-LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
 ZOOM = ToolSpec(
     name="zoom_in",
     description="Enlarge a part of a picture.",
@@ -151,11 +148,7 @@ class Insists:
         return replace(reply, text=f"<tool_call>{call}</tool_call>", finish="stop")
 
 
-def judged(backend: Any, sample: Sample, store: ImageStore, **settings: Any) -> Finding:
-    settings = {"sampling": SHORT, "tools": ("zoom_in",), **settings}
-    setup = open_with(backend=backend, criteria=("if",), **settings)
-    (task,) = setup.protocol.plan([sample], {})
-    return Worker(setup=setup, images=store).run_task(task)
+SHORTLY: dict[str, Any] = {"sampling": SHORT, "tools": ("zoom_in",)}
 
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
@@ -166,7 +159,7 @@ def test_six_turns_end_in_a_label_and_are_read_from_the_prefix_cache(
     peer.forget()
     before = [peer.metric(n) for n in names]
     model = Insists(peer.backend, 6, native=protocol == "native")
-    finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol)
+    finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol, **SHORTLY)
     assert (finding.status, finding.turns, finding.label in LABELS) == ("ok", 6, True)
     assert [m.role for m in model.asked[-1].messages].count("tool") == (6 if protocol == "native" else 0)
     assert model.asked[-1].answer_schema is not None
@@ -194,6 +187,6 @@ def test_a_conversation_that_outgrows_the_context_is_over_budget(peer: Peer, sam
         def complete(self, request: Request, images: ImageStore) -> Any:
             return replace(super().complete(request, images), text="blah " * 6000)
 
-    finding = judged(Talks(peer.backend, 0, native=False), sample, store)
+    finding = judged(Talks(peer.backend, 0, native=False), sample, store, **SHORTLY)
     assert (finding.status, finding.value) == ("over_budget", None)
     assert "24576" in finding.reason
