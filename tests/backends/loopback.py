@@ -116,7 +116,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
 
     house: Any
     protocol_version = "HTTP/1.1"
-    timeout = 3
+    timeout = 30
 
     def handle(self) -> None:
         self.house.connections.append(self.connection)

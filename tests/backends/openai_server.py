@@ -53,10 +53,10 @@ class Handler(LoopbackHandler):
     house: OpenAIServer
 
     def do_GET(self) -> None:  # noqa: N802 - the standard library names it
+        self.house.listed += self.path == "/v1/models"
         if self.path != "/v1/models" or self.house.models is None:
             self.answer(404, b'{"detail":"Not Found"}')
             return
-        self.house.listed += 1
         listed = [{"object": "model", "created": 1_760_000_000, "owned_by": "us", **model} for model in self.house.models]
         self.answer(200, json.dumps({"object": "list", "data": listed}).encode())
 
@@ -83,7 +83,7 @@ class Handler(LoopbackHandler):
 class OpenAIServer(LoopbackServer):
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    raw: the bodies as they came.   models: what /models lists, None for a server that has no such list; listed: how often.
+    raw: the bodies as they came.   models: what /models lists, None for a server without; listed: how often it is asked.
     vllm: takes what vLLM takes beyond the protocol: digests of images, and images in tools' messages.
     """
 

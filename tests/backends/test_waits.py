@@ -191,6 +191,27 @@ def test_thirty_samples_at_a_limited_rate_are_all_judged(number: int, per_s: flo
     assert len(server.seen) < 30 * 3
 
 
+def test_a_named_wait_holds_all_callers_and_they_come_back_one_by_one() -> None:
+    now = [0.0]
+    limit = ConnectionLimit()
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait):
+        raise RateLimited("slow", retry_after_s=7)
+    assert limit.limit == 1
+    with limit.call(lambda: now[0], wait):
+        assert now[0] == 7
+    for _ in range(2):
+        with limit.call(lambda: now[0], wait):
+            pass
+    assert limit.limit == 2
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait, patience_s=600):
+        raise RateLimited("tomorrow", retry_after_s=3600)
+    assert limit.limit == 2, "nobody waits for so long"
+
+
 def test_a_trouble_ends_with_the_last_who_asks() -> None:
     limit, policy = ConnectionLimit(), RetryPolicy(attempts=2, patience_s=60, sleep=lambda seconds: None)
     failures: list[BackendError] = [Unavailable("half"), Unavailable("half"), RateLimited("slow", retry_after_s=1)]

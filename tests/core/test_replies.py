@@ -210,7 +210,7 @@ def test_two_calls_in_one_block_and_fences_quotes_and_stray_words_around_a_call_
         first, *rest = [(call.id, call.name, dict(call.arguments)) for call in reply.calls]
         assert first == ("call_1_1", "zoom_in", {"bbox": [1, 2, 3, 4]}), block
         assert (reply.thought, reply.answer, len(reply.malformed)) == ("I look.", None, len(rest)), block
-    assert [name for _, name, _ in rest] == ["b"]
+    assert [(id, name) for id, name, _ in rest] == [("call_1_2", "b")]
 
 
 def test_what_is_no_call_is_told_with_the_reason():
