@@ -88,13 +88,12 @@ def lmm(*script: Any, **fields: Any) -> LangChainLMM:
     return LangChainLMM(ScriptedChat(script=list(script), **fields), policy=ONCE)
 
 
+def called(name: str, arguments: dict[str, Any], **fields: Any) -> AIMessage:
+    return AIMessage(content="", tool_calls=[{"name": name, "args": arguments, "id": "c0", "type": "tool_call"}], **fields)
+
+
 def seen(backend: LangChainLMM) -> list[tuple[list[BaseMessage], dict[str, Any]]]:
     return backend._model._seen  # type: ignore[attr-defined, no-any-return]
-
-
-def calling(*calls: tuple[str, dict[str, Any]], content: Any = "", **fields: Any) -> AIMessage:
-    made = [{"name": n, "args": a, "id": f"c{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
-    return AIMessage(content=content, tool_calls=made, **fields)
 
 
 def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
@@ -115,7 +114,7 @@ def test_what_a_class_has_no_field_for_or_refuses_is_left_off_and_remembered():
             reply = strict.complete(request, STORE)
             assert (reply.text, reply.sent["dropped"], len(seen(strict))) == (text, dropped, calls)
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
-    backend = lmm(calling(("answer", {"answer": "A"}), usage_metadata=usage))
+    backend = lmm(called("answer", {"answer": "A"}, usage_metadata=usage))
     reply = backend.complete(HELD, STORE)
     assert (json.loads(reply.text), reply.tool_calls, reply.usage.input_tokens) == ({"answer": "A"}, (), 3)
     assert seen(backend)[0][1]["tools"][0]["title"] == "answer" and reply.sent["answer_schema"] == SCHEMA
@@ -188,7 +187,7 @@ def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(s
     assert plain.uri == "langchain/ScriptedChat:scripted-vl" == lmm("ok", temperature=0.9).uri
     assert thinks.uri.startswith("langchain/ScriptedChat:scripted-vl?params=") and thinks.uri != lmm("ok", effort="low").uri
     assert str(parse_uri(thinks.uri)) == thinks.uri
-    model = ScriptedChat(script=[calling(("zoom_in", {**ZOOM, "bbox": [400, 200, 1000, 700]}))], effort="high")
+    model = ScriptedChat(script=[called("zoom_in", {**ZOOM, "bbox": [400, 200, 1000, 700]})], effort="high")
     turned = LangChainLMM(model, name="mine", traits=replace(traits_of(model), boxes="thousandths_yx"), policy=ONCE)
     assert turned.uri == "langchain/mine?boxes=thousandths_yx"
     reply = turned.complete(asks(sample.source, tools=(TOOL,)), store)
@@ -230,8 +229,8 @@ def test_a_real_chat_model_judges_and_negotiates(
     assert server.seen[1]["messages"][: len(server.seen[0]["messages"])] == server.seen[0]["messages"]
     options = {name: value for name, value in server.seen[0].items() if name not in ("messages", "model")}
     assert options == {"temperature": 0.0, "seed": 0, "stream": False}
-    called = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": json.dumps(ZOOM)}}
-    script = (says(None, tool_calls=[called], finish="tool_calls"), says(final("Wrong Action")))
+    wired = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": json.dumps(ZOOM)}}
+    script = (says(None, tool_calls=[wired], finish="tool_calls"), says(final("Wrong Action")))
     native = judged(bench.backend("langchain", *script), sample, store, tool_protocol="native")
     assert (native.label, native.turns) == ("Wrong Action", 1)
     assert [m["role"] for m in bench.server.seen[1]["messages"]] == ["user", "assistant", "tool", "user", "user"]

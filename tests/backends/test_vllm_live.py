@@ -32,11 +32,7 @@ from tests.backends.conftest import image
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 SHORT = Sampling(max_tokens=24)
-ZOOM = ToolSpec(
-    name="zoom_in",
-    description="Enlarge a part of a picture.",
-    parameters={"type": "object", "properties": {"target_image": {"type": "string"}}, "required": ["target_image"]},
-)
+ZOOM = ToolSpec(name="zoom_in", description="Enlarge a part.", parameters={"type": "object", "properties": {"box": {}}})
 
 
 class Peer:
@@ -76,9 +72,6 @@ def user(*parts: Part | str) -> Message:
     return Message(role="user", parts=tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts))
 
 
-# What is sent and read
-
-
 def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(peer: Peer) -> None:
     store = ImageStore()
     parts = [ImagePart(image=image(store, value=v, size=(200, 150)), alias=str(v)) for v in (10, 90, 170)]
@@ -99,7 +92,7 @@ def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(
 def test_pictures_stay_in_the_tools_message_and_too_many_say_what_to_do(peer: Peer) -> None:
     store = ImageStore()
     crop = ImagePart(image=image(store, size=(120, 120)), alias="Crop 1")
-    call = ToolCall(id="c1", name="zoom_in", arguments={"target_image": "A"})
+    call = ToolCall(id="c1", name="zoom_in", arguments={"box": "A"})
     messages = (
         user("Look.", ImagePart(image=image(store, value=10, size=(120, 120)), alias="A")),
         Message(role="assistant", parts=(), tool_calls=(call,)),
@@ -113,9 +106,6 @@ def test_pictures_stay_in_the_tools_message_and_too_many_say_what_to_do(peer: Pe
     parts = [ImagePart(image=image(store, value=v), alias=str(v)) for v in range(vllm_peer.IMAGES + 1)]
     with pytest.raises(Rejected, match=f"At most {vllm_peer.IMAGES} image.*--limit-mm-per-prompt"):
         peer.backend.complete(Request(messages=(user(*parts),), sampling=SHORT), store)
-
-
-# The loop
 
 
 class Insists:
