@@ -108,12 +108,7 @@ def neutralise(text: str) -> str:
 
     Their brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
-    return _MARK.sub(lambda mark: _neutral(mark[0]), text)
-
-
-@lru_cache(maxsize=4096)
-def _neutral(mark: str) -> str:
-    return mark if _known(mark) is None else f"‹{mark[1:-1]}›"
+    return _MARK.sub(lambda mark: mark[0] if _known(mark[0]) is None else f"‹{mark[0][1:-1]}›", text)
 
 
 def one_line(text: str) -> str:
@@ -129,17 +124,14 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
     thoughts, blocks = _parts(reply)
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     cut = reply.finish == "length"
-    for block in blocks:
-        if block.kind != "call":
-            continue
-        for found in _calls_in(block):
-            if isinstance(found, MalformedCall):
-                malformed.append(found)
-            elif native:
-                # The server's own parser leaves calls in the text where the reply did not end.
-                malformed.append(MalformedCall(raw=block.text.strip(), error=CUT if cut else AS_TEXT))
-            else:
-                calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
+    for block, found in ((block, found) for block in blocks if block.kind == "call" for found in _calls_in(block)):
+        if isinstance(found, MalformedCall):
+            malformed.append(found)
+        elif native:
+            # The server's own parser leaves calls in the text where the reply did not end.
+            malformed.append(MalformedCall(raw=block.text.strip(), error=CUT if cut else AS_TEXT))
+        else:
+            calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
     plain = "".join(block.text for block in blocks if block.kind == "plain")
     tagged = any(block.kind == "answer" for block in blocks)
     # Half an answer may be another label: "Good" of "Good with flaws".
@@ -155,7 +147,7 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
         malformed=tuple(malformed),
         answer=given[-1] if given else None,
         tagged=tagged and bool(given),
-        contradictory=len(set(given)) > 1 and len(set(map(fold, set(given)))) > 1,
+        contradictory=len({*given}) > 1 and len({*map(fold, {*given})}) > 1,
     )
 
 

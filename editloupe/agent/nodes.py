@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from editloupe import cores
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import FreeText, LabelledBoxes, confidences_in, read_answer, reason_in
+from editloupe.answers import FreeText, confidences_in, read_answer, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
@@ -83,7 +83,7 @@ def _request(state: LoopState, context: Context) -> Request:
         sampling=context.sampling,
         answer_schema=spec.json_schema() if state["held"] else None,
         # Asked of every backend, so that a replay asks the same: what it does not give it leaves off.
-        top_logprobs=spec.top_logprobs if isinstance(spec, LabelledBoxes) else None,
+        top_logprobs=spec.top_logprobs,
         # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and (state["last"] or state["held"])),

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelledBoxes, LabelRule, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelRule, Labels, OneOf, RecordOf, Scale
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ReplyError
 from editloupe.prompts import render
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
 

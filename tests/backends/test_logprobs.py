@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from editloupe.answers import LabelledBoxes, confidences_in
+from editloupe.answers import confidences_in
 from editloupe.chat import Message, Reply, Request, Token, ToolSpec
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.runs.store import RunStore
 from tests.backends import gemini_server
 from tests.backends.conftest import CANARY, STORE, Bench

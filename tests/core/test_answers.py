@@ -19,7 +19,6 @@ from editloupe.answers import (
     AnswerSpec,
     BoxList,
     FreeText,
-    LabelledBoxes,
     LabelRule,
     Labels,
     OneOf,
@@ -33,6 +32,7 @@ from editloupe.answers import (
 )
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.rubrics import load_rubric
 from editloupe.tasks import About, Ask, task_from_json
 
