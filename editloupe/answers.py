@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from operator import not_
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
@@ -26,17 +27,7 @@ from pydantic_core import CoreSchema, core_schema
 from editloupe import plugins
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import (
-    Box,
-    Json,
-    Serialisable,
-    canonical_json,
-    distinct_keys,
-    finite,
-    is_empty,
-    not_finite,
-    parse_json,
-)
+from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, not_finite, parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
@@ -110,7 +101,7 @@ class Boxes(Serialisable):
 
     boxes: tuple[Box, ...]
     """In thousandths (0 to 1000) of the image's width and height, [x0, y0, x1, y1]."""
-    confidence: Annotated[Confidence | None, Field(exclude_if=is_empty)] = None
+    confidence: Annotated[Confidence | None, Field(exclude_if=not_)] = None
     kind: Literal["boxes"] = "boxes"
     value: ClassVar[None] = None
 
@@ -358,7 +349,7 @@ class AnswerSpec(Serialisable):
         """Return the answer that a text is. Raises ReplyError, which says what was expected and what was found.
 
         metric: its name may stand before a label or a number.
-        confidences: those of the entries of a list as they are written, as `confidences_in` returns them.
+        confidences: those of the entries of a list as they are written, as `shares` returns them.
         """
         try:
             return self._read(checked(text, self._longest), metric, confidences)
@@ -483,11 +474,11 @@ class OneOf(AnswerSpec):
 
     options: tuple[str, ...]
     """As the prompt lists them."""
-    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
+    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=not_)] = field(default_factory=dict)
     """Option → other spellings of it."""
-    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    marks: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
     """The letter under which the prompt shows each option, in their order; () for options without letters."""
-    abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
+    abstain: Annotated[str | None, Field(exclude_if=not_)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
     kind: Literal["one_of"] = "one_of"
 
@@ -527,7 +518,7 @@ class Scale(AnswerSpec):
     high: float
     whole: bool = False
     """Only whole numbers count."""
-    reason: Annotated[bool, Field(exclude_if=lambda asked: not asked)] = False
+    reason: Annotated[bool, Field(exclude_if=not_)] = False
     """Whether the answer is one JSON object with the number and a short reason. A number alone is read as well."""
     kind: Literal["scale"] = "scale"
 
@@ -611,9 +602,6 @@ class FreeText(AnswerSpec):
         return TEXT
 
 
-# Boxes
-
-
 BOX_RULE: Final = (
     "A box is four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
     "{image!r}, the origin at the top left."
@@ -665,9 +653,6 @@ class BoxList(AnswerSpec):
 
     def _value_schema(self) -> Json:
         return {"type": "array", "items": BOX_SCHEMA}
-
-
-# Records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -732,19 +717,6 @@ class RecordOf(AnswerSpec):
         inner: dict[str, Json] = json.loads(moved)
         shared = {"$defs": inner.pop("$defs")} if "$defs" in inner else {}
         return {**closed({"reason": TEXT, "answer": inner}), **shared}
-
-
-def read_answer(spec: AnswerSpec, text: str, metric: str, *, confidences: Sequence[float | None] = ()) -> Answer:
-    """Return what a text answers to a question of a metric, whose name may stand before it. Raises as `spec.parse`.
-
-    confidences: what `confidences_in` returns for the same text.
-    """
-    return spec.parse(text, metric, confidences=confidences)
-
-
-def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list[float | None]:
-    """Return how sure the judge is of each entry of an answer, by the tokens of its reply; [] where that is not known."""
-    return spec.shares(text, tokens)
 
 
 def reason_in(spec: AnswerSpec, text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from editloupe import cores
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import FreeText, confidences_in, read_answer, reason_in
+from editloupe.answers import FreeText, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
@@ -67,7 +67,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         "usage": usage,
         "thought": parsed.thought or (state["thought"] if state["held"] else ""),
         "answer": parsed.answer,
-        "confidences": confidences_in(context.task.answer, parsed.answer or "", reply.tokens),
+        "confidences": context.task.answer.shares(parsed.answer or "", reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
         "counts": _counted(counts, malformed_calls=len(parsed.malformed), schema_answers=in_schema),
@@ -198,7 +198,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     """
     text, spec, metric = state["answer"] or "", context.task.answer, context.task.metric
     try:
-        answer = read_answer(spec, text, metric, confidences=state["confidences"])
+        answer = spec.parse(text, metric, confidences=state["confidences"])
     except ReplyError as error:
         if error.status != "abstained" and _reminds(state, context):
             return {"next": "remind", "problem": neutralise(str(error))}

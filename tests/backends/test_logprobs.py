@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from editloupe.answers import confidences_in
 from editloupe.chat import Message, Reply, Request, Token, ToolSpec
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.runs.store import RunStore
@@ -67,7 +66,7 @@ def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(provide
     assert "logprobs" not in json.dumps(reply.raw)
     assert Reply.from_json(json.loads(json.dumps(reply.to_json()))) == reply
     # Logits 2, 1 and 0 of ADD, EDIT and REMOVE.
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
 def test_tokens_are_whole_or_none_and_spell_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +106,7 @@ def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none
     assert (reply.sent["response_logprobs"], reply.sent["logprobs"]) == (True, 5)
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
     refusal = gemini_server.fails(400, "Logprobs is not enabled for models/tiny-gemini", status="INVALID_ARGUMENT")
     reply = bench.ask("google", refusal, gemini_server.says("ok"), request=ASKED)
     assert ["responseLogprobs" in body["generationConfig"] for body in bench.server.seen] == [True, False]
