@@ -132,9 +132,6 @@ def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | R
     return _ANSWER.validate_python(data)
 
 
-# Reading
-
-
 LONGEST: Final = 20_000
 """Characters of a plain answer. A longer one is none: it is not folded."""
 LONGEST_JSON: Final = 100_000
@@ -162,17 +159,15 @@ def fold(text: str) -> str:
     does every other sign (?, ≠, ~, ²): they change what is said. `fold(fold(x)) == fold(x)`.
     """
     # Options are folded again with every reply.
-    return (_fold_known if len(text) <= _SHOWN else _fold)(text)
+    return _fold(text) if len(text) <= _SHOWN else _fold.__wrapped__(text)
 
 
+@lru_cache(maxsize=4096)
 def _fold(text: str) -> str:
     text = text.replace("[ ]", "☐")  # an unticked box
     text = text.translate({ord(char): _folded(char) for char in set(text)})
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
     return " ".join(_POINT.sub(" ", _HYPHEN.sub(" ", text)).split()).rstrip("! ")
-
-
-_fold_known = lru_cache(maxsize=4096)(_fold)
 
 
 @lru_cache(maxsize=4096)
@@ -278,9 +273,6 @@ def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str
     return [*dict.fromkeys(filter(None, meant))], beside
 
 
-# Specs
-
-
 _KINDS: Final[dict[str, type[AnswerSpec]]] = {}
 
 
@@ -292,6 +284,7 @@ class AnswerSpec(Serialisable):
     """
 
     kind: str
+    """What a task's JSON names it by; no other spec has it."""
     _longest: ClassVar[int] = LONGEST
 
     def __init_subclass__(cls) -> None:
@@ -373,15 +366,12 @@ class AnswerSpec(Serialisable):
 
 
 def _spec(data: object) -> AnswerSpec:
-    """Return the spec that `to_json` wrote. Raises ValueError for data of another shape, and for a kind of no package."""
+    """Return the spec that `to_json` wrote, of any package. Raises ValueError for an unknown kind and for another shape."""
     if isinstance(data, AnswerSpec):
         return data
     kind = str(data.get("kind") if isinstance(data, Mapping) else None)
     if kind not in _KINDS and kind in plugins.names("answers"):
-        try:
-            plugins.load("answers", kind)  # a class that is imported is known
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
+        plugins.load("answers", kind)  # a class that is imported is known
     if kind not in _KINDS:
         known = ", ".join(sorted({*_KINDS, *plugins.names("answers")}))
         raise ValueError(f"the kind of answer {kind!r} is none of {known}; the package that brings it is not installed")
