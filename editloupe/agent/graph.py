@@ -18,9 +18,6 @@ from editloupe.agent.state import Context
 
 Loop: TypeAlias = "CompiledStateGraph[Any, Context, Any, Any]"
 
-RECURSION_LIMIT: Final = 1000
-"""Steps of the graph; the task's own budget ends a loop long before."""
-
 _DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "think": ("act", "conclude", "remind", END),
     "act": ("think", END),
@@ -40,7 +37,8 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     for name, node in NODES.items():
         graph.add_node(name, _step(node), destinations=_DESTINATIONS[name])
     graph.add_edge(START, "think")
-    return cast(Loop, graph.compile(checkpointer=checkpointer).with_config(recursion_limit=RECURSION_LIMIT))
+    # The task's own budget ends a loop long before the limit.
+    return cast(Loop, graph.compile(checkpointer=checkpointer).with_config(recursion_limit=1000))
 
 
 @cache
