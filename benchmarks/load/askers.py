@@ -84,8 +84,11 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
     """spread: `workers` and `executor` of the run."""
     from dataclasses import replace
 
-    import openai  # noqa: F401 - before the clock starts
+    # Before the clock starts, as all of the others' packages are.
+    import jsonschema  # noqa: F401
+    import openai  # noqa: F401
 
+    import editloupe.agent.graph  # noqa: F401
     from editloupe.data.samples import endings
     from editloupe.findings import Observation
     from editloupe.runs.setup import Setup
@@ -99,8 +102,7 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
     def opened(url: str) -> Setup:
         return open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, **spread)
 
-    # The protocol, the backend, the tools and the loaders are imported when they are first asked for: before the clock
-    # starts, as all of the others' packages are.
+    # The protocol, the backend, the tools and the loaders are imported when they are first asked for.
     opened("http://127.0.0.1:9/v1")
     endings("auto")
 

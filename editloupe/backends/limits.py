@@ -52,6 +52,11 @@ class ConnectionLimit:
         """How many calls are under way now."""
         return self._under_way
 
+    @property
+    def opens_in_s(self) -> float:
+        """Seconds until calls may begin again, where the endpoint named a wait; else 0."""
+        return max(0.0, self._opens_at - time.monotonic())
+
     def again(self) -> None:
         """Take note that a call is made again."""
         with self._free:
@@ -118,7 +123,7 @@ class ConnectionLimit:
         finally:
             with self._free:
                 self._under_way -= 1
-                self._free.notify_all()
+                self._free.notify()
 
     def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
         """Wait for a place. Return whether the limit is used up by this call."""
@@ -157,7 +162,8 @@ class FirstCall:
 
     def __init__(self) -> None:
         self.answered = False
-        self._turn = threading.Lock()
+        self._alone = False
+        self._free = threading.Condition()
         self._refused: tuple[float, BackendError] | None = None
 
     def forget(self) -> None:
@@ -167,21 +173,28 @@ class FirstCall:
     @contextmanager
     def turn(self) -> Iterator[bool]:
         """Yield whether this call goes alone. Raises Interrupted, and anew the refusal of all requests before it."""
-        alone = False
-        while not self.answered and not (alone := self._turn.acquire(timeout=LOOK_S)):
-            check_stop()
-        try:
-            if not self.answered and self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
+        if self.answered:
+            yield False
+            return
+        with self._free:
+            while self._alone:
+                self._free.wait(LOOK_S)
+                check_stop()
+            if self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
                 raise copy.copy(self._refused[1])
-            try:
-                yield alone and not self.answered
-                self.answered = True
-            except BackendError as error:
+            alone = self._alone = not self.answered
+        try:
+            yield alone
+            self.answered = True
+        except BackendError as error:
+            if alone:
                 self._refused = (time.monotonic(), error) if error.for_all else None
-                raise
+            raise
         finally:
             if alone:
-                self._turn.release()
+                with self._free:
+                    self._alone = False
+                    self._free.notify_all()
 
 
 _LIMITS: dict[str, ConnectionLimit] = {}

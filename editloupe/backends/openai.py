@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
@@ -109,18 +110,18 @@ class OpenAIBackend(Remote):
             raise Rejected(f"{self._at.where}: {told}; {NO_IMAGES}", for_all=True)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        made: dict[bool, list[bytes]] = {}
+        def pieces(*, inside: bool) -> list[bytes]:
+            urls, ids = partial(self._image_urls.ascii, images), self._at.provider.image_ids
+            return wire.pieces_of(request, urls, tool_images=inside, image_ids=ids)
+
+        # Now, while other calls are under way.
+        inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
+        made = pieces(inside=inside)
 
         def ask(refused: frozenset[str]) -> Reply:
-            inside = self.traits.tool_result_images and TOOL_IMAGES not in refused
-            if inside not in made:
-                made[inside] = wire.pieces_of(
-                    request,
-                    lambda ref: self._image_urls.ascii(images, ref),
-                    tool_images=inside,
-                    image_ids=self._at.provider.image_ids,
-                )
-            return self._asked(request, made[inside], refused, inside=inside)
+            if inside and TOOL_IMAGES in refused:
+                return self._asked(request, pieces(inside=False), refused, inside=False)
+            return self._asked(request, made, refused, inside=inside)
 
         return ask
 

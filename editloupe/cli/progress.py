@@ -72,6 +72,7 @@ class State:
             f"{tokens} tokens": spent.tokens,
             f"{spent.cost_usd or 0:.2f} USD": spent.cost_usd,
             retries: spent.retries,
+            f"the endpoint asked to wait {_clock(spent.waits_s)}": spent.waits_s >= 1,
         }
         return [text for text, number in said.items() if number]
 
@@ -101,6 +102,7 @@ class State:
             "calls": spent.calls,
             "in_flight": spent.in_flight,
             "retries": spent.retries,
+            "waits_s": round(spent.waits_s, 1),
             "tokens": spent.tokens,
             "cost_usd": spent.cost_usd,
             "failures": dict(progress.failures),

@@ -57,6 +57,8 @@ class Spent:
     """Input and output, estimated where the endpoint does not tell."""
     cost_usd: float | None = None
     """None where no price is known."""
+    waits_s: float = 0.0
+    """Seconds until the endpoint is asked again, where it named a wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +237,7 @@ def execute(
                 retries=limit.retried - retried,
                 tokens=ledger.tokens,
                 cost_usd=cost,
+                waits_s=limit.opens_in_s,
             )
 
         def report(finding: Finding | None = None) -> None:

@@ -16,15 +16,15 @@ from rich.console import Console
 from editloupe.cli import progress as module
 from editloupe.cli.progress import State, Told, Watch, panel
 from editloupe.runs.execute import Progress, Spent
-from tests.backends.openai_server import OpenAIServer, says
+from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.conftest import draw_edits, final
 from tests.terminal import Terminal
 
 Cli = Callable[..., tuple[int, str, str]]
 
-BUSY = Spent(calls=40, in_flight=18, retries=7, tokens=1_204_331, cost_usd=3.412)
+BUSY = Spent(calls=40, in_flight=18, retries=7, tokens=1_204_331, cost_usd=3.412, waits_s=64.6)
 STANDS = ["412 of 1,889 questions (22%)", "3:12 elapsed", "about 12:18 left"]
-COSTS = ["2.0 a second", "18 calls in flight", "1.2 M tokens", "3.41 USD", "7 retries"]
+COSTS = ["2.0 a second", "18 calls in flight", "1.2 M tokens", "3.41 USD", "7 retries", "the endpoint asked to wait 1:05"]
 TROUBLES = ["9 failed: 5 unparsed, 4 refused", "3 rows rejected"]
 """What is said of `state()`: at 2 a second the 1,477 questions that are left take 738.5 s."""
 
@@ -128,16 +128,20 @@ def test_events_say_where_the_run_stands(capsys: pytest.CaptureFixture[str]) -> 
     assert [event["phase"] for event in events] == ["reading the data", "judging", "judging"]
     assert events[-1] == {
         "event": "progress", "phase": "judging", "done": 2, "total": 2, "grows": False, "elapsed_s": 4, "left_s": 0.0,
-        "rate": 0.5, "calls": 40, "in_flight": 18, "retries": 7, "tokens": 1204331, "cost_usd": 3.412,
-        "failures": {"refused": 1}, "rejected_rows": 1,
+        "rate": 0.5, "calls": 40, "in_flight": 18, "retries": 7, "waits_s": 64.6,
+        "tokens": 1204331, "cost_usd": 3.412, "failures": {"refused": 1}, "rejected_rows": 1,
     }  # fmt: skip
 
 
 def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
     draw_edits(tmp_path / "edits", 3)
+    waits = [fails(429, "slow down", headers={"Retry-After": "2"})]
 
     def slowly(handler: Any, body: dict[str, Any]) -> None:
         time.sleep(0.3)
+        if len(server.seen) == 3 and waits:
+            waits.pop()(handler, body)
+            return
         says(final("Wrong Action"))(handler, body)
 
     with OpenAIServer(slowly) as server:
@@ -150,6 +154,7 @@ def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: 
     assert {(done, percent) for done, percent, _ in counts} >= {("0", "0"), ("1", "33"), ("2", "67")}
     assert any(done == "2" and left for done, _, left in counts)
     assert re.search(r"\d\.\d a second · 1 call in flight · 14 tokens", drawn)
+    assert re.search(r"1 retry · the endpoint asked to wait 0:0[12]", drawn)
     # Every line of the panel is erased in the end.
     screen = terminal.screen()
     assert "in flight" not in screen

@@ -461,7 +461,10 @@ BROKEN = {
 
 
 def one_in_five_broken(handler: Handler, request: dict[str, Any]) -> None:
-    """Answers one question in five in one of the broken ways, always in the same, and the others with a score."""
+    """Answers one question in five in one of the broken ways, always in the same, and the others with a score.
+
+    What is said again after the reminder differs by a note outside the tags: a verbatim repetition would be `unparsed`.
+    """
     prompt = request["messages"][0]["content"][0]["text"]
     number, chinese = int(re.findall(r"number (\d+)", prompt)[0]), "完成" in prompt
     name = re.findall(r"Criterion: (\w)", prompt)[0]
@@ -470,7 +473,8 @@ def one_in_five_broken(handler: Handler, request: dict[str, Any]) -> None:
         says(final(json.dumps({"score": place % 11, "reason": f"It costs {place} (all told)."})))(handler, request)
         return
     said, _ = BROKEN[list(BROKEN)[place // 5 % len(BROKEN)]]
-    (fails(400, "no") if said is None else says(said))(handler, request)
+    note = f"Try {len(request['messages'])}.\n" if said else ""
+    (fails(400, "no") if said is None else says(note + said))(handler, request)
 
 
 @pytest.mark.slow
