@@ -143,7 +143,7 @@ def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> N
     assert cut.raw == '{"what": "mug'
     assert cut.error.startswith("the arguments are not JSON: Unterminated string")
     assert listed == MalformedCall(raw='"[1]"', error="the arguments are not a JSON object")
-    assert nameless.error == "a tool call needs a function with a name"
+    assert nameless.error == "a tool call needs a name"
 
 
 def test_a_reply_can_always_be_written_to_a_trace(bench: Bench) -> None:
