@@ -12,7 +12,7 @@ from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
 from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.read import Trace
-from editloupe.values import Json, cached_property
+from editloupe.values import Json, cached_property, canonical_json
 
 
 class RecordingEnds(ReplayMiss):
@@ -134,5 +134,8 @@ def content_key(call: ToolCall, names: Mapping[str, str]) -> str:
         key: folded.get(value.strip().casefold(), value) if isinstance(value, str) else value
         for key, value in call.arguments.items()
     }
-    # Not as JSON, since an argument may be NaN.
-    return repr((call.name, sorted(arguments.items()), len(names)))
+    try:
+        return canonical_json([call.name, arguments, len(names)])
+    except ValueError:
+        # NaN among the arguments: no such call succeeds.
+        return repr((call.name, call.arguments))
