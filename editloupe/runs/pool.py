@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from queue import LifoQueue
@@ -63,7 +63,6 @@ class Pool:
             self._free.put(process)
         self._left_s, self._share = after_s, CACHE_BYTES // processes
         self._tools: dict[int, tuple[Tool, Tool]] = {}
-        self._stay: set[str] = set()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Pool:
@@ -107,27 +106,26 @@ class Pool:
         images: the one store among its arguments.   what: names the call in messages.
         Raises ProcessLost where its process dies twice.
         """
-        if self._left_s > 0 or what in self._stay:
+        if self._left_s > 0:
             began = time.monotonic()
             with computing():
                 value = call()
             self._left_s -= time.monotonic() - began
             return value
-        place = _Place(images.folder, writes=images.writes, cache_bytes=self._share)
         sent, named = _written(call)
-        pictures = {ref.sha256: images.data(ref) for ref in named if images.path(ref) is None}
+        folder = images.folder if images.writes else None
+        pictures = {ref.sha256: images.data(ref) for ref in named if folder is None or images.path(ref) is None}
+        if folder is None:
+            # A view may name the picture that it hides.
+            pictures |= images.in_memory()
         process = self._free.get()
         try:
-            answer = process.call(what, _answered, sent, place, pictures if place.keeps else pictures | images.in_memory())
+            answer = process.call(what, _answered, sent, folder, pictures, self._share)
         finally:
             self._free.put(process)
         outcome, made = pickle.loads(answer)
         for data in made:
             images.add_bytes(data)
-        if isinstance(outcome, _Unopened):
-            # Such as a class of a module that only the parent could import.
-            self._stay.add(what)
-            return self.run(what, call, images)
         if isinstance(outcome, _Raised):
             raise outcome.made()
         return outcome
@@ -163,23 +161,6 @@ def _portable(thing: object) -> bool:
     except Exception:  # noqa: BLE001 - whatever a stranger's class raises, it stays here
         return False
     return len(data) <= _LARGEST and b"__main__" not in data
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a run's pictures lie, for the store that a process opens there."""
-
-    folder: Path | None
-    writes: bool = field(kw_only=True)
-    cache_bytes: int = field(kw_only=True)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether a picture that a call makes lies where others find it."""
-        return self.folder is not None and self.writes
-
-    def open(self) -> ImageStore:
-        return ImageStore(self.folder, writes=self.writes, cache_bytes=self.cache_bytes)
 
 
 class _Writer(pickle.Pickler):
@@ -219,13 +200,11 @@ def _written(thing: object) -> tuple[bytes, set[ImageRef]]:
 
 # In the process
 
-_open = cache(_Place.open)
-"""With the images that it has decoded: the next call is often about the same pair."""
 
-
-@dataclass(frozen=True)
-class _Unopened:
-    """The call could not be read here."""
+@cache
+def _store(folder: Path, cache_bytes: int) -> ImageStore:
+    """Return the store of a folder, with the images that it has decoded: the next call is often about the same pair."""
+    return ImageStore(folder, cache_bytes=cache_bytes)
 
 
 @dataclass(frozen=True)
@@ -250,20 +229,13 @@ class _Raised:
         return error
 
 
-def _answered(sent: bytes, place: _Place, pictures: dict[str, bytes]) -> bytes:
-    """Return what a call returns or raises, and the files of the pictures that it made where no folder keeps them."""
-    images = _open(place) if place.keeps and not pictures else place.open()
+def _answered(sent: bytes, folder: Path | None, pictures: Mapping[str, bytes], cache_bytes: int) -> bytes:
+    """Return what a call returns or raises, and the files of the pictures that it made where there is no folder."""
+    images = ImageStore(folder) if folder is None or pictures else _store(folder, cache_bytes)
     for data in pictures.values():
         images.add_bytes(data)
-    outcome: object
     try:
-        call = _Reader(sent, images).load()
-    except Exception:  # noqa: BLE001 - whatever it is, the parent can make the call
-        outcome = _Unopened()
-    else:
-        try:
-            outcome = call()
-        except Exception as error:  # noqa: BLE001 - it is raised in the parent
-            outcome = _Raised.of(error)
-    made = [] if place.keeps else [data for sha256, data in images.in_memory().items() if sha256 not in pictures]
-    return _written((outcome, made))[0]
+        outcome = _Reader(sent, images).load()()
+    except Exception as error:  # noqa: BLE001 - it is raised in the parent
+        outcome = _Raised.of(error)
+    return _written((outcome, [data for sha256, data in images.in_memory().items() if sha256 not in pictures]))[0]

@@ -22,10 +22,12 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import MeasureError
 from editloupe.measures.base import Models
+from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.runs.execute import Outcome
 from editloupe.runs.pool import Pool, measured_here, pool_of
 from editloupe.tools.ablations import ablated
 from editloupe.tools.base import Tool, Toolbox, ToolContext, open_toolbox
+from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.function import tool
 from editloupe.tools.outcome import ToolOutcome, run_call
 from editloupe.traces.events import ToolResult
@@ -99,11 +101,13 @@ def test_what_computes_and_can_be_pickled_crosses_and_all_else_stays(pool: Pool)
     class OfANotebook(Where):
         pass
 
+    network = {"enhancer": Enhancer(NetworkUpscaler(Path("weights.pth"), digest="0"))}
     idle, big = Where(), Where()
     idle.computes = False  # type: ignore[misc]
     big.weights = bytes(2**20)  # type: ignore[attr-defined]
     here = str(os.getpid())
     assert called(pool, Where()).observation.text not in (here, "")
+    assert pool.tools(Toolbox(tools=network)).tools == network
     for one in (Where(lambda: None), OfANotebook(), notebook, idle, big):
         for where in (pool, None):
             assert called(where, one).observation.text == here
