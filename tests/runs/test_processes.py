@@ -25,6 +25,7 @@ from editloupe.measures.base import Models
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.runs.execute import Outcome
 from editloupe.runs.pool import Pool, measured_here, pool_of
+from editloupe.runs.verify import verify
 from editloupe.tools.ablations import ablated
 from editloupe.tools.base import Tool, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.enhancer import Enhancer
@@ -69,7 +70,7 @@ def judged(edits: Path, out: Path, own: Tool | None = None, *, processes: int, *
     setup = open_with(backend=lmm, criteria=("if",), processes=processes)
     if own is not None:
         setup = replace(setup, toolbox=Toolbox(tools={own.name: own}))
-    return run_over(setup, edits, out, concurrency=4, **given)
+    return run_over(setup, edits, out, **{"concurrency": 4, **given})
 
 
 def test_a_run_finds_the_same_with_and_without_processes(edits: Callable[..., Path], tmp_path: Path):
@@ -152,13 +153,18 @@ def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Pa
 
 
 def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Callable[..., Path], tmp_path: Path):
-    once, always = Dies(tmp_path / "once", 1), Dies(tmp_path / "always", 1000)
-    outcome = judged(folder := edits(3), tmp_path / "run", Where(once), processes=2)
-    assert [finding.status for finding in outcome.findings] == ["ok"] * 3
-    lost = judged(folder, tmp_path / "failed", Where(always), processes=2).findings[0]
-    assert (lost.status, lost.ending) == ("tool_failed", "tools")
-    assert lost.reason == "the process that ran where was killed (exit code -9, perhaps out of memory)"
-    assert len(list((tmp_path / "always").iterdir())) == 2 * 3
+    folder, killed = edits(2), "the process that ran where was killed (exit code -9, perhaps out of memory)"
+    for times, statuses in ((1, ["ok", "ok"]), (2, ["tool_failed", "ok"])):
+        dies = Dies(tmp_path / f"deaths{times}", times)
+        outcome = judged(folder, tmp_path / f"run{times}", Where(dies), processes=2, concurrency=1)
+        assert [finding.status for finding in outcome.findings] == statuses
+        assert len(list(dies.folder.iterdir())) == times
+    lost = outcome.findings[0]
+    assert (lost.reason, lost.ending) == (killed, "tools")
+    assert [part.wrong for part in verify(tmp_path / "run2")] == [[]] * 5
+    # The same command goes on: the task is asked again.
+    outcome = judged(folder, tmp_path / "run2", Where(dies), processes=2)
+    assert [finding.status for finding in outcome.findings] == ["ok", "ok"]
 
 
 def test_processes_start_where_they_are_asked_for_or_pay():
