@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -125,9 +124,7 @@ def served(folder: Path) -> Iterator[str]:
     (folder / "langgraph.json").write_text(json.dumps(config | {"dependencies": [str(clients.ROOT)]}), encoding="utf-8")
     words = ["dev", "--no-browser", "--no-reload", "--port", str(port)]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [str(program), *words], cwd=folder, stdout=log, stderr=log, env={**os.environ, "EDITLOUPE_READER": "off"}
-        )
+        process = subprocess.Popen([str(program), *words], cwd=folder, stdout=log, stderr=log)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
