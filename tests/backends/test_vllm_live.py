@@ -23,7 +23,7 @@ from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart
 from editloupe.data.images import ImageStore
 from editloupe.errors import Rejected
 from editloupe.findings import Finding
-from editloupe.runs.execute import Worker
+from editloupe.runs.worker import Worker
 from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends import vllm_peer

@@ -30,7 +30,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, SampleError, ToolError
 from editloupe.rubrics import load_rubric
 from editloupe.runs import studio
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
@@ -244,7 +244,7 @@ def test_a_tool_that_crashes_says_why_to_people_and_not_to_the_model(
     config = RunConfig.make(
         path=draw_edits(tmp_path / "edits", 2), judge={"backend": lmm}, option={"criteria": ["if"]}, tools=["broken"]
     )
-    outcome = execute(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
+    outcome = drive(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
     (note,) = [note for note in outcome.notes if "crashed" in note]
     assert re.match(r"Tools crashed 2 times, in 2 of 2 findings, first in sample .+; `editloupe show`", note)
     assert "the tool broken crashed: KeyError: 'weights'" in caplog.text

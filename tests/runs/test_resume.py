@@ -16,7 +16,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
 from editloupe.findings import PENDING
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
