@@ -278,10 +278,10 @@ class _Visit:
                 self._arrived([(place.task, finding) for place, finding in ended if finding is not None])
                 self._ledger.check_time()
             self._at_once = self._limit.limit
-            cache = self._driver.cache
-            self._tools = (
-                (cache.ran, cache.hits) if crew is None and cache is not None else crew.tool_calls if crew else (0, 0)
-            )
+            if crew is not None:
+                self._tools = crew.tool_calls
+            elif self._driver.cache is not None:
+                self._tools = self._driver.cache.ran, self._driver.cache.hits
 
     def _arrived(self, findings: Sequence[tuple[Task, Finding]]) -> None:
         if not findings:

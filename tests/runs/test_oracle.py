@@ -179,7 +179,7 @@ class TestASetOfTargets:
 
     def asked(self, sample: Sample, **options: object) -> tuple[list[Request], list[Finding]]:
         lmm = ScriptedLMM(lambda request: final("Flawless Execution"))
-        judge = Judge(lmm, mode="oracle", criteria="if", options=options)  # type: ignore[arg-type]
+        judge = Judge(lmm, mode="oracle", criteria="if", option=options)  # type: ignore[arg-type]
         return lmm.requests, judge.judge(sample)
 
     def test_a_number_is_asked_about_once_with_all_targets_in_one_crop(self, tmp_path: Path):
