@@ -37,8 +37,8 @@ from editloupe.answers import Label
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.findings import Finding
-from editloupe.runs.selection import selected
 from editloupe.runs.schedule import Schedule
+from editloupe.runs.selection import selected
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 
