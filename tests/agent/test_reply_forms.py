@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelledBoxes, LabelRule, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelRule, Labels, OneOf, RecordOf, Scale
 from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.prompts import render
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.reports.run import Run
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore

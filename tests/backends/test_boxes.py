@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.answers import LabelledBoxes
 from editloupe.backends.base import Traits
 from editloupe.backends.boxes import DIALECTS, checked, converted, in_dialect
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import neutralise, parse_reply
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.session import Conversation

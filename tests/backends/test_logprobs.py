@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from editloupe.answers import LabelledBoxes, OneOf, confidences_in
+from editloupe.answers import OneOf
 from editloupe.chat import Message, Reply, Request, Token, ToolSpec
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.runs.store import RunStore
 from tests.backends import gemini_server
 from tests.backends.conftest import CANARY, Bench
@@ -66,7 +67,7 @@ def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(provide
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
     assert bench.server.seen[0]["response_format"] == form == held.sent["response_format"]
     # Logits 2, 1 and 0 of ADD, EDIT and REMOVE.
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
 def test_tokens_are_whole_or_none_and_spell_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none
     assert (reply.sent["response_logprobs"], reply.sent["logprobs"]) == (True, 5)
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
 @needs_google

@@ -19,22 +19,22 @@ from editloupe.answers import (
     AnswerSpec,
     BoxList,
     FreeText,
-    LabelledBoxes,
     LabelRule,
     Labels,
     OneOf,
     RecordOf,
     Scale,
     answer_from_json,
-    confidences_in,
     fold,
-    read_answer,
     reason_in,
 )
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.rubrics import load_rubric
 from editloupe.tasks import About, Ask, task_from_json
+
+read_answer = AnswerSpec.parse
 
 METRIC = "instruction_following"
 IF = load_rubric("dlebench").criterion("IF").answer()
@@ -372,7 +372,7 @@ def at(text: str, *top: tuple[str, float]) -> Token:
 
 
 def shares(text: str, *tokens: str | Token, spec: LabelledBoxes = WANTS) -> list[float | None]:
-    return confidences_in(spec, text, [t if isinstance(t, Token) else Token(text=t, logprob=-0.1) for t in tokens])
+    return spec.shares(text, [t if isinstance(t, Token) else Token(text=t, logprob=-0.1) for t in tokens])
 
 
 def test_a_confidence_is_the_labels_share_at_its_token():

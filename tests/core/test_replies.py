@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editloupe.answers import YES_NO, BoxList, FreeText, LabelledBoxes, OneOf, RecordOf, Scale, read_answer, reason_in
+from editloupe.answers import YES_NO, AnswerSpec, BoxList, FreeText, OneOf, RecordOf, Scale, reason_in
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, tags_in
 from editloupe.rubrics import load_rubric
+
+read_answer = AnswerSpec.parse
 
 METRIC = "instruction_following"
 LABELS = load_rubric("dlebench").criterion(METRIC).answer()
