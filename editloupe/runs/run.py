@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import cv2
 
@@ -42,6 +42,9 @@ from editloupe.runs.workers import Crew, Job, Launcher, Local
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
+
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
 
 
 class RunTask(Protocol):
@@ -89,6 +92,7 @@ class Driver:
 
     store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
     redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
+    graph: that of LangGraph's server; None for ours.
     """
 
     def __init__(
@@ -99,13 +103,14 @@ class Driver:
         ledger: Ledger | None = None,
         redo: frozenset[str] = PENDING,
         stop: threading.Event | None = None,
+        graph: Loop | None = None,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         self.cache = (
             None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
         )
-        self._ledger = ledger
+        self._ledger, self._graph = ledger, graph
         self._lock = threading.Lock()
         self._busy: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
 
@@ -127,6 +132,7 @@ class Driver:
             stop=stop or self.stop,
             samples={sample.key: sample for sample in samples},
             cache=self.cache,
+            graph=self._graph,
         )
 
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
