@@ -54,7 +54,7 @@ def main(gallery: Path = GALLERY) -> None:
 def judged(gallery: Path, lmm: LMM, data: Path, *, judge: Mapping[str, Any] | None = None, **options: Any) -> None:
     """One judge's verdicts, into the gallery."""
     config = RunConfig.make(path=data, judge={"backend": lmm, **(judge or {})}, concurrency=1, device="cpu", **options)
-    execute(open_setup(config), gallery, config={})
+    drive(open_setup(config), gallery, config={})
 
 
 def drawn(folder: Path) -> Path:

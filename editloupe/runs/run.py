@@ -220,7 +220,8 @@ class _Visit:
         self._images = ImageStore(self._out / "blobs", writes=False)
         self._tell(Progress(phase="reading the data"))
         outputs = looks_at_outputs(self._setup.protocol)
-        self._loaded = loaded or selected(self._setup.config, self._images, outputs=outputs)
+        # Samples at hand may be none.
+        self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
         self._setup.protocol.check(self._loaded.samples)
         self._launcher = _launcher(self._setup.config)
         if self._launcher is not None:
