@@ -19,15 +19,12 @@ from editloupe.backends.prices import Prices
 from editloupe.backends.stopping import stopping
 from editloupe.config import RunConfig
 from editloupe.cores import usable_cores
-from editloupe.data.identified import Identified
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.collector import no_collection, out_of_reach
-from editloupe.runs.ended import Ended, EndMemory, Finished
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import set_aside
@@ -97,8 +94,8 @@ class Outcome:
     """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
     judged: tuple[Finding, ...]
     """Those that scores are made of."""
-    made: tuple[Score, ...] | None = field(repr=False)
-    """The scores; None where they are made when they are asked for."""
+    scores: tuple[Score, ...] = field(repr=False)
+    """All scores of the samples asked, those that are missing included."""
     asked: int
     reused: int
     """Findings of earlier visits."""
@@ -112,15 +109,6 @@ class Outcome:
     """Calls of tools that were answered from equal ones before."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the data and of how it was sent."""
-    ended: Ended | None = None
-    """What is remembered of an earlier visit that came to the same end; no sample of it is without a score by a fault."""
-    memory: EndMemory | None = None
-    """What this end may be remembered by, where that is worth it and nothing is left to ask."""
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """All scores of the samples asked, those that are missing included."""
-        return self.made if self.made is not None else _scores(self.setup, self.loaded, self.judged)
 
     @property
     def whole(self) -> bool:
@@ -131,7 +119,7 @@ class Outcome:
     @property
     def unscored(self) -> dict[str, str]:
         """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
-        return {} if self.ended else protocol_faults(self.scores)
+        return protocol_faults(self.scores)
 
     @property
     def unusable(self) -> int:
@@ -164,7 +152,6 @@ def execute(
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     entries: Sequence[Entry] = (),
-    remembers: bool = False,
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
 
@@ -174,8 +161,6 @@ def execute(
     refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
     address takes no connection: one is tried before the first question, unless other machines ask.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
-    remembers: believe what is remembered of an end in which nothing was left to ask (`runs.ended`). For a process that has
-    just begun: what it runs is the code that lies on the disk.
     Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
     work.
     """
@@ -187,22 +172,16 @@ def execute(
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     # What a loader draws, such as masks, is written when the folder is known to be a run.
-    images = ImageStore(out / "blobs", writes=False, identified=Identified(out))
+    images = ImageStore(out / "blobs", writes=False)
     tell = listener or (lambda progress: None)
     tell(Progress(phase="reading the data"))
-    if loaded is None:
-        with no_collection():
-            found = selected(plan, images, outputs=looks_at_outputs(setup.protocol))
-    else:
-        found = loaded
+    found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
     launcher = _launcher(plan)
     setup = settled_tools(setup)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config)
     with closing(store), closing(launcher) if launcher else nullcontext():
         images.write()
-        if images.identified is not None:
-            images.identified.write()
         for mask in (mask for sample in found.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
             with suppress(ImageError):
@@ -211,14 +190,7 @@ def execute(
         for finding in refused:
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        memory = EndMemory(store, setup, found, redo) if remembers else None
-        known = memory.recall() if memory else None
-        with no_collection():
-            schedule: Schedule | Finished = (
-                Finished(memory.findings_of(known))
-                if memory and known
-                else Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
-            )
+        schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
         with_tools = any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready)
         if with_tools and launcher is None:
             # Weights that cannot be loaded are found before anything is spent.
@@ -289,7 +261,7 @@ def execute(
                 tell(Progress(phase=f"connecting to {setup.backend.endpoint}"))
             ledger.refused = _unreachable(setup, schedule)
         report()
-        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width), out_of_reach():
+        with crew or nullcontext(), limit.fixed(plan.max_connections), _one_opencv_thread(width):
             for ended in together(answer, schedule.next, width=crew.width if crew else width, stop=stop):
                 if not (findings := [finding for finding in ended if finding is not None]):
                     continue
@@ -304,15 +276,13 @@ def execute(
                     report(finding)
                 ledger.check_time()
             judged = schedule.findings
-            small = known.small_targets if known else _small_targets(setup, found, schedule)
+            small = _small_targets(setup, found, schedule)
             if stop.is_set() and (left := limit.under_way):
                 calls = "1 call was" if left == 1 else f"{left} calls were"
                 changed.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
             notes = (*changed, *_notes(setup, found, small, schedule, judged, limit.limit, limit.throttled - throttled))
     keys = {place.task.id for place in schedule.places.values() if setup.judge_of(place.task).kind == "key"}
     findings = [f for f in (*judged, *schedule.problems(), *refused) if f.task_id not in keys]
-    if memory is not None and known is None:
-        memory = memory.of(schedule, judged, small_targets=small)
     asked = schedule.total + len(refused) - sum(id_ in keys for id_, _ in schedule.places)
     return Outcome(
         store=store,
@@ -320,8 +290,7 @@ def execute(
         loaded=found,
         findings=tuple(findings),
         judged=tuple(judged),
-        # Now, since scores that fill the gaps which the schedule leaves in memory take twice as long to walk through.
-        made=None if known else _scores(setup, found, judged),
+        scores=_scores(setup, found, judged),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
@@ -330,14 +299,11 @@ def execute(
         tool_calls=cache.ran + (crew.tool_calls[0] if crew else 0),
         cached=cache.hits + (crew.tool_calls[1] if crew else 0),
         notes=notes,
-        ended=known,
-        memory=memory,
     )
 
 
 def _scores(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
-    with no_collection():
-        found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
+    found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
     return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
 
@@ -354,7 +320,7 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def _unreachable(setup: Setup, schedule: Schedule | Finished) -> str:
+def _unreachable(setup: Setup, schedule: Schedule) -> str:
     """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
     roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
     for role in sorted(roles):
@@ -458,7 +424,7 @@ def standing_in_trace(trace: Path, run: Path) -> Finding | None:
     return None
 
 
-def _small_targets(setup: Setup, loaded: Loaded, schedule: Schedule | Finished) -> str:
+def _small_targets(setup: Setup, loaded: Loaded, schedule: Schedule) -> str:
     """Return what is to be said of targets that are small in the images as they are sent; "" for nothing."""
     if not setup.backend.traits.is_lmm:
         return ""
@@ -471,7 +437,7 @@ def _notes(
     setup: Setup,
     loaded: Loaded,
     small_targets: str,
-    schedule: Schedule | Finished,
+    schedule: Schedule,
     judged: Sequence[Finding],
     limit: int,
     throttled: int,
