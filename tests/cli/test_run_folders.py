@@ -208,8 +208,8 @@ description = "It was."
         ),
         (
             b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}',
-            "FOLDER/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read any more: "
-            "judge again into another folder, or look at this one with editloupe 0.2.0",
+            "FOLDER/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read any "
+            "more: judge again into another folder, or look at this one with editloupe 0.2.0",
         ),
     ],
     ids=["none", "binary", "text", "list", "other program", "newer", "0.1.0"],
