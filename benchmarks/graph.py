@@ -17,8 +17,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel
 
-from editloupe.agent.graph import run_graph
-from editloupe.agent.judge import initial_state
+from editloupe.agent.judge import initial_state, run_loop
 from editloupe.agent.nodes import NODES
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, LoopState
@@ -89,8 +88,8 @@ def main() -> None:
     options.add_argument("--tasks", type=int, default=200)
     options.add_argument("--rounds", type=int, default=7)
     given = options.parse_args()
-    cpu_ms(run_graph, 20)
-    rounds = [(cpu_ms(run_graph, given.tasks), cpu_ms(walk, given.tasks)) for _ in range(given.rounds)]
+    cpu_ms(run_loop, 20)
+    rounds = [(cpu_ms(run_loop, given.tasks), cpu_ms(walk, given.tasks)) for _ in range(given.rounds)]
     graph, walked = (median(one) for one in zip(*rounds, strict=True))
     share = median(a - b for a, b in rounds)
     print(f"compiled graph {graph:.2f} ms a task, nodes by hand {walked:.2f} ms, LangGraph's share {share:.2f} ms")

@@ -14,32 +14,20 @@ import json
 import math
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from operator import not_
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
 
+from editloupe import plugins
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import (
-    Box,
-    Json,
-    Serialisable,
-    canonical_json,
-    distinct_keys,
-    finite,
-    is_empty,
-    not_finite,
-    parse_json,
-)
-
-if TYPE_CHECKING:
-    import jsonschema
+from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, not_finite, parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
@@ -53,9 +41,6 @@ class Confidence:
     """0 to 1, higher is surer."""
     source: Literal["logprob", "detector", "asked"]
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
-
-
-_MaybeConfidence = Annotated[Confidence | None, Field(exclude_if=is_empty)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +101,7 @@ class Boxes(Serialisable):
 
     boxes: tuple[Box, ...]
     """In thousandths (0 to 1000) of the image's width and height, [x0, y0, x1, y1]."""
-    confidence: _MaybeConfidence = None
+    confidence: Annotated[Confidence | None, Field(exclude_if=not_)] = None
     kind: Literal["boxes"] = "boxes"
     value: ClassVar[None] = None
 
@@ -147,16 +132,12 @@ def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | R
     return _ANSWER.validate_python(data)
 
 
-# Reading
-
-
 LONGEST: Final = 20_000
 """Characters of a plain answer. A longer one is none: it is not folded."""
 LONGEST_JSON: Final = 100_000
 """Characters of an answer in JSON, or of a list of boxes."""
 _FORMS: Final = ("answer", "label", "verdict", "rating", "score", "decision", "result", "choice")
-_FORM: Final = frozenset(word for form in _FORMS for word in (form, f"final {form}"))
-"""What may stand beside an answer, folded: it names only its form."""
+"""What may stand beside an answer, also behind "final": it names only its form."""
 _SHOWN: Final = 120
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _POINT = re.compile(r"\.(?!\d)")
@@ -178,17 +159,15 @@ def fold(text: str) -> str:
     does every other sign (?, ≠, ~, ²): they change what is said. `fold(fold(x)) == fold(x)`.
     """
     # Options are folded again with every reply.
-    return _fold_known(text) if len(text) <= _SHOWN else _fold(text)
+    return _fold(text) if len(text) <= _SHOWN else _fold.__wrapped__(text)
 
 
+@lru_cache(maxsize=4096)
 def _fold(text: str) -> str:
     text = text.replace("[ ]", "☐")  # an unticked box
     text = text.translate({ord(char): _folded(char) for char in set(text)})
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
     return " ".join(_POINT.sub(" ", _HYPHEN.sub(" ", text)).split()).rstrip("! ")
-
-
-_fold_known = lru_cache(maxsize=4096)(_fold)
 
 
 @lru_cache(maxsize=4096)
@@ -207,7 +186,7 @@ def unfenced(text: str) -> str:
     return _LANGUAGE.sub("", text[3:-3], count=1).strip()
 
 
-def _checked(text: str, longest: int = LONGEST) -> str:
+def checked(text: str, longest: int = LONGEST) -> str:
     """Return the text out of its fence. Raises ReplyError for one that is too long, or says that it cannot judge."""
     if len(text) > longest:
         raise ReplyError("unparsed", f"the answer has {len(text):,} characters, more than {longest:,}")
@@ -217,7 +196,7 @@ def _checked(text: str, longest: int = LONGEST) -> str:
     return text
 
 
-def _json(text: str) -> Json:
+def read_json(text: str) -> Json:
     """Return the JSON value that is the whole text. A string in it may hold line breaks. Raises ReplyError."""
     try:
         found: Json = parse_json(text, object_pairs_hook=_once, strict=False)
@@ -238,7 +217,7 @@ def _once(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
 def _object(text: str) -> dict[str, Json]:
     """Return the JSON object that a text is; {} where it is none. Raises ReplyError for a key that stands twice."""
     try:
-        found = _json(text) if text.startswith("{") else {}
+        found = read_json(text) if text.startswith("{") else {}
     except ReplyError as error:
         if error.status == "contradictory":
             raise
@@ -246,43 +225,41 @@ def _object(text: str) -> dict[str, Json]:
     return found if isinstance(found, dict) else {}
 
 
-def _answer_of(found: Mapping[str, Json], *keys: str) -> Json:
+def answer_of(found: Mapping[str, Json], *keys: str) -> Json:
     """Return the answer of a JSON object: the value of the one of `keys` that it has, beside at most a reason."""
     given = [key for key in found if key in keys]
     if len(given) != 1 or not found.keys() <= {"reason", *keys}:
         listed = ", ".join(found)[:_SHOWN] or "none"
         raise ReplyError("off_menu", f"the answer's JSON has the keys {listed}, not reason and {' or '.join(keys)}")
     answer = found[given[0]]
-    return _checked(answer) if isinstance(answer, str) else answer
+    return checked(answer) if isinstance(answer, str) else answer
 
 
 def _plain(text: str, metric: str) -> str:
     """Return an option or a number as it is said: alone, or in a JSON object whose keys name only the form, beside a
     reason."""
-    found = _object(text)
-    answers = {key: value for key, value in found.items() if key != "reason"}
-    if unknown := [key for key in answers if _split(f"{key} 0", {"0": "0"}, metric)[1]]:
-        raise ReplyError("off_menu", f"the answer's JSON has the key {unknown[0][:60]!r}")
-    if found and not all(isinstance(value, str) or finite(value) is not None for value in answers.values()):
-        raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
-    said = [_checked(v) if isinstance(v, str) else f"{Decimal(str(v)).normalize():f}" for v in answers.values()]
+    said = []
+    for key, value in _object(text).items():
+        if key == "reason":
+            continue
+        if _split(f"{key} 0", {"0": "0"}, metric)[1]:
+            raise ReplyError("off_menu", f"the answer's JSON has the key {key[:60]!r}")
+        if not isinstance(value, str) and finite(value) is None:
+            raise ReplyError("off_menu", "the answer's JSON holds neither a text nor a number as its answer")
+        said.append(checked(value) if isinstance(value, str) else f"{Decimal(str(value)).normalize():f}")
     return "\n".join(said) or text
-
-
-def _form(metric: str) -> dict[str, str]:
-    """Return the phrases that name only the form of an answer, or its metric, folded. They mean no option."""
-    return dict.fromkeys(filter(None, (*_FORM, fold(metric))), "")
 
 
 def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str], list[str]]:
     """Return the options that the phrases in a text mean, and the words beside them. Where words are left, markup, the
     initials of the metric ("IF") and signs that part are taken away first; of a number alone, they may be its own.
 
-    A phrase inside a longer one does not count. One that names only the form stands before something.
+    A phrase inside a longer one does not count. One that names only the form, or the metric, stands before something.
     """
     initials = "".join(word[0] for word in metric.split("_") if word).upper()
     bare = fold(_MARKUP.sub(r" \1 ", re.sub(rf"\b{initials}\b", " ", text) if len(initials) > 1 else text))
-    ordered = sorted({**_form(metric), **phrases}.items(), key=lambda item: len(item[0]), reverse=True)
+    forms = dict.fromkeys(filter(None, (*_FORMS, *(f"final {form}" for form in _FORMS), fold(metric))), "")
+    ordered = sorted({**forms, **phrases}.items(), key=lambda item: len(item[0]), reverse=True)
     for said in (fold(text), _PARTED.sub("", bare) if phrases else bare):
         # With two spaces between them, two phrases side by side share none.
         spaced, meant = f" {said.replace(' ', '  ')} ", []
@@ -296,16 +273,31 @@ def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str
     return [*dict.fromkeys(filter(None, meant))], beside
 
 
-# Specs
+_KINDS: Final[dict[str, type[AnswerSpec]]] = {}
 
 
-_A = TypeVar("_A")
+class AnswerSpec(Serialisable):
+    """What a question may be answered with: the words of the prompts, and how an answer is read.
 
+    A spec is a frozen dataclass with a `kind`, by which a task's JSON says how its answer is read. A package brings its own
+    by the entry point group `editloupe.answers`: kind → class.
+    """
 
-class _Spec(Serialisable, Generic[_A]):
-    """What the answer specs share: the words of the prompts, and the JSON object of an answer with its reason."""
-
+    kind: str
+    """What a task's JSON names it by; no other spec has it."""
     _longest: ClassVar[int] = LONGEST
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[AnswerSpec], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema by which a field of this type holds a spec of any kind."""
+        if cls is not AnswerSpec:
+            return handler(source)
+        written = core_schema.plain_serializer_function_ser_schema(AnswerSpec.to_json)
+        return core_schema.no_info_plain_validator_function(_spec, serialization=written)
 
     @property
     def noun(self) -> str:
@@ -326,6 +318,11 @@ class _Spec(Serialisable, Generic[_A]):
         """The key of the answer in its JSON object, beside "reason"."""
         return "answer"
 
+    @property
+    def top_logprobs(self) -> int | None:
+        """How many alternatives at each token of the reply are asked for; None where no probability is wanted."""
+        return None
+
     def choices(self) -> tuple[str, ...] | None:
         """Return the only texts that are an answer; None where the answer is free."""
         return None
@@ -339,37 +336,58 @@ class _Spec(Serialisable, Generic[_A]):
 
     def json_schema(self) -> dict[str, Json]:
         """Return the JSON Schema of an answer: an object of a reason and the answer."""
-        return _closed({"reason": {"type": "string"}, self.key: self._value_schema()})
+        return closed({"reason": TEXT, self.key: self._value_schema()})
 
-    def parse(self, text: str, metric: str = "", *, confidences: Sequence[float | None] = ()) -> _A:
+    def parse(self, text: str, metric: str = "", *, confidences: Sequence[float | None] = ()) -> Answer:
         """Return the answer that a text is. Raises ReplyError, which says what was expected and what was found.
 
         metric: its name may stand before a label or a number.
-        confidences: those of the entries of a list as they are written, as `confidences_in` returns them.
+        confidences: those of the entries of a list as they are written, as `shares` returns them.
         """
         try:
-            return self._read(_checked(text, self._longest), metric, confidences)
+            return self._read(checked(text, self._longest), metric, confidences)
         except ReplyError as error:
             if error.status == "abstained":
                 raise
             flat = " ".join(text[: 10 * _SHOWN].split())
             found = f"; found {flat[:_SHOWN]!r}{'…' * (len(flat) > _SHOWN)}" if flat else ""
-            asked = ", ".join(self.choices() or ())
-            expected = f"one of {asked}" if asked else self.ask.rstrip(",")
+            expected = f"one of {', '.join(listed)}" if (listed := self.choices()) else self.ask.rstrip(",")
             raise ReplyError(error.status, f"{error}; expected {expected}{found}") from error.__cause__
 
-    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> _A:
+    def shares(self, text: str, tokens: Sequence[Token]) -> list[float | None]:
+        """Return how probable each entry of an answer was, by the tokens of its reply; [] where that is not known."""
+        return []
+
+    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Answer:
         raise NotImplementedError
 
     def _value_schema(self) -> Json:
-        return {"type": "string", "enum": list(self.choices() or ())}
+        return {**TEXT, "enum": list(self.choices() or ())}
 
 
-def _closed(properties: dict[str, Json]) -> dict[str, Json]:
+def _spec(data: object) -> AnswerSpec:
+    """Return the spec that `to_json` wrote, of any package. Raises ValueError for an unknown kind and for another shape."""
+    if isinstance(data, AnswerSpec):
+        return data
+    kind = str(data.get("kind") if isinstance(data, Mapping) else None)
+    if kind not in _KINDS and kind in plugins.names("answers"):
+        plugins.load("answers", kind)  # a class that is imported is known
+    if kind not in _KINDS:
+        known = ", ".join(sorted({*_KINDS, *plugins.names("answers")}))
+        raise ValueError(f"the kind of answer {kind!r} is none of {known}; the package that brings it is not installed")
+    return _KINDS[kind].from_json(data)
+
+
+TEXT: Final[dict[str, Json]] = {"type": "string"}
+"""JSON Schema of a text."""
+
+
+def closed(properties: dict[str, Json]) -> dict[str, Json]:
+    """Return the JSON Schema of an object that has these properties and no others."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _phrases(what: str, options: Sequence[tuple[str, Sequence[str]]], *, least: int = 2) -> dict[str, str]:
+def spellings(what: str, options: Sequence[tuple[str, Sequence[str]]], *, least: int = 2) -> dict[str, str]:
     """Return folded name or alias → its option.
 
     Raises ConfigError for too few options, for a word that folds to nothing, and for two options that read the same.
@@ -392,10 +410,9 @@ def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[
 
     values: the number of each option, where they have one. Beside its name it may stand, and no other number.
     """
-    text = _plain(text, metric)
     top = max(values.values(), default=0)
     numbers = {f"{value:g}{of}": name for name, value in values.items() for of in ("", f"/{top:g}")}
-    names, beside = _split(text, {fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
+    names, beside = _split(_plain(text, metric), {fold(CANNOT_JUDGE): CANNOT_JUDGE, **phrases}, metric)
     told = list(dict.fromkeys([*names, *(numbers[word] for word in beside if word in numbers)]))
     if names and len(told) > 1:
         raise ReplyError("contradictory", f"the answer names {' and '.join(map(repr, told))}")
@@ -418,7 +435,7 @@ class LabelRule(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labels(_Spec[Label]):
+class Labels(AnswerSpec):
     """Ordered labels with values (DLEBench)."""
 
     labels: tuple[LabelRule, ...]
@@ -433,7 +450,7 @@ class Labels(_Spec[Label]):
         return tuple(rule.name for rule in self.labels)
 
     def _phrases(self) -> dict[str, str]:
-        return _phrases("a label", [(rule.name, rule.aliases) for rule in self.labels])
+        return spellings("a label", [(rule.name, rule.aliases) for rule in self.labels])
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Label:
         values = {rule.name: rule.value for rule in self.labels}
@@ -442,23 +459,23 @@ class Labels(_Spec[Label]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneOf(_Spec[Choice]):
+class OneOf(AnswerSpec):
     """One of several options, which may differ from sample to sample (GIE-Bench)."""
 
     options: tuple[str, ...]
     """As the prompt lists them."""
-    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
+    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=not_)] = field(default_factory=dict)
     """Option → other spellings of it."""
-    marks: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    marks: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
     """The letter under which the prompt shows each option, in their order; () for options without letters."""
-    abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
+    abstain: Annotated[str | None, Field(exclude_if=not_)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
     kind: Literal["one_of"] = "one_of"
 
     def __post_init__(self) -> None:
-        unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
-        if unknown:
-            raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
+        for name in (*self.aliases, *filter(None, [self.abstain])):
+            if name not in self.options:
+                raise ConfigError(f"{name!r} is none of the options {', '.join(map(repr, self.options))}")
         if self.marks and len(self.marks) != len(self.options):
             raise ConfigError(f"expected a mark for each of the {len(self.options)} options, found {len(self.marks)}")
         self._phrases()
@@ -469,8 +486,8 @@ class OneOf(_Spec[Choice]):
 
     def _phrases(self) -> dict[str, str]:
         marks = dict(zip(self.options, self.marks, strict=False))
-        told = [(name, (*self.aliases.get(name, ()), *filter(None, [marks.get(name)]))) for name in self.options]
-        return _phrases("an option", told)
+        told = ((name, (self.aliases.get(name, ()), (marks[name],) if marks else ())) for name in self.options)
+        return spellings("an option", [(name, (*others, *mark)) for name, (others, mark) in told])
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Choice:
         name = _choose(text, metric, self._phrases(), {})
@@ -484,14 +501,14 @@ YES_NO: Final = OneOf(options=("yes", "no"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale(_Spec[Number]):
+class Scale(AnswerSpec):
     """A number from `low` to `high`, both included. A number outside is `off_menu`; nothing is clamped (UnicBench)."""
 
     low: float
     high: float
     whole: bool = False
     """Only whole numbers count."""
-    reason: Annotated[bool, Field(exclude_if=lambda asked: not asked)] = False
+    reason: Annotated[bool, Field(exclude_if=not_)] = False
     """Whether the answer is one JSON object with the number and a short reason. A number alone is read as well."""
     kind: Literal["scale"] = "scale"
 
@@ -505,21 +522,19 @@ class Scale(_Spec[Number]):
 
     @property
     def ask(self) -> str:
-        return f"one JSON object whose score is one {self._number_asked}" if self.reason else f"one {self._number_asked}"
+        return f"one {'JSON object whose score is one ' * self.reason}{self._range}"
 
     @property
     def key(self) -> str:
         return "score" if self.reason else "answer"
 
     @property
-    def _number_asked(self) -> str:
-        return f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
+    def _range(self) -> str:
+        return f"{'whole ' * self.whole}number from {self.low:g} to {self.high:g}"
 
     def instructions(self) -> str:
-        if not self.reason:
-            return f"The answer is {self.ask}."
-        form = f'{{"score": <{self._number_asked}>, "reason": "<one or two sentences>"}}'
-        return f"The answer is one JSON object of this form: {form}"
+        form = f'{{"score": <{self._range}>, "reason": "<one or two sentences>"}}'
+        return f"The answer is {f'one JSON object of this form: {form}' if self.reason else f'{self.ask}.'}"
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Number:
         """Return the number that the text is, alone or as "7/10", or that its JSON object holds."""
@@ -541,7 +556,7 @@ class Scale(_Spec[Number]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeText(_Spec[Text]):
+class FreeText(AnswerSpec):
     """A short text: an object's name, words that were read."""
 
     max_words: int | None = None
@@ -562,7 +577,7 @@ class FreeText(_Spec[Text]):
         """Return the text, white space folded. Without a letter or digit, as the dots of a prompt, it is empty."""
         found = _object(text)
         if "answer" in found and found.keys() <= {"answer", "reason"}:
-            answer = _answer_of(found, "answer")
+            answer = answer_of(found, "answer")
             if not isinstance(answer, str):
                 raise ReplyError("off_menu", f"the answer is {canonical_json(answer)[:80]}, and no text")
             text = answer
@@ -574,30 +589,22 @@ class FreeText(_Spec[Text]):
         return Text(text=" ".join(words))
 
     def _value_schema(self) -> Json:
-        return {"type": "string"}
+        return TEXT
 
 
-BOX: Final = "box"
-CONFIDENCE: Final = "confidence"
-"""Keys of a labelled box that no question renames."""
 BOX_RULE: Final = (
     "A box is four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
     "{image!r}, the origin at the top left."
 )
 """How the boxes of an answer are written; a backend renders it in its model's own convention (`backends.boxes`)."""
-_BOX_SCHEMA: Final[Json] = {
-    "type": "array",
-    "items": {"type": "number", "minimum": 0, "maximum": 1000},
-    "minItems": 4,
-    "maxItems": 4,
-}
+_COORDINATE: Final[Json] = {"type": "number", "minimum": 0, "maximum": 1000}
+BOX_SCHEMA: Final[Json] = {"type": "array", "items": _COORDINATE, "minItems": 4, "maxItems": 4}
 
 
-def _box(written: Json, *, top: float) -> list[float]:
+def read_box(written: Json, *, top: float) -> list[float]:
     """Return a box from 0 to `top` in thousandths. Raises ValueError for what is none, or is written in other units."""
-    found = [finite(value) for value in written] if isinstance(written, list) else []
-    numbers = [number for number in found if number is not None]
-    if len(found) != 4 or len(numbers) != 4:
+    numbers = [number for value in written if (number := finite(value)) is not None] if isinstance(written, list) else []
+    if not isinstance(written, list) or not len(written) == len(numbers) == 4:
         raise ValueError("its box is not four finite numbers")
     if top > 1 and all(-1 <= number <= 1 for number in numbers):
         raise ValueError("its box is written in fractions")
@@ -610,7 +617,7 @@ def _box(written: Json, *, top: float) -> list[float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxList(_Spec[Boxes]):
+class BoxList(AnswerSpec):
     """Boxes in thousandths (0 to 1000) of one image, [x0, y0, x1, y1]."""
 
     kind: Literal["box_list"] = "box_list"
@@ -625,207 +632,21 @@ class BoxList(_Spec[Boxes]):
         )
 
     def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Boxes:
-        data = _json(text)
-        listed = _answer_of(data, "answer") if isinstance(data, dict) else data
+        data = read_json(text)
+        listed = answer_of(data, "answer") if isinstance(data, dict) else data
         if not isinstance(listed, list):
             raise ReplyError("off_menu", "the answer's JSON is no list")
         try:
-            return Boxes(boxes=tuple(Box(*_box(item, top=1000)) for item in listed))
+            return Boxes(boxes=tuple(Box(*read_box(item, top=1000)) for item in listed))
         except ValueError as error:
             raise ReplyError("off_menu", f"of one box, {error}") from error
 
     def _value_schema(self) -> Json:
-        return {"type": "array", "items": _BOX_SCHEMA}
-
-
-_SOURCE: Final = "confidence_source"
-_DROPPED: Final = "dropped"
-_AROUND: Final = " \t\r\n'\",*-[]"
-"""What may stand around the label and the name of an entry in a line: the marks of a list."""
-_FRACTION = re.compile(r"\s*-?\d*\.?\d+\s*")
+        return {"type": "array", "items": BOX_SCHEMA}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledBoxes(_Spec[Record]):
-    """Boxes in one image, each with one of several labels and a name: DICE's differences.
-
-    The answer is a Record: `list_key` → a list of objects with `label_key`, `name_key`, `box` (thousandths) and, where it
-    is known, `confidence` (0 to 1); `confidence_source` → "logprob", "asked" or None; `dropped` → what could not be read,
-    as objects with `entry` and `why`, left out where that is nothing.
-    """
-
-    labels: tuple[str, ...]
-    list_key: str
-    label_key: str
-    name_key: str
-    image: str
-    """Alias of the image whose width and height count."""
-    form: Literal["json", "lines"] = "json"
-    """What is asked for. json: one object, boxes in thousandths. lines: "LABEL: name, [x0, y0, x1, y1]", one entry a line,
-    boxes in fractions from 0 to 1 (DICE, 3.2)."""
-    none: str = "none"
-    """The words for an empty list, in the lines form."""
-    asks_confidence: bool = False
-    """Whether each entry says how sure the judge is; json only."""
-    wants_logprobs: bool = False
-    """Whether an entry's confidence is p(label) / Σ p(labels) at its label's first token, where the backend tells
-    probabilities."""
-    kind: Literal["labelled_boxes"] = "labelled_boxes"
-    _longest: ClassVar[int] = LONGEST_JSON
-
-    def __post_init__(self) -> None:
-        _phrases("a label", [(label, ()) for label in self.labels], least=1)
-        keys = (self.label_key, self.name_key, BOX, CONFIDENCE)
-        if len(set(keys)) < len(keys) or not all(keys) or self.list_key in ("", _SOURCE, _DROPPED):
-            raise ConfigError(
-                f"expected keys that differ, also from the fixed ones, found {', '.join((self.list_key, *keys))}"
-            )
-        if self.asks_confidence and (self.wants_logprobs or self.form == "lines"):
-            raise ConfigError(
-                'asks_confidence is for form="json", and a confidence has one source: no wants_logprobs beside it'
-            )
-
-    @property
-    def noun(self) -> str:
-        return "JSON object" if self.form == "json" else "list"
-
-    @property
-    def ask(self) -> str:
-        return "one JSON object of the form below" if self.form == "json" else "the list, one entry a line,"
-
-    @property
-    def top_logprobs(self) -> int | None:
-        """How many alternatives at each token tell the labels apart; None where no probability is wanted."""
-        return min(20, len(self.labels) + 2) if self.wants_logprobs else None
-
-    def instructions(self) -> str:
-        labels = " or ".join(filter(None, [", ".join(self.labels[:-1]), self.labels[-1]]))
-        if self.form == "lines":
-            return (
-                "The answer is a list, one entry a line, each of this form: LABEL: name, [x0, y0, x1, y1]\n"
-                f"LABEL is {labels}. The name says in a few words what it is. The four numbers are fractions, 0 to 1, of "
-                f"the width and height of the image {self.image!r}, the origin at the top left. Where there is none, the "
-                f"answer is: {self.none}"
-            )
-        name = f'"{self.name_key}": "<what it is, in a few words>"'
-        entry = f'"{self.label_key}": "<{labels}>", {name}, "{BOX}": [<four numbers>]'
-        if self.asks_confidence:
-            entry += f', "{CONFIDENCE}": <how sure you are, a number from 0 to 1>'
-        return (
-            f'The answer is one JSON object of this form: {{"{self.list_key}": [{{{entry}}}, …]}}\n'
-            f"{BOX_RULE.format(image=self.image)} Where there is none, the list is empty."
-        )
-
-    def _read(self, text: str, metric: str, confidences: Sequence[float | None]) -> Record:
-        """Return the boxes. An entry that cannot be read is dropped, and does not lose the others."""
-        entries = self._entries(text)
-        told = confidences if len(confidences) == len(entries) else [None] * len(entries)
-        listed: list[dict[str, Json]] = []
-        dropped: list[dict[str, Json]] = []
-        for (_, entry), share in zip(entries, told, strict=True):
-            try:
-                listed.append(self._item(entry, share))
-            except ValueError as error:
-                dropped.append({"entry": json.dumps(entry, ensure_ascii=False)[:200], "why": str(error)})
-        if entries and not listed:
-            raise ReplyError("unparsed", f"none of the {len(entries)} entries can be read; of one, {dropped[0]['why']}")
-        known = any(CONFIDENCE in item for item in listed)
-        source = None if not known else "logprob" if self.wants_logprobs else "asked"
-        data: dict[str, Json] = {self.list_key: listed, _SOURCE: source}
-        return Record(data={**data, _DROPPED: dropped} if dropped else data)
-
-    def shares(self, text: str, tokens: Sequence[Token]) -> list[float | None]:
-        """Return p(label) / Σ p(labels) of each entry of an answer as it is written; [] where nothing is known.
-
-        tokens: those of the reply that holds the answer. What stands before the answer may be a draft of it, and boxes may
-        be spoken in the model's own convention: labels are looked for from the end, with what stands between their boxes.
-        """
-        try:
-            entries = self._entries(_checked(text, LONGEST_JSON)) if self.wants_logprobs and tokens else []
-        except ReplyError:
-            return []
-        spoken = "".join(token.text for token in tokens)
-        starts = list(accumulate((len(token.text) for token in tokens), initial=0))
-        found: list[float | None] = []
-        place = len(spoken)
-        for written, entry in reversed(entries):
-            if (place := spoken.rfind(written, 0, place)) < 0:
-                return []
-            label = entry.get(self.label_key) if isinstance(entry, Mapping) and written else None
-            found.append(tokens[bisect_right(starts, place) - 1].share(str(label), self.labels) if label else None)
-        return found[::-1]
-
-    def _value_schema(self) -> Json:
-        if self.form == "lines":
-            return {"type": "array", "items": {"type": "string"}}
-        sure: dict[str, Json] = {CONFIDENCE: {"type": "number", "minimum": 0, "maximum": 1}}
-        properties: dict[str, Json] = {
-            self.label_key: {"type": "string", "enum": list(self.labels)},
-            self.name_key: {"type": "string"},
-            BOX: _BOX_SCHEMA,
-            **(sure if self.asks_confidence else {}),
-        }
-        return {"type": "array", "items": _closed(properties)}
-
-    def _entries(self, text: str) -> list[tuple[str, Json]]:
-        """Return each entry as it is written, from its label to its box, and its parts as an object.
-
-        What is written is "" where it is not known. [] where the text says that there is none.
-        """
-        if self.form == "lines" and not text.startswith("{"):
-            return self._in_lines(text)
-        data = _json(text)
-        listed = _answer_of(data, "answer", self.list_key) if isinstance(data, dict) else None
-        if not isinstance(listed, list):
-            raise ReplyError("unparsed", "the answer's JSON object holds no list")
-        if self.form == "lines":
-            return self._in_lines("\n".join(map(str, listed or [self.none])))
-        key = re.escape(json.dumps(self.label_key, ensure_ascii=False))
-        written = [part.partition("[")[0] for part in re.split(rf'{key}\s{{0,9}}:\s{{0,9}}"', text)[1:]]
-        return list(zip(written if len(written) == len(listed) else [""] * len(listed), listed, strict=True))
-
-    def _in_lines(self, text: str) -> list[tuple[str, Json]]:
-        """Return the entries "LABEL: name, [x0, y0, x1, y1]". Each ends with its box or its line.
-
-        So a Python list of such strings is read as well, which the paper's own detector writes.
-        """
-        found: list[tuple[str, Json]] = []
-        none, nothing, others = fold(self.none).replace(" ", ""), text == "[]", []
-        for piece in re.findall(r"[^\]\n]+\]*", text):
-            written, opened, inside = piece.lstrip(_AROUND).partition("[")
-            label, colon, name = (part.strip(_AROUND) for part in written.partition(":"))
-            if fold(label).replace(" ", "") == none:
-                nothing = True
-            elif colon and (opened or label in self.labels):
-                box: list[Json] = [float(n) if _FRACTION.fullmatch(n) else n for n in inside.rstrip("] ").split(",")]
-                found.append((written, {self.label_key: label, self.name_key: name, BOX: box}))
-            elif fold(written):
-                others.append(written)
-        if found and (others or nothing):
-            both = "holds other words beside its entries" if others else f"holds entries and says {self.none!r}"
-            raise ReplyError("off_menu" if others else "contradictory", f"the answer {both}")
-        if not found and (others or not nothing):
-            raise ReplyError("unparsed", "the answer holds no entry")
-        return found
-
-    def _item(self, entry: Json, share: float | None) -> dict[str, Json]:
-        """Return an entry as the answer has it. Raises ValueError, which says what is wrong."""
-        if not isinstance(entry, Mapping):
-            raise ValueError("it is no JSON object")
-        label, name = entry.get(self.label_key), entry.get(self.name_key) or ""
-        if label not in self.labels:
-            raise ValueError(f"its label is none of {', '.join(self.labels)}")
-        if not isinstance(name, str):
-            raise ValueError("its name is no text")
-        box = _box(entry.get(BOX), top=1 if self.form == "lines" else 1000)
-        listed: list[Json] = [int(number) if number.is_integer() else number for number in box]
-        item: dict[str, Json] = {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
-        sure = share if self.wants_logprobs else finite(entry.get(CONFIDENCE)) if self.asks_confidence else None
-        return item if sure is None or not 0 <= sure <= 1 else {**item, CONFIDENCE: sure}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordOf(_Spec[Record]):
+class RecordOf(AnswerSpec):
     """A JSON object of a schema, such as EdiVal's objects. `RecordOf.model(Model)` takes a pydantic model."""
 
     schema: Mapping[str, Json]
@@ -838,14 +659,13 @@ class RecordOf(_Spec[Record]):
     def __post_init__(self) -> None:
         if not self.schema:
             raise ConfigError("a record needs a JSON Schema; an empty one accepts everything")
-        import jsonschema
+        from jsonschema import Draft202012Validator, SchemaError
 
         try:
-            jsonschema.Draft202012Validator.check_schema(dict(self.schema))
-        except jsonschema.SchemaError as error:
-            raise ConfigError(
-                f"the schema of a record is no JSON Schema at {error.json_path}: {error.message[:300]}"
-            ) from error
+            Draft202012Validator.check_schema(dict(self.schema))
+        except SchemaError as error:
+            at, message = error.json_path, error.message[:300]
+            raise ConfigError(f"the schema of a record is no JSON Schema at {at}: {message}") from error
 
     @classmethod
     def model(cls, model: type[BaseModel]) -> RecordOf:
@@ -860,63 +680,33 @@ class RecordOf(_Spec[Record]):
 
         Raises ConfigError for a schema that names another one or itself without end.
         """
-        data = _json(text)
-        wrapped = isinstance(data, dict) and data.keys() == {"reason", "answer"}
-        if wrapped and not ("answer" in self.schema.get("properties", {}) and self._problem(data) is None):  # type: ignore[operator]
-            data = _answer_of(data, "answer")  # type: ignore[arg-type]
-        if (problem := self._problem(data)) is not None:
-            at, message = problem.json_path, problem.message[:300]
-            raise ReplyError("off_menu", f"the JSON does not fit the schema at {at}: {message}")
+        data, properties = read_json(text), self.schema.get("properties")
+        if isinstance(data, dict) and data.keys() == {"reason", "answer"}:
+            own = isinstance(properties, Mapping) and "answer" in properties and not self._problem(data)
+            data = data if own else answer_of(data, "answer")
+        if problem := self._problem(data):
+            raise ReplyError("off_menu", f"the JSON does not fit the schema at {problem}")
         return Record(data=data)
 
-    def _problem(self, data: Json) -> jsonschema.ValidationError | None:
-        import jsonschema
+    def _problem(self, data: Json) -> str:
+        """Return where a value does not fit the schema, and why; "" where it fits."""
+        from jsonschema import Draft202012Validator
         from referencing import Registry
         from referencing.exceptions import Unresolvable
 
-        # The default one opens files and addresses that a schema names.
-        registry: Registry[Any] = Registry()
-        validator = jsonschema.Draft202012Validator(dict(self.schema), registry=registry)
+        # The default registry opens files and addresses that a schema names.
+        validator = Draft202012Validator(dict(self.schema), registry=Registry())
         try:
-            return next(iter(validator.iter_errors(data)), None)
+            return next((f"{error.json_path}: {error.message[:300]}" for error in validator.iter_errors(data)), "")
         except (Unresolvable, RecursionError, re.error) as error:
             raise ConfigError(f"the schema of a record cannot be used, and nothing is fetched for it: {error}") from error
 
     def json_schema(self) -> dict[str, Json]:
-        inner: Any = _moved(dict(self.schema))
+        # Under `answer` the places in the schema move down, and its `$defs` to the root.
+        moved = re.sub(r'("\$ref": "#)(?!/\$defs/)', r"\1/properties/answer", json.dumps(self.schema))
+        inner: dict[str, Json] = json.loads(moved)
         shared = {"$defs": inner.pop("$defs")} if "$defs" in inner else {}
-        return {**_closed({"reason": {"type": "string"}, "answer": inner}), **shared}
-
-
-def _moved(schema: Json) -> Json:
-    """Return a schema as it stands under `answer`: its `$defs` move to the root, and other places in it move down."""
-    if isinstance(schema, Mapping):
-        ref = schema.get("$ref")
-        moved: dict[str, Json] = {key: _moved(value) for key, value in schema.items()}
-        if isinstance(ref, str) and ref.startswith("#") and not ref.startswith("#/$defs/"):
-            moved["$ref"] = f"#/properties/answer{ref[1:]}"
-        return moved
-    return [_moved(item) for item in schema] if isinstance(schema, list | tuple) else schema
-
-
-AnswerSpec: TypeAlias = Annotated[
-    Labels | Scale | OneOf | FreeText | BoxList | LabelledBoxes | RecordOf,
-    Field(discriminator="kind"),
-]
-"""What a question may be answered with; tagged by `kind`, so that a task's JSON says how its answer is read."""
-
-
-def read_answer(spec: AnswerSpec, text: str, metric: str, *, confidences: Sequence[float | None] = ()) -> Answer:
-    """Return what a text answers to a question of a metric, whose name may stand before it. Raises as `spec.parse`.
-
-    confidences: what `confidences_in` returns for the same text.
-    """
-    return spec.parse(text, metric, confidences=confidences)
-
-
-def confidences_in(spec: AnswerSpec, text: str, tokens: Sequence[Token]) -> list[float | None]:
-    """Return how sure the judge is of each entry of an answer, by the tokens of its reply; [] where that is not known."""
-    return spec.shares(text, tokens) if isinstance(spec, LabelledBoxes) else []
+        return {**closed({"reason": TEXT, "answer": inner}), **shared}
 
 
 def reason_in(spec: AnswerSpec, text: str) -> str:

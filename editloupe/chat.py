@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -194,6 +196,22 @@ class Token(Serialisable):
                 odds[meant] += math.exp(logprob - most)
         own, total = next(odds[one] for one in labels if one.casefold() == label.casefold()), math.fsum(odds.values())
         return round(own / total, 6) if total else None
+
+
+def tokens_at(tokens: Sequence[Token], pieces: Sequence[str]) -> list[Token | None]:
+    """Return the token in which each of these pieces of a reply begins: None for an empty one; [] where one is missing.
+
+    The pieces stand in this order. They are looked for from the end: before an answer a draft of it may stand.
+    """
+    spoken = "".join(token.text for token in tokens)
+    starts = list(accumulate((len(token.text) for token in tokens), initial=0))
+    found: list[Token | None] = []
+    place = len(spoken)
+    for piece in reversed(pieces):
+        if (place := spoken.rfind(piece, 0, place)) < 0:
+            return []
+        found.append(tokens[bisect_right(starts, place) - 1] if piece else None)
+    return found[::-1]
 
 
 def _meant(text: str, labels: Sequence[str]) -> str | None:

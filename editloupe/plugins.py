@@ -1,10 +1,10 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
-class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders`
-(format → module or object that loads a layout), `editloupe.importers` (name → module or object that reads result files),
-`editloupe.builders` (name → class or object that makes a data set) and `editloupe.editors` (name → opener of an image
-editor).
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.answers`
+(kind → class of an answer's spec), `editloupe.loaders` (format → module or object that loads a layout),
+`editloupe.importers` (name → module or object that reads result files), `editloupe.builders` (name → class or object that
+makes a data set) and `editloupe.editors` (name → opener of an image editor).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, cast
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
 Group: TypeAlias = Literal[
-    "backends", "models", "tools", "measures", "protocols", "loaders", "importers", "builders", "editors"
+    "backends", "models", "tools", "measures", "protocols", "answers", "loaders", "importers", "builders", "editors"
 ]
 
 

@@ -108,12 +108,7 @@ def neutralise(text: str) -> str:
 
     Their brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
-    return _MARK.sub(lambda mark: _neutral(mark[0]), text)
-
-
-@lru_cache(maxsize=4096)
-def _neutral(mark: str) -> str:
-    return mark if _known(mark) is None else f"‹{mark[1:-1]}›"
+    return _MARK.sub(lambda mark: mark[0] if _known(mark[0]) is None else f"‹{mark[0][1:-1]}›", text)
 
 
 def one_line(text: str) -> str:
@@ -129,17 +124,14 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
     thoughts, blocks = _parts(reply)
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     cut = reply.finish == "length"
-    for block in blocks:
-        if block.kind != "call":
-            continue
-        for found in _calls_in(block):
-            if isinstance(found, MalformedCall):
-                malformed.append(found)
-            elif native:
-                # The server's own parser leaves calls in the text where the reply did not end.
-                malformed.append(MalformedCall(raw=block.text.strip(), error=CUT if cut else AS_TEXT))
-            else:
-                calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
+    for block, found in ((one, call) for one in blocks if one.kind == "call" for call in _calls_in(one)):
+        if isinstance(found, MalformedCall):
+            malformed.append(found)
+        elif native:
+            # The server's own parser leaves calls in the text where the reply did not end.
+            malformed.append(MalformedCall(raw=block.text.strip(), error=CUT if cut else AS_TEXT))
+        else:
+            calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
     plain = "".join(block.text for block in blocks if block.kind == "plain")
     tagged = any(block.kind == "answer" for block in blocks)
     # Half an answer may be another label: "Good" of "Good with flaws".
@@ -155,7 +147,7 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
         malformed=tuple(malformed),
         answer=given[-1] if given else None,
         tagged=tagged and bool(given),
-        contradictory=len(set(given)) > 1 and len(set(map(fold, set(given)))) > 1,
+        contradictory=len({*given}) > 1 and len({*map(fold, {*given})}) > 1,
     )
 
 
@@ -202,7 +194,14 @@ def _parts(reply: Reply) -> tuple[list[str], list[_Block]]:
     tags = [tag for tag in islice(found, _MOST_TAGS + 1) if tag.kind != "channel"]
     blocks: list[_Block] = []
     state, begun, whole = "plain", 0, False
-    for tag, followed in zip(tags, _followed(tags), strict=True):
+    # For each tag, the last one first: whether a closing one of its kind comes before another of its kind opens.
+    followed: list[bool] = []
+    closing: dict[str, bool] = {}
+    for tag in reversed(tags):
+        followed.append(closing.get(tag.kind, False))
+        closing[tag.kind] = tag.closes
+    for tag in tags:
+        ends = followed.pop()
         same = tag.kind == state
         alone = tag.kind == "own" and tag.closes and not same
         if not alone and ((state == "own" and not (same and tag.closes)) or (not same and (tag.closes or whole))):
@@ -212,23 +211,13 @@ def _parts(reply: Reply) -> tuple[list[str], list[_Block]]:
             # Nobody opened this thought: all before is thought.
             thoughts += [block.text for block in blocks]
             blocks.clear()
-        opens = not tag.closes and (not same or followed)
-        state, begun, whole = (tag.kind, tag.end, followed) if opens else ("plain", tag.end, False)
+        opens = not tag.closes and (not same or ends)
+        state, begun, whole = (tag.kind, tag.end, ends) if opens else ("plain", tag.end, False)
     blocks.append(_Block(state, text[begun:], closed=state == "plain"))
     if len(tags) > _MOST_TAGS:
         thoughts, blocks = [*thoughts, text], []
     thoughts += [block.text for block in blocks if block.kind in ("own", "thinking")]
     return [thought.strip() for thought in thoughts if thought.strip()], [b for b in blocks if b.text.strip() or b.closed]
-
-
-def _followed(tags: list[Tag]) -> list[bool]:
-    """Return for each tag whether a closing one of its kind comes before another of its kind opens."""
-    followed: list[bool] = []
-    closing: dict[str, bool] = {}
-    for tag in reversed(tags):
-        followed.append(closing.get(tag.kind, False))
-        closing[tag.kind] = tag.closes
-    return followed[::-1]
 
 
 def _calls_in(block: _Block) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from editloupe import errors
-from editloupe.backends.request_diff import chain, difference, short
+from editloupe.backends.recorded import difference, shared_with, short
 from editloupe.chat import Message, Request, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
@@ -99,8 +99,7 @@ class Cassette:
                 return (kind if known else BackendError)(failure.message, status=failure.status)
             return RecordingEnds(f"the recording ends after {ordinal} model calls, and the loop would ask again")
         header = next(event for event in self.events if isinstance(event, Header))
-        hashes = chain(request.messages)
-        shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self.messages), 0)
+        shared, _ = shared_with(self.messages, request)
         return ReplayMiss(
             f"model call {ordinal + 1}: this request is not the recorded one; it differs in "
             f"{difference(Trace(path=None, header=header, events=self.events), request, shared)}"

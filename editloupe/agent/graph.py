@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -13,13 +14,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from editloupe.agent.nodes import NODES, Node
-from editloupe.agent.state import Context, LoopState
-from editloupe.backends.langsmith import tracing
+from editloupe.agent.state import Context
 
-Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
-
-RECURSION_LIMIT: Final = 1000
-"""Steps of the graph; the task's own budget ends a loop long before."""
+Loop: TypeAlias = "CompiledStateGraph[Any, Context, Any, Any]"
 
 _DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "think": ("act", "conclude", "remind", END),
@@ -35,11 +32,13 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
 
     checkpointer: any of LangGraph's; the state is small JSON. The trace stays the record.
     """
-    graph = StateGraph(LoopState, context_schema=Context)
+    # One channel for the whole state. A channel for each field of LoopState would cost a sixth more CPU.
+    graph = cast(Any, StateGraph)(Annotated[dict, operator.or_], context_schema=Context)
     for name, node in NODES.items():
-        graph.add_node(name, _command(node), destinations=_DESTINATIONS[name])
+        graph.add_node(name, _step(node), destinations=_DESTINATIONS[name])
     graph.add_edge(START, "think")
-    return graph.compile(checkpointer=checkpointer)
+    # The task's own budget ends a loop long before the limit.
+    return cast(Loop, graph.compile(checkpointer=checkpointer).with_config(recursion_limit=1000))
 
 
 @cache
@@ -48,41 +47,12 @@ def shared_graph() -> Loop:
     return build_graph()
 
 
-def run_graph(
-    state: LoopState,
-    context: Context,
-    *,
-    until: Callable[[LoopState], bool] = lambda _: False,
-    graph: Loop | None = None,
-) -> LoopState:
-    """Run the loop from a state whose next node is `think`, and return its last state.
+def _step(node: Node) -> Callable[..., list[Any]]:
+    """Wrap a node as LangGraph calls it: it returns what changes, and the command that leads to the next node."""
+    # LangGraph would take an annotated LoopState for another schema, with channels of its own.
 
-    until: tested before each node; where it holds, the loop stops there and its state is returned.
-    graph: None for the shared one.
-    Raises Interrupted, ReplayMiss, and ImageError for an input that cannot be decoded.
-    """
-    # A graph that calls us traces what it does itself. Without the empty list its callbacks would see our steps.
-    silent: dict[str, Any] = {"callbacks": []} if context.langsmith is False else {}
-    steps = (graph or shared_graph()).stream(
-        state, cast(Any, {"recursion_limit": RECURSION_LIMIT, **silent}), context=context, stream_mode="values"
-    )
-    with tracing(context.langsmith):
-        for reached in steps:
-            state = cast(LoopState, reached)
-            if until(state):
-                break
-    return state
-
-
-class _Step(Protocol):
-    def __call__(self, state: LoopState, runtime: Runtime[Context]) -> Command[str]: ...
-
-
-def _command(node: Node) -> _Step:
-    """Wrap a node so that it returns a Command. Conditional edges would cost a third of the graph's time."""
-
-    def step(state: LoopState, runtime: Runtime[Context]) -> Command[str]:
+    def step(state: Any, runtime: Runtime[Context]) -> list[Any]:
         update = node(state, runtime.context)
-        return Command(update=update, goto=END if update["next"] == "end" else update["next"])
+        return [update, Command(goto=END if update["next"] == "end" else update["next"])]
 
     return step

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 from editloupe.agent.state import Context, LoopState
 from editloupe.answers import answer_from_json
+from editloupe.backends.langsmith import tracing
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Finding
 from editloupe.prompts import prompt_digest, render
@@ -15,6 +16,9 @@ from editloupe.tasks import Status
 from editloupe.tools.base import Toolbox
 from editloupe.tools.session import places_in
 from editloupe.values import View
+
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_answer", "agent/remind")
 """The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
@@ -86,12 +90,30 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     )
 
 
-def run_loop(state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
-    """Run the compiled graph from a state whose next node is `think`; arguments and errors as of `graph.run_graph`."""
-    # LangGraph takes 0.4 s to import, and commands that only read a run need none of it.
-    from editloupe.agent.graph import run_graph
+def run_loop(
+    state: LoopState,
+    context: Context,
+    *,
+    until: Callable[[LoopState], bool] = lambda _: False,
+    graph: Loop | None = None,
+) -> LoopState:
+    """Run the compiled graph from a state whose next node is `think`, and return its last state.
 
-    return run_graph(state, context, until=until)
+    until: tested before each node; where it holds, the loop stops there and its state is returned.
+    graph: None for the one that all tasks of this process share.
+    Raises Interrupted, ReplayMiss, and ImageError for an input that cannot be decoded.
+    """
+    # LangGraph takes half a second to import, and commands that only read a run need none of it.
+    from editloupe.agent.graph import shared_graph
+
+    # A graph that calls us traces what it does itself. Without the empty list its callbacks would see our steps.
+    config: Any = {"callbacks": []} if context.langsmith is False else {}
+    with tracing(context.langsmith):
+        for reached in (graph or shared_graph()).stream(state, config, context=context, stream_mode="values"):
+            state = cast(LoopState, reached)
+            if until(state):
+                break
+    return state
 
 
 def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from editloupe import cores
 from editloupe.agent.state import Context, LoopState, Next
-from editloupe.answers import FreeText, LabelledBoxes, confidences_in, read_answer, reason_in
+from editloupe.answers import Answer, FreeText, reason_in
 from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
@@ -67,7 +67,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         "usage": usage,
         "thought": parsed.thought or (state["thought"] if state["held"] else ""),
         "answer": parsed.answer,
-        "confidences": confidences_in(context.task.answer, parsed.answer or "", reply.tokens),
+        "confidences": context.task.answer.shares(parsed.answer or "", reply.tokens),
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
         "counts": _counted(counts, malformed_calls=len(parsed.malformed), schema_answers=in_schema),
@@ -83,7 +83,7 @@ def _request(state: LoopState, context: Context) -> Request:
         sampling=context.sampling,
         answer_schema=spec.json_schema() if state["held"] else None,
         # Asked of every backend, so that a replay asks the same: what it does not give it leaves off.
-        top_logprobs=spec.top_logprobs if isinstance(spec, LabelledBoxes) else None,
+        top_logprobs=spec.top_logprobs,
         # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and (state["last"] or state["held"])),
@@ -135,9 +135,10 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
     last = turns >= context.task.budget.max_turns
     malformed = [MalformedCall.from_json(data).error for data in state["malformed"]]
     closing: list[Part] = [TextPart(text=f"Not run, since it could not be read: {error}") for error in malformed]
-    closing.append(TextPart(text=_going_on(context, last=last)))
+    template = ("agent/last_answer" if context.holds else "agent/last_turn") if last else "agent/continue"
+    closing.append(TextPart(text=render(template, answer=context.task.answer, native=context.native)))
     history = list(state["history"])
-    for message in _observation_messages(answers, closing, native=context.native):
+    for message in _observed(answers, closing, native=context.native):
         history.append(context.recorder.add(message, history[-1]))
     update: dict[str, Any] = {
         "history": history,
@@ -198,15 +199,14 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     """
     text, spec, metric = state["answer"] or "", context.task.answer, context.task.metric
     try:
-        answer = read_answer(spec, text, metric, confidences=state["confidences"])
+        answer = spec.parse(text, metric, confidences=state["confidences"])
     except ReplyError as error:
         if error.status != "abstained" and _reminds(state, context):
             return {"next": "remind", "problem": neutralise(str(error))}
         said = f"{error}: {state['thought']}" if state["thought"] else str(error)
         return _over(cast(Status, error.status), "answer", said)
     reason = reason_in(spec, text) or state["thought"]
-    outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": reason}
-    return {"outcome": outcome, "next": "end"}
+    return _over("ok", "answer", reason, answer)
 
 
 Node: TypeAlias = Callable[[LoopState, Context], dict[str, Any]]
@@ -241,12 +241,6 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
     return replace(reply, tool_calls=tuple(calls))
 
 
-def _going_on(context: Context, *, last: bool) -> str:
-    """Return the last words of a message with observations: what may come next."""
-    template = ("agent/last_answer" if context.holds else "agent/last_turn") if last else "agent/continue"
-    return render(template, answer=context.task.answer, native=context.native)
-
-
 def _observation_parts(call: ToolCall, outcome: ToolOutcome) -> list[Part]:
     """Return the text of an observation, and its images behind their names."""
     observation = outcome.observation
@@ -265,9 +259,7 @@ def _reply_message(reply: Reply, *, native: bool) -> Message:
     return Message(role="assistant", parts=text if reply.text else (), tool_calls=reply.tool_calls, carry=reply.carry)
 
 
-def _observation_messages(
-    answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool
-) -> list[Message]:
+def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool) -> list[Message]:
     """Return the observations as one user message, or as one tool message per call and a user message after them."""
     if not native:
         return [Message(role="user", parts=(*(part for _, parts in answers for part in parts), *closing))]
@@ -347,8 +339,9 @@ def _begins(reply: str) -> str:
     return f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
 
 
-def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:
-    return {"outcome": {"status": status, "answer": None, "ending": ending, "reason": reason}, "next": "end"}
+def _over(status: Status, ending: Ending, reason: str, answer: Answer | None = None) -> dict[str, Any]:
+    given = None if answer is None else answer.to_json()
+    return {"outcome": {"status": status, "answer": given, "ending": ending, "reason": reason}, "next": "end"}
 
 
 def _counted(counts: Mapping[str, int], **more: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 from urllib.parse import parse_qsl, quote
@@ -110,7 +111,7 @@ def checked_reply(value: object, uri: str) -> Reply:
     if isinstance(value, Reply) and isinstance(value.text, str):
         return value
     found = f"a Reply whose text is a {type(value.text).__name__}" if isinstance(value, Reply) else type(value).__name__
-    expected = 'expected editloupe.chat.Reply, such as Reply(text="…")'
+    expected = 'expected the reply\'s text in an editloupe.chat.Reply, such as Reply(text="…")'
     raise Rejected(f"backend {uri}: complete(request, images) returned {found}; {expected}", for_all=True)
 
 
@@ -144,15 +145,14 @@ def reach(backend: LMM) -> None:
 
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
-_OF_FILES = ("recorded", "scripted")
-"""Backends whose model is a path."""
-_OF_FOLDERS = ("transformers",)
-"""Backends whose model, and whose parameter `base`, is a folder or a hub id."""
+_OF_PATHS: Final = ("recorded", "scripted", "transformers")
+"""Backends whose model, and whose parameter `base`, may be a path."""
 _KEY: Final = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
-_SECRET_WORDS: Final = ("key", "token", "secret", "password", "credential")
+_SECRET: Final = re.compile("key|token|secret|password|credential", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def parse_uri(text: str) -> BackendURI:
     """Parse a URI. Raises ConfigError for an empty provider and for anything that looks like a secret."""
     address, _, query = text.strip().partition("?")
@@ -160,8 +160,8 @@ def parse_uri(text: str) -> BackendURI:
     if not provider:
         raise ConfigError(f"backend {text!r} names no provider; expected provider/model, for example baseline")
     params = dict(parse_qsl(query, keep_blank_values=True))
-    secret = next((name for name in params if any(word in name.lower() for word in _SECRET_WORDS)), "")
-    if secret or (provider not in _OF_FILES and _KEY.search(text.strip())):
+    secret = next(filter(_SECRET.search, params), "")
+    if secret or (provider not in _OF_PATHS and _KEY.search(text.strip())):
         # Its text is not repeated: it would stand in a terminal, and in what reads it.
         what = f"has a parameter {secret!r}" if secret else "holds what looks like a key"
         raise ConfigError(f"the backend URI {what}: keys come from the environment, never from a URI (docs/backends.md)")
@@ -170,30 +170,24 @@ def parse_uri(text: str) -> BackendURI:
 
 def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
     """Raise ConfigError for a parameter that is not among the known ones."""
-    unknown = sorted(set(uri.params) - set(known))
-    if unknown:
-        where = uri.provider if uri.provider in _OF_FILES else f"{uri.provider}/{uri.model}"
-        named = ", ".join(map(repr, unknown))
-        raise ConfigError(
-            f"backend {where}: unknown parameter {named}; {did_you_mean(unknown[0], known)}known: {', '.join(known)}"
-        )
+    if unknown := sorted(set(uri.params) - set(known)):
+        named = f"unknown parameter {', '.join(map(repr, unknown))}"
+        hint = did_you_mean(unknown[0], known)
+        raise ConfigError(f"backend {uri.provider}/{uri.model}: {named}; {hint}known: {', '.join(known)}")
 
 
 def settled(uri: str) -> str:
     """Return the same backend for any working folder: a path in the URI becomes absolute. Raises ConfigError."""
     parsed = parse_uri(uri)
-    if parsed.provider in _OF_FOLDERS:
-        params = {name: _absolute(value) if name == "base" else value for name, value in parsed.params.items()}
-        return str(replace(parsed, model=_absolute(parsed.model), params=params))
-    if parsed.provider not in _OF_FILES or not parsed.model:
+
+    def absolute(name: str) -> str:
+        path = Path(name).expanduser()
+        return str(path.absolute()) if name and path.exists() else name
+
+    if parsed.provider not in _OF_PATHS:
         return uri
-    return str(replace(parsed, model=str(Path(parsed.model).absolute())))
-
-
-def _absolute(name: str) -> str:
-    """Return a folder's absolute path; a name that is no folder stays as it is."""
-    path = Path(name).expanduser()
-    return str(path.absolute()) if name and path.is_dir() else name
+    params = {name: absolute(value) if name == "base" else value for name, value in parsed.params.items()}
+    return str(replace(parsed, model=absolute(parsed.model), params=params))
 
 
 def open_backend(uri: str) -> LMM:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,14 +20,15 @@ from typing import Final, TypeAlias
 
 from editloupe.answers import BOX_RULE
 from editloupe.backends.base import Traits
-from editloupe.chat import Message, Part, Reply, Request, TextPart, ToolCall
+from editloupe.chat import Message, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
+from editloupe.values import finite
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]
-"""Image name → (width, height) in px, as the image is sent."""
-Four: TypeAlias = tuple[float, float, float, float]
-Convert: TypeAlias = Callable[[Four, str], Four]
+"""Image name in small letters → (width, height) in px, as the image is sent."""
+Numbers: TypeAlias = tuple[float, ...]
+Convert: TypeAlias = Callable[[Numbers, str], Numbers]
 
 DEFAULT: Final = "thousandths"
 _PLAIN: Final = (
@@ -79,7 +79,7 @@ def checked(name: str) -> str:
 def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]]:
     """Return the sizes in px in which the images of a request are sent, by name."""
     images = (part for message in request.messages for part in message.images)
-    return {part.alias: policy.size(part.image.width, part.image.height) for part in images}
+    return {part.alias.lower(): policy.size(part.image.width, part.image.height) for part in images}
 
 
 def in_dialect(traits: Traits, request: Request, ask: Callable[[Request], Reply]) -> Reply:
@@ -91,40 +91,37 @@ def in_dialect(traits: Traits, request: Request, ask: Callable[[Request], Reply]
 
 def answer_image(request: Request, sizes: Sizes) -> str | None:
     """Return the image in which the answer gives boxes, by the rule in the first message; None without one of `sizes`."""
-    first = _first(request)
-    form = first.parts[-1] if first and len(first.parts) > 1 else None
-    found = _ANSWER.search(form.text) if isinstance(form, TextPart) else None
+    found = _ANSWER.search(_form(request)[1])
     name = str(ast.literal_eval(found[1])) if found else ""
-    return name if _size(sizes, name) is not None else None
+    return name if name.lower() in sizes else None
 
 
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
     """Return the request in a dialect. A box of an image that `sizes` does not know stays as it is."""
     if dialect == DEFAULT:
         return request
-    answer, first = answer_image(request, sizes), _first(request)
+    answer, (first, form) = answer_image(request, sizes), _form(request)
     asked: dict[str, str] = {}
 
-    def convert(box: Four, image: str) -> Four:
-        spoken = converted(box, dialect, _size(sizes, image))
+    def convert(box: Numbers, image: str) -> Numbers:
+        spoken = converted(box, dialect, sizes.get(image.strip().lower()))
         # What a tool repeats of a call is written as the call was, also where it does not name the image.
         asked[_written(box)] = _written(spoken)
         return spoken
 
-    def rendered(part: Part, message: Message) -> Part:
-        if not isinstance(part, TextPart) or message.role == "system":
-            return part
+    def rendered(text: str, message: Message) -> str:
         if message.role == "assistant":
-            return replace(part, text=_spoken(part.text, convert, answer))
-        # In the first message the last text is the form; those before it hold the user's instruction.
-        if message is first and (part is not message.parts[-1] or len(message.parts) == 1):
-            return part
-        observed = message is not first and part.text.startswith(("Observation of ", "Not run, since it could not be read"))
-        return replace(part, text=_worded(_observed(part.text, dialect, sizes, asked) if observed else part.text, dialect))
+            return _spoken(text, convert, answer)
+        # Before the form the first message holds the user's instruction.
+        if message.role == "system" or (message is first and text != form):
+            return text
+        observed = message is not first and text.startswith(("Observation of ", "Not run, since it could not be read"))
+        return _worded(_observed(text, dialect, sizes, asked) if observed else text, dialect)
 
     def turned(message: Message) -> Message:
         calls = tuple(_call(call, convert) for call in message.tool_calls)
-        return replace(message, parts=tuple(rendered(part, message) for part in message.parts), tool_calls=calls)
+        parts = (replace(p, text=rendered(p.text, message)) if isinstance(p, TextPart) else p for p in message.parts)
+        return replace(message, parts=tuple(parts), tool_calls=calls)
 
     schemas = (json.loads(_worded(json.dumps(tool.parameters, ensure_ascii=False), dialect)) for tool in request.tools)
     tools = tuple(replace(tool, parameters=schema) for tool, schema in zip(request.tools, schemas, strict=True))
@@ -139,40 +136,36 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes, *, answer: str | None = N
     if dialect == DEFAULT:
         return reply
 
-    def convert(box: Four, image: str) -> Four:
-        return converted(box, dialect, _size(sizes, image), back=True)
+    def convert(box: Numbers, image: str) -> Numbers:
+        return converted(box, dialect, sizes.get(image.strip().lower()), back=True)
 
     calls = tuple(_call(call, convert) for call in reply.tool_calls)
     return replace(reply, text=_spoken(reply.text, convert, answer), tool_calls=calls)
 
 
-def converted(box: Four, dialect: str, size: tuple[int, int] | None, *, back: bool = False) -> Four:
+def converted(box: Numbers, dialect: str, size: tuple[int, int] | None, *, back: bool = False) -> Numbers:
     """Convert a box from thousandths into a dialect, or back. It stays where the dialect needs an unknown size."""
-    x0, y0, x1, y1 = box
     if dialect == "thousandths_yx":
-        return y0, x0, y1, x1
+        return box[1], box[0], box[3], box[2]
     if dialect == DEFAULT or size is None:
         return box
-    across, down = (1000 / side if back else side / 1000 for side in size)
-    return round(x0 * across), round(y0 * down), round(x1 * across), round(y1 * down)
+    return tuple(round(at * 1000 / side if back else at * side / 1000) for at, side in zip(box, size * 2, strict=True))
 
 
-def _first(request: Request) -> Message | None:
-    return next((message for message in request.messages if message.role == "user"), None)
-
-
-def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
-    """Return the image's size. As with the tools, case does not count where no name fits exactly."""
-    folded = name.strip().casefold()
-    return sizes.get(name) or next((size for known, size in sizes.items() if known.casefold() == folded), None)
+def _form(request: Request) -> tuple[Message | None, str]:
+    """Return the first message of the user, and its form: the last of several texts."""
+    first = next((message for message in request.messages if message.role == "user"), None)
+    last = first.parts[-1] if first and len(first.parts) > 1 else None
+    return first, last.text if isinstance(last, TextPart) else ""
 
 
 def _call(call: ToolCall, convert: Convert) -> ToolCall:
     box, target = call.arguments.get("bbox"), call.arguments.get("target_image")
-    numbers = [float(v) for v in box if type(v) in (int, float)] if isinstance(box, list | tuple) else []
-    if not isinstance(box, list | tuple) or not len(box) == len(numbers) == 4 or not all(map(math.isfinite, numbers)):
+    numbers = [finite(value) for value in box] if isinstance(box, list | tuple) else []
+    known = tuple(number for number in numbers if number is not None)
+    if not len(known) == len(numbers) == 4:
         return call
-    new = convert((numbers[0], numbers[1], numbers[2], numbers[3]), target if isinstance(target, str) else "")
+    new = convert(known, target if isinstance(target, str) else "")
     return replace(call, arguments={**call.arguments, "bbox": [int(v) if v == int(v) else v for v in new]})
 
 
@@ -197,24 +190,25 @@ def _spoken(text: str, convert: Convert, answer: str | None) -> str:
 
 def _observed(text: str, dialect: str, sizes: Sizes, asked: Mapping[str, str]) -> str:
     """Return an observation with its boxes in the dialect. asked: a call's boxes, as they were written."""
-    names = re.compile("|".join(sorted((re.escape(repr(name)) for name in sizes), key=len, reverse=True)) or r"(?!)")
-    above = names.search("\n".join(text.split("\n")[1:2]))
+    names = re.compile("|".join(re.escape(repr(name)) for name in sizes) or "(?!)", re.IGNORECASE)
+    above = names.search(text.partition("\n")[2].partition("\n")[0])
 
     def replaced(found: re.Match[str]) -> str:
         px, box = found[1] or "", found[2]
-        named = names.search(found.string, found.end()) or above
         if px and dialect == "pixels":
             return found[0]
+        named = names.search(found.string, found.end()) or above
         if not px and not named and box in asked:
             return asked[box]
-        return px + _written(converted(_numbers(box), dialect, sizes[ast.literal_eval(named[0])] if named else None))
+        size = sizes[str(ast.literal_eval(named[0])).lower()] if named else None
+        return px + _written(converted(_numbers(box), dialect, size))
 
-    def in_line(line: str) -> str:
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
         # Behind the mark stand the model's own words.
         ours, mark, theirs = line.partition(" Looking for: ")
-        return _BOX.sub(replaced, ours) + mark + theirs
-
-    return "\n".join(map(in_line, text.split("\n")))
+        lines[at] = _BOX.sub(replaced, ours) + mark + theirs
+    return "\n".join(lines)
 
 
 def _worded(text: str, dialect: str) -> str:
@@ -225,10 +219,9 @@ def _worded(text: str, dialect: str) -> str:
     return text.replace('"maximum": 1000, ', "") if dialect == "pixels" and DIALECTS[dialect][1] in text else text
 
 
-def _numbers(text: str) -> Four:
-    x, y, z, w = map(float, re.findall(_NUMBER, text))
-    return x, y, z, w
+def _numbers(text: str) -> Numbers:
+    return tuple(map(float, re.findall(_NUMBER, text)))
 
 
-def _written(box: Four) -> str:
+def _written(box: Numbers) -> str:
     return "[" + ", ".join(f"{value:g}" for value in box) + "]"

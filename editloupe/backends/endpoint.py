@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from queue import Empty, Queue
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -45,10 +45,8 @@ def _base_url(text: str) -> str:
     return url.geturl().rstrip("/")
 
 
-def _media_types(text: object) -> object:
+def _media_types(text: str) -> tuple[str, ...]:
     """Return "png,jpg" as media types."""
-    if not isinstance(text, str):
-        return text
     return tuple(dict.fromkeys(f"image/{name}" for name in text.lower().replace("jpg", "jpeg").split(",")))
 
 
@@ -133,7 +131,10 @@ class Endpoint:
     """A backend's URI, read."""
 
     provider: Provider
-    params: Parameters
+    traits: Traits
+    """What the model can do."""
+    timeout_s: float
+    """Seconds of one attempt."""
     uri: BackendURI
     """Provider, model, and base_url where it is a part of the judge's identity."""
     url: str
@@ -144,28 +145,9 @@ class Endpoint:
     """What to do where the key is refused."""
 
     @property
-    def traits(self) -> Traits:
-        """What the model can do."""
-        params, limits = self.params, ("max_images", "max_image_bytes", "max_image_side")
-        given = {name: value for name in limits if (value := getattr(params, name)) is not None}
-        return replace(
-            self.provider.traits,
-            describes=f"{self.uri.model} {self.provider.traits.describes.format(place=self.url)}",
-            boxes=params.boxes,
-            image_formats=params.image_formats,
-            bare_replies=params.replies == "bare",
-            **{**_TAKES.get(urlsplit(self.url).hostname or "", {}), **given},
-        )
-
-    @property
     def where(self) -> str:
         """The head of every message, such as "https://…/v1, model 'm'"."""
         return f"{self.url}, model {self.uri.model!r}"
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds of one attempt."""
-        return self.params.timeout_s
 
     @property
     def connect_s(self) -> float:
@@ -208,8 +190,18 @@ def read_endpoint(uri: BackendURI, provider: Provider) -> Endpoint:
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
     lasting = {name: uri.params[name] for name in ("image_formats",) if name in uri.params}
     lasting |= {"base_url": params.base_url} if params.base_url is not None else {}
-    uri = replace(uri, params=lasting)
-    return Endpoint(params=params, provider=provider, uri=uri, url=url, key=key, key_hint=key_hint)
+    limits = {name: getattr(params, name) for name in ("max_images", "max_image_bytes", "max_image_side")}
+    given = {name: most for name, most in limits.items() if most is not None}
+    traits = replace(
+        provider.traits,
+        describes=f"{uri.model} {provider.traits.describes.format(place=url)}",
+        boxes=params.boxes,
+        image_formats=params.image_formats,
+        bare_replies=params.replies == "bare",
+        **{**_TAKES.get(urlsplit(url).hostname or "", {}), **given},
+    )
+    uri, seconds = replace(uri, params=lasting), params.timeout_s
+    return Endpoint(provider=provider, traits=traits, timeout_s=seconds, uri=uri, url=url, key=key, key_hint=key_hint)
 
 
 def _key(uri: BackendURI, params: Parameters, provider: Provider, url: str) -> tuple[str, str]:
@@ -220,8 +212,7 @@ def _key(uri: BackendURI, params: Parameters, provider: Provider, url: str) -> t
         # It may be the key itself, so it is not repeated.
         raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
     variables = provider.key_variables if params.env is None else (params.env,)
-    for variable in variables:
-        value = os.environ.get(variable, "").strip()
+    for variable, value in ((name, os.environ.get(name, "").strip()) for name in variables):
         # The HTTP library's own complaint about such a header would show the key.
         if not value.isascii() or not value.isprintable() or " " in value:
             raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")
@@ -247,27 +238,23 @@ def connect_to(url: str) -> None:
     if proxied and not is_loopback(url):
         return
     address = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    ended: Queue[OSError | None] = Queue()
+    connected: Future[None] = Future()
 
-    def look() -> None:
+    def connect() -> None:
         try:
             socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
-            ended.put(None)
+            connected.set_result(None)
         except OSError as error:
-            ended.put(error)
+            connected.set_exception(error)
 
     # In a thread, since nothing else bounds the search for a name.
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        error = ended.get(timeout=CONNECT_TIMEOUT_S + 0.3)
-    except Empty:
-        error = TimeoutError()
-    if error is None:
-        return
-    words = f"within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"({error.strerror or error})"
-    raise Unavailable(
-        f"{url}: no connection {words}; {UNREACHABLE_ADVICE}", lost=words, how="unreached", for_all=True
-    ) from error
+        connected.result(timeout=CONNECT_TIMEOUT_S + 0.3)
+    except OSError as error:
+        words = f"within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"({error.strerror or error})"
+        told = f"{url}: no connection {words}; {UNREACHABLE_ADVICE}"
+        raise Unavailable(told, lost=words, how="unreached", for_all=True) from error
 
 
 def is_loopback(url: str) -> bool:

@@ -10,15 +10,15 @@ import json
 import math
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE
-from editloupe.backends.payload import Scrub, clean_text, cleaned, loads, one_line
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
+from editloupe.backends.payload import Scrub, at, clean_text, cleaned, loads, one_line
 from editloupe.chat import Request
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
@@ -27,7 +27,6 @@ _TEXTS: Final = ("message", "msg", "detail", "error", "raw", "error_msg", "error
 _CODES: Final = ("code", "type", "status", "reason", "error_type", "error_code", "quotaId")
 _PARAMS: Final = ("param", "loc", "field")
 _WAITS: Final = ("retryDelay", "retry_after", "retry_after_s", "retry_after_ms")
-_DEEPEST: Final = 8
 _LONGEST: Final = 4000
 
 # Words of codes and types, which are identifiers, not sentences.
@@ -99,12 +98,22 @@ class Said:
         pairs = zip(["", *words], words, strict=False)
         return any(part in word and f"{before} {word}" not in own for before, word in pairs for part in parts)
 
-    def names(self, wire_names: Collection[str], *, own: Collection[str]) -> set[str]:
-        """Return which of these parameters it names. own: texts that may hold such a name by chance, as a model's does."""
+    def names(self, parameters: Collection[str], model: str) -> bool:
+        """Return whether it refuses one of these parameters by name, other than in the model's name."""
+        if self.status and (not 400 <= self.status < 500 or self.status in (401, 402, 407, 408, 413, 429)):
+            return False
         text = f"{self.words} {' '.join(self.params)}"
-        for name in own:
-            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", text)
-        return {name for name in wire_names if _spelt(name).search(text)}
+        for own in (model, model.rpartition("/")[2]):
+            text = re.sub(rf"(?<!\w){re.escape(own)}(?!\w)", " ", text)
+        return any(_spelt(name).search(text) for name in parameters)
+
+    def refuses(self, names: Mapping[str, Sequence[str]], sent: Mapping[str, Json]) -> frozenset[str]:
+        """Return what it refuses of what was sent, by our names.
+
+        names: our name → the field in `sent`, and how else a refusal may name it.
+        """
+        model = str(sent["model"])
+        return frozenset(ours for ours, spelt in names.items() if spelt[0] in sent and self.names(spelt, model))
 
 
 def _spelt(name: str) -> re.Pattern[str]:
@@ -115,50 +124,48 @@ def _spelt(name: str) -> re.Pattern[str]:
 
 def said(status: int, body: object, headers: Mapping[str, str]) -> Said:
     """Take a failed answer apart. body: parsed JSON, or a text."""
-    found = list(_walk(body, 0)) if not isinstance(body, str) else [("text", body)]
+    found = [("message", body)] if isinstance(body, str) else list(_leaves(body))
 
-    def of(*kinds: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(text for kind, text in found if kind in kinds and text))
+    def of(*names: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(value) for name, value in found if name in names and value != ""))
 
-    texts = (text[:_LONGEST].lstrip() for text in of("text"))
-    words = " | ".join("(a web page)" if text.startswith("<") else text for text in texts)
+    texts = dict.fromkeys(value[:_LONGEST].strip() for name, value in found if name in _TEXTS and isinstance(value, str))
+    words = " | ".join("(a web page)" if text.startswith("<") else text for text in texts if text)
     words = one_line((words or (json.dumps(body, default=str) if body else ""))[:_LONGEST], _LONGEST)
-    wait = _retry_after(headers)
-    if wait is None:
-        named = [seconds for text in of("wait") if (seconds := wait_in(text[:_LONGEST])) is not None]
-        wait = max(named) if named else wait_in(words) if status in (429, 503, 529) else None
-        wait = _reset_of(headers) if wait is None else wait
+    units = {name: "ms" if name.endswith("_ms") else "s" for name in _WAITS}
+    named = [v[:_LONGEST] if isinstance(v, str) else f"{v}{units[name]}" for name, v in found if name in units]
+    waits = (
+        _seconds(headers.get("retry-after-ms", ""), 0.001),
+        _seconds(headers.get("retry-after", "")),
+        max((seconds for text in named if (seconds := wait_in(text)) is not None), default=None),
+        wait_in(words) if status in (429, 503, 529) else None,
+        _reset_of(headers),
+    )
     return Said(
         status=status,
         words=words,
-        codes=tuple(code.casefold() for code in of("code", "own")),
-        own_codes=tuple(code.casefold() for code in of("own")),
-        params=of("param"),
-        wait_s=wait,
+        codes=tuple(code.casefold() for code in of(*_CODES)),
+        own_codes=tuple(code.casefold() for code in of("code", "error_code")),
+        params=of(*_PARAMS),
+        wait_s=next((wait for wait in waits if wait is not None), None),
     )
 
 
-def _walk(value: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield (text, code, own code, param or wait; what stands there), without what it repeats of the request."""
-    if depth > _DEEPEST:
-        return
-    for item in value if isinstance(value, list) else ():
-        yield from _walk(item, depth + 1)
-    for name, item in value.items() if isinstance(value, Mapping) else ():
-        scalar = isinstance(item, str | int | float) and not isinstance(item, bool)
-        if name in _TEXTS and isinstance(item, str):
-            inner: Json = None
-            with suppress(ValueError):
-                inner = loads(item) if item.lstrip()[:1] in ("{", "[") else None
-            yield from [("text", item)] if inner is None else _walk(inner, depth + 1)
-        if name in _CODES and scalar:
-            yield "own" if name in ("code", "error_code") else "code", str(item)
-        if name in _PARAMS and isinstance(item, str | list):
-            yield "param", item if isinstance(item, str) else " ".join(map(str, item))
-        if name in _WAITS and scalar:
-            yield "wait", item if isinstance(item, str) else f"{item}{'ms' if name.endswith('_ms') else 's'}"
-        if isinstance(item, Mapping | list) and name not in ("input", "ctx", "loc"):
-            yield from _walk(item, depth + 1)
+def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
+    """Yield (name, value) of all that an answer holds, JSON inside a text too, without what it repeats of the request."""
+    if isinstance(value, str) and name in _TEXTS and value.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            value = loads(value)
+    if isinstance(value, list) and name in _PARAMS:
+        yield name, " ".join(map(str, value))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, name)
+    elif isinstance(value, Mapping):
+        for inner, item in value.items():
+            yield from _leaves(item, inner) if inner not in ("input", "ctx") else ()
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield name, value
 
 
 # Waits
@@ -172,20 +179,12 @@ def wait_in(text: str) -> float | None:
     found: float | None = None
     end = -1
     for match in _DURATION.finditer(text):
-        scale = next(scale for group, (_, scale) in zip(match.groups()[1:], _UNITS, strict=True) if group)
-        seconds = float(match[1]) * scale
         if _PERIOD.search(text[max(0, match.start() - 8) : match.start()]):
             continue
+        seconds = float(match[1]) * _UNITS[(match.lastindex or 2) - 2][1]
         joined = found is not None and text[end : match.start()].strip(" ,") in ("", "and")
         found, end = (found or 0.0) + seconds if joined else seconds, match.end()
     return found
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        if (seconds := _seconds(headers.get(name, ""))) is not None:
-            return seconds * scale
-    return None
 
 
 def _reset_of(headers: Mapping[str, str]) -> float | None:
@@ -200,10 +199,10 @@ def _reset_of(headers: Mapping[str, str]) -> float | None:
     return max(used_up) if used_up else min(others, default=None)
 
 
-def _seconds(value: str) -> float | None:
-    """Return what a header names: "6m0s", seconds, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
+def _seconds(value: str, unit_s: float = 1.0) -> float | None:
+    """Return what a header names: "6m0s", a number, or a moment (epoch in s or ms, ISO 8601, as mail writes it)."""
     try:
-        number = float(value)
+        number = float(value) * unit_s
     except ValueError:
         for moment in (datetime.fromisoformat, parsedate_to_datetime):
             with suppress(ValueError):
@@ -219,15 +218,12 @@ def _seconds(value: str) -> float | None:
 
 
 class Place(Protocol):
-    """Who failed: an endpoint, or a model of another library."""
+    """Who failed, an endpoint or a model of another library: the head of messages, and the cure of a refused key."""
 
     @property
-    def where(self) -> str:
-        """The head of messages."""
-
+    def where(self) -> str: ...
     @property
-    def key_hint(self) -> str:
-        """What to do where the key is refused."""
+    def key_hint(self) -> str: ...
 
 
 class Failed(BackendError):
@@ -249,11 +245,42 @@ def failed(status: int, body: bytes, headers: Mapping[str, str], scrub: Scrub) -
     return Failed(said(status, raw, headers), raw)
 
 
+def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str, *, answered: bool) -> Mapping[str, Json]:
+    """Parse an answer with status 200, cleaned of the key. answered: whether the address has given an answer before.
+
+    Raises Rejected for a web page from one that has not, with `address_hint`; Unavailable for what is no whole JSON object;
+    Failed where an error stands in it, beside an answer too.
+    """
+    answer: Json = None
+    broken = ""
+    try:
+        answer = cleaned(loads(body.decode("utf-8-sig", "replace")), endpoint.scrub)
+    except ValueError as error:
+        # The error itself does not go on: it holds the text, and with it what a server echoes of the key.
+        broken = str(error)
+    if broken and body.lstrip()[:1] == b"<":
+        told = f"{endpoint.where}: answered with a web page, not JSON; {address_hint}"
+        raise Unavailable(told) if answered else Rejected(told, for_all=True)
+    if broken:
+        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
+    if not isinstance(answer, Mapping):
+        raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(answer)[:80]!r}")
+    if found := answer.get("error"):
+        raise Failed(said(_status_in(found), answer, {}), answer)
+    return answer
+
+
+def _status_in(error: Json) -> int:
+    """Return the HTTP status that an error in an answer names, by number or as a fault of the request."""
+    named = [str(at(error, name) or "") for name in ("code", "status", "type")]
+    by_word = 400 if any(word in text.casefold() for text in named for word in ("invalid", "filter")) else 502
+    return next((int(text) for text in named if re.fullmatch("[45][0-9]{2}", text)), by_word)
+
+
 def is_filtered(told: Said) -> bool:
     """Return whether the request was refused for its content."""
-    if told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES):
-        return True
-    return told.status in (403, 451) and told.tells(_FILTER_WORDS)
+    coded = told.status in (400, 403, 422, 451) and told.coded(_FILTER_CODES)
+    return coded or (told.status in (403, 451) and told.tells(_FILTER_WORDS))
 
 
 def failure(
@@ -274,7 +301,9 @@ def failure(
     if _is_account(told, own=own, answered=answered):
         return rejected(_ACCOUNT, for_all=True)
     if status == 429:
-        return rejected(_ABOVE) if _is_above(told) else RateLimited(message, status=status, retry_after_s=told.wait_s)
+        # The request's own tokens and the limit that they exceed, and no time to wait for.
+        above = told.wait_s is None and told.tells(("token",)) and len({n for n in told.numbers if n >= 1000}) == 2
+        return rejected(_ABOVE) if above else RateLimited(message, status=status, retry_after_s=told.wait_s)
     if any(one.images for one in messages) and (cure := _of_pictures(told, answered=answered)):
         return rejected(cure, for_all=cure == NO_IMAGES)
     if status == 408 or status >= 500:
@@ -327,11 +356,6 @@ def _is_place(told: Said, *, own: str, answered: bool) -> bool:
     """Return whether the place is not served. A 400 that counts, or names a parameter, means a place in it."""
     within = told.status in (400, 422) and (told.params or told.numbers)
     return told.coded(_PLACE_WORDS) or (not answered and not within and told.says(_PLACE_WORDS, own=own))
-
-
-def _is_above(told: Said) -> bool:
-    """Return whether a 429 names the request's own tokens and the limit that they exceed, and no time to wait for."""
-    return told.wait_s is None and told.tells(("token",)) and len({n for n in told.numbers if n >= 1000}) == 2
 
 
 def _is_too_long(told: Said) -> bool:

@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from PIL import Image
+
 from editloupe.backends.base import LMM, Traits, checked_reply
-from editloupe.chat import ImagePart, Message, Part, Reply, Request
+from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, Rejected
+from editloupe.errors import ConfigError
 from editloupe.values import Json, source_digest
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
@@ -36,14 +38,11 @@ class FunctionLMM:
         Raises Rejected for what is neither a text nor a `Reply`.
         """
         said: object = self._function([_message(message, images) for message in request.messages])
-        if isinstance(said, str):
-            asked = {**vars(request.sampling), "answer_schema": request.answer_schema}
-            dropped: list[Json] = [name for name, value in asked.items() if value is not None]
-            return Reply(text=said, model=self._name, sent={"model": self._name, "dropped": dropped})
-        if isinstance(said, Reply):
+        if not isinstance(said, str):
             return checked_reply(said, self.uri)
-        found = type(said).__name__
-        raise Rejected(f"{self.uri} returned {found}; expected the reply's text, or editloupe.chat.Reply", for_all=True)
+        asked = {**vars(request.sampling), "answer_schema": request.answer_schema}
+        dropped: list[Json] = [name for name, value in asked.items() if value is not None]
+        return Reply(text=said, model=self._name, sent={"model": self._name, "dropped": dropped})
 
 
 def as_lmm(backend: str | LMM | Callable[[Chat], str | Reply] | None) -> str | LMM | None:
@@ -61,11 +60,12 @@ def as_lmm(backend: str | LMM | Callable[[Chat], str | Reply] | None) -> str | L
 
 
 def _message(message: Message, images: ImageStore) -> dict[str, Any]:
-    from PIL import Image
-
-    def shown(part: Part) -> dict[str, Any]:
-        if not isinstance(part, ImagePart):
-            return {"type": "text", "text": part.text}
-        return {"type": "image", "image": Image.fromarray(images.array(part.image)), "name": part.alias}
-
-    return {"role": message.role, "content": [shown(part) for part in message.parts]}
+    return {
+        "role": message.role,
+        "content": [
+            {"type": "image", "image": Image.fromarray(images.array(part.image)), "name": part.alias}
+            if isinstance(part, ImagePart)
+            else {"type": "text", "text": part.text}
+            for part in message.parts
+        ],
+    }

@@ -3,24 +3,31 @@
 google/MODEL                                        https://generativelanguage.googleapis.com
 google/MODEL?base_url=http://127.0.0.1:8080         a gateway, or a server of your own, that speaks the same protocol
 
-Further parameters stand in docs/backends.md; how requests and replies are translated, in editloupe/backends/google_wire.py.
+Further parameters stand in docs/backends.md. Answers are read from their bytes: what the SDK makes of them has no place for
+fields that it does not know.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
-from editloupe.backends import google_wire, payload, retry
+from editloupe.backends import payload, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import Failed, failure, is_filtered
+from editloupe.backends.failures import Failed, failure, is_filtered, parse_answer
+from editloupe.backends.payload import at, count, items_at, text_at
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import bounded
-from editloupe.chat import Reply, Request
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
+from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected, Unavailable
+from editloupe.values import Json, finite
 
 GOOGLE: Final = Provider(
     traits=Traits(
@@ -35,6 +42,18 @@ GOOGLE: Final = Provider(
     # The SDK's own.
     key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
 )
+_ADDRESS_HINT: Final = "base_url is the address under which /v1beta/models lies, without that path"
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in ("temperature", "top_p", "seed")},
+    "max_tokens": ("max_output_tokens",),
+    # Several models take no schema beside function declarations.
+    "answer_schema": ("response_json_schema", "response_mime_type", "response_schema"),
+    "top_logprobs": ("logprobs", "response_logprobs"),
+    "tools": ("tools", "function_declarations", "function_calling"),
+}
+"""Our name of what a model may refuse and we can do without → the SDK's field, and how else a refusal may name it."""
+_FILTERED: Final = re.compile("SAFETY|RECITATION|BLOCKLIST|PROHIBITED|SPII|MODEL_ARMOR")
+_BAD_CALL: Final = re.compile("MALFORMED|TOOL_CALL")
 
 
 def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
@@ -78,21 +97,24 @@ class GoogleBackend(Remote):
         self._client, self._at = client, endpoint
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        system, contents = google_wire.contents_of(request, lambda ref: images.encoded(ref, self.traits.image_policy))
+        system, contents = _contents(request, partial(_parts, images=images, traits=self.traits))
         return lambda refused: self._asked(request, system, contents, refused)
 
     def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
-        model, where = self._uri.model, self._at
-        sent, config = google_wire.config_of(model, request, system, refused)
+        model, where, answered = self._uri.model, self._at, self._first.answered
+        sent, config = _config(model, request, refused)
+        config |= {"system_instruction": system, "should_return_http_response": True}
         try:
-            answer = self._client.models.generate_content(model=model, contents=contents, config=config)
+            found = self._client.models.generate_content(model=model, contents=contents, config=config)
+            body = (found.sdk_http_response.body if found.sdk_http_response else None) or ""
+            answer = parse_answer(body.encode("utf-8", "replace"), where, _ADDRESS_HINT, answered=answered)
         except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
-            if names := google_wire.refused(error.told, sent):
-                raise ParameterRefused(*names) from error
-            answered, hint = self._first.answered, google_wire.ADDRESS_HINT
-            raise failure(error.told, where, request=request, answered=answered, hint=hint) from error
+            if names := error.told.refuses(_NAMES, sent):
+                # "Function calling with a response mime type": the schema is what can be left out.
+                raise ParameterRefused(*(names - {"tools"} if "answer_schema" in names else names)) from error
+            raise failure(error.told, where, request=request, answered=answered, hint=_ADDRESS_HINT) from error
         except BackendError:
             raise
         except Exception as error:
@@ -102,6 +124,150 @@ class GoogleBackend(Remote):
                 raise where.unreachable(error) from error
             words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
             raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
-        body = (answer.sdk_http_response.body if answer.sdk_http_response else None) or ""
-        tokens, answered = request.top_logprobs is not None, self._first.answered
-        return google_wire.read_reply(body.encode("utf-8", "replace"), sent, where, tokens=tokens, answered=answered)
+        return _reply(answer, sent, where, tokens=request.top_logprobs is not None)
+
+
+# Request → wire
+
+
+def _config(model: str, request: Request, refused: frozenset[str]) -> tuple[dict[str, Json], dict[str, Any]]:
+    """Return (what is recorded as sent, by the SDK's fields; the SDK's config of a request)."""
+    sent: dict[str, Json] = {_NAMES[name][0]: value for name, value in payload.sampling_of(request, refused).items()}
+    config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
+    if request.answer_schema is not None and "answer_schema" not in refused:
+        config["response_mime_type"] = "application/json"
+        sent["response_json_schema"] = dict(request.answer_schema)
+    if request.top_logprobs is not None and "top_logprobs" not in refused:
+        sent |= {"response_logprobs": True, "logprobs": request.top_logprobs}
+    config |= sent
+    if request.tools:
+        functions = [
+            {"name": t.name, "description": t.description, "parameters_json_schema": dict(t.parameters)}
+            for t in request.tools
+        ]
+        mode = "AUTO" if request.calls_allowed else "NONE"
+        calling = {"function_calling_config": {"mode": mode}}
+        config |= {"tools": [{"function_declarations": functions}], "tool_config": calling}
+        sent |= {"tools": [tool.to_json() for tool in request.tools], "function_calling_mode": mode}
+    return {"model": model, **sent}, config
+
+
+def _contents(request: Request, parts_of: Callable[[Iterable[Part]], list[Any]]) -> tuple[Any, list[Any]]:
+    """Return (system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
+
+    In a content that answers calls the function responses stand first, then their pictures under their names, then what
+    else is said: the API takes no picture inside a response of the models before Gemini 3.
+    """
+    from google.genai import types
+
+    names = {call.id: call.name for message in request.messages for call in message.tool_calls}
+    system = [part for m in request.messages if m.role == "system" for part in parts_of(m.parts)]
+    spoken = [m for m in request.messages if m.role != "system"]
+    contents = []
+    for own, turn in groupby(spoken, key=lambda message: message.role == "assistant"):
+        messages = list(turn)
+        if own:
+            parts = [part for message in messages for part in _own_parts(message, parts_of)]
+        else:
+            answers = [message for message in messages if message.role == "tool"]
+            parts = [_response(message, names) for message in answers]
+            parts += [part for m in answers for part in parts_of(payload.named_pictures(m))]
+            parts += [part for m in messages if m.role != "tool" for part in parts_of(m.parts)]
+        # The API refuses a content that has nothing in it.
+        contents.append({"role": "model" if own else "user", "parts": parts or [{"text": "(nothing)"}]})
+    # Made once for all attempts.
+    return {"parts": system} if system else None, [types.Content.model_validate(content) for content in contents]
+
+
+def _parts(parts: Iterable[Part], *, images: ImageStore, traits: Traits) -> list[Any]:
+    found = (images.encoded(p.image, traits.image_policy) if isinstance(p, ImagePart) else p.text for p in parts)
+    return [
+        {"text": one} if isinstance(one, str) else {"inline_data": {"mime_type": one.media_type, "data": one.data}}
+        for one in found
+        if one
+    ]
+
+
+def _own_parts(message: Message, parts_of: Callable[[Iterable[Part]], list[Any]]) -> list[Any]:
+    """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
+    from google.genai import types
+
+    calls = [{"functionCall": {"id": c.id, "name": c.name, "args": dict(c.arguments)}} for c in message.tool_calls]
+    kept = items_at(message.carry, "parts")
+    if sum("functionCall" in part for part in kept) != len(calls) or not kept:
+        return parts_of(message.parts) + [types.Part.model_validate(call) for call in calls]
+    signed = [part | calls.pop(0) if "functionCall" in part else part for part in kept]
+    return [types.Part.model_validate_json(json.dumps(part)) for part in signed]
+
+
+def _response(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    id_ = message.tool_call_id or ""
+    output = "\n".join(part.text for part in payload.texts_without(message, "Pictures behind the tools' results"))
+    return {"function_response": {"id": id_, "name": names.get(id_, ""), "response": {"output": output}}}
+
+
+# wire → Reply
+
+
+def _reply(answer: payload.JsonObject, sent: payload.JsonObject, endpoint: Endpoint, *, tokens: bool) -> Reply:
+    """Return the answer as a Reply for the trace. tokens: whether it is to hold its tokens; `raw` then leaves them out.
+
+    Raises Unavailable where there is neither a candidate nor the reason why there is none.
+    """
+    candidate, blocked = at(answer, "candidates", 0), at(answer, "promptFeedback", "blockReason")
+    if not candidate and not blocked:
+        raise Unavailable(f"{endpoint.where}: answered without a candidate; expected candidates[0].content")
+    parts = [part for part in items_at(candidate, "content", "parts") if isinstance(part, Mapping)]
+    thoughts = [part for part in parts if part.get("thought") is True]
+    # A thought goes back only for its signature's sake.
+    kept = [part for part in parts if part not in thoughts or "thoughtSignature" in part]
+    text = "".join(text_at(part, "text") for part in parts if part not in thoughts)
+    reason, words = text_at(candidate, "finishReason") or "STOP", text_at(candidate, "finishMessage")
+    asked = [part["functionCall"] for part in parts if part.get("functionCall") is not None]
+    # None is how a call without arguments is written.
+    named = [(one, at(one, "name"), {} if at(one, "args") is None else one["args"]) for one in asked]
+    calls = payload.calls_of(named, endpoint.scrub)
+    if _BAD_CALL.search(reason):
+        calls.append(MalformedCall(raw=words or text, error=f"the call could not be read as one ({reason})"))
+    finish: Finish = "length" if reason == "MAX_TOKENS" else "tools" if calls else "stop"
+    if blocked and not candidate:
+        finish, text = "filter", f"the provider blocked the prompt ({blocked})"
+    elif _FILTERED.search(reason):
+        finish, text = "filter", text or f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
+    return Reply(
+        text=text,
+        reasoning="".join(text_at(part, "text") for part in thoughts),
+        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
+        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
+        finish=finish,
+        usage=_usage(answer.get("usageMetadata")),
+        model=text_at(answer, "modelVersion"),
+        raw=payload.without_tokens(answer, "candidates", "logprobsResult") if tokens else answer,
+        sent=sent,
+        carry={"parts": kept} if any("thoughtSignature" in part for part in kept) else None,
+        tokens=payload.whole_tokens(_tokens(at(candidate, "logprobsResult")), endpoint.scrub) if tokens else (),
+    )
+
+
+def _tokens(result: Json) -> Iterator[Token | None]:
+    """Yield the tokens of a reply; None for one that cannot be read."""
+    for number, chosen in enumerate(items_at(result, "chosenCandidates")):
+        likely = [chosen, *items_at(result, "topCandidates", number, "candidates")]
+        # JSON of this API leaves out what is 0: the logarithm of a certainty.
+        read = [(text_at(one, "token"), finite(at(one, "logProbability") or 0)) for one in likely]
+        (text, logprob), *others = read
+        top = tuple((word, value) for word, value in others if word and value is not None)
+        yield Token(text=text, logprob=logprob, top=top) if text and logprob is not None else None
+
+
+def _usage(value: Json) -> Usage:
+    told, thought = count(value, "candidatesTokenCount"), count(value, "thoughtsTokenCount")
+    details = [entry for entry in items_at(value, "promptTokensDetails") if at(entry, "modality") == "IMAGE"]
+    return Usage(
+        input_tokens=count(value, "promptTokenCount"),
+        # The API counts thoughts apart; ours are a part of the output, as with other providers.
+        output_tokens=None if told is None and thought is None else (told or 0) + (thought or 0),
+        image_tokens=sum(count(entry, "tokenCount") or 0 for entry in details) if details else None,
+        cached_tokens=count(value, "cachedContentTokenCount"),
+        reasoning_tokens=thought,
+    )

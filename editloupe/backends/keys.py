@@ -31,19 +31,15 @@ def scrub(text: str, keys: tuple[str, ...]) -> str:
     spellings = _spellings(keys) if len(text) >= SHORTEST_SECRET else ()
     for spelling in spellings:
         text = text.replace(spelling, HIDDEN)
-    if spellings and not text.isalnum():
-        read = _read(text)
-        return HIDDEN if any(spelling in read for spelling in spellings) else text
-    return text
+    read = _read(text) if spellings and not text.isalnum() else ""
+    return HIDDEN if any(spelling in read for spelling in spellings) else text
 
 
 @lru_cache(maxsize=64)
 def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return what to look for, the longest first: one key may be a part of another."""
     found: set[str] = set()
-    for key in keys:
-        if len(key) < SHORTEST_SECRET:
-            continue
+    for key in (key for key in keys if len(key) >= SHORTEST_SECRET):
         data = key.encode("utf-8", "replace")
         found |= {key, json.dumps(key)[1:-1]}
         for before in range(3):

@@ -12,7 +12,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -29,9 +28,9 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import ParameterRefused, Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
+from editloupe.errors import ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
 
 _MOST: Final = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
@@ -56,32 +55,27 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
     if not provider or not model:
         raise ConfigError(f"{where}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5")
     read = read_parameters(uri, known=("base_url", "boxes", "max_image_side", "timeout_s"))
-    options: dict[str, Any] = {"base_url": read.base_url} if read.base_url else {}
-    # Made twice: what else it can be told is known by its class.
-    fields = type(_made(where, provider, model, options)).model_fields
-    known = {name for field, info in fields.items() for name in (field, info.alias)}
-    if options.keys() - known:
+    place: dict[str, Any] = {"base_url": read.base_url} if read.base_url else {}
+    try:
+        from langchain.chat_models import init_chat_model
+
+        # Made twice: what else it can be told is known by its class.
+        fields = type(init_chat_model(model, model_provider=provider, **place)).model_fields
+        known = {*fields, *(info.alias for info in fields.values())}
+        bounds = {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if name in known}
+        chat: BaseChatModel = init_chat_model(model, model_provider=provider, **place, **bounds)
+    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
+        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
+        told = payload.one_line(_scrubber()(str(error)))
+        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
+    if place.keys() - known:
         raise ConfigError(f"{where}: its class takes no base_url; leave that parameter out")
-    options |= {name: value for name, value in (("timeout", read.timeout_s), ("max_retries", 0)) if name in known}
-    chat = _made(where, provider, model, options)
     if (client := getattr(getattr(chat, "root_client", None), "_client", None)) is not None:
         # OpenAI's own client would follow a redirect, pictures and all.
         client.follow_redirects = False
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = f"{uri.model}?base_url={read.base_url}" if read.base_url else uri.model
     return LangChainLMM(chat, name=name, traits=traits, address=read.base_url, policy=policy)
-
-
-def _made(where: str, provider: str, model: str, options: Mapping[str, Any]) -> BaseChatModel:
-    try:
-        from langchain.chat_models import init_chat_model
-
-        made: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
-    except Exception as error:  # noqa: BLE001 - whatever a class raises for a missing package or key, or an option
-        needs = f"its package (pip install langchain langchain-{provider.replace('_', '-')}) and its key"
-        told = payload.one_line(_scrubber()(str(error)))
-        raise ConfigError(f"{where} cannot be made: {told}; it needs {needs}") from None
-    return made
 
 
 class LangChainLMM(Remote):
@@ -118,20 +112,21 @@ class LangChainLMM(Remote):
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
-        messages = [self._message(message, images) for message in spoken]
+        messages = convert_to_messages([self._message(message, images) for message in spoken])
         return lambda refused: self._asked(request, messages, refused)
 
-    def _message(self, message: Message, images: ImageStore) -> BaseMessage:
-        """Return the message as LangChain reads it."""
-        content = [self._content(part, images) for part in message.parts] if message.images else message.text
+    def _message(self, message: Message, images: ImageStore) -> dict[str, Any]:
+        """Return the message in the form that LangChain converts for any class."""
+        blocks: list[Any] = [
+            {"type": "image_url", "image_url": {"url": self._image_urls.ascii(images, part.image).decode("ascii")}}
+            if isinstance(part, ImagePart)
+            else part.to_json()
+            for part in message.parts
+        ]
         calls = [{"id": call.id, "name": call.name, "args": dict(call.arguments)} for call in message.tool_calls]
-        more: Mapping[str, Any] = {"assistant": {"tool_calls": calls}, "tool": {"tool_call_id": message.tool_call_id or ""}}
-        return convert_to_messages([{"role": message.role, "content": content, **more.get(message.role, {})}])[0]
-
-    def _content(self, part: Part, images: ImageStore) -> dict[str, Any]:
-        if isinstance(part, ImagePart):
-            return {"type": "image_url", "image_url": {"url": self._image_urls.of(images, part.image)}}
-        return dict(part.to_json())
+        content = blocks if message.images else message.text
+        more = {"tool_calls": calls or None, "tool_call_id": message.tool_call_id}
+        return {"role": message.role, "content": content, **more}
 
     def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
         model, sent = self._sampled(request, refused)
@@ -149,7 +144,7 @@ class LangChainLMM(Remote):
                 strict = {"strict": True} if "strict" in inspect.signature(model.with_structured_output).parameters else {}
                 asked = model.with_structured_output({"title": "answer", **schema}, include_raw=True, **strict)
             # Inside the loop's graph it is decided whether traces are sent.
-            with nullcontext() if var_child_runnable_config.get() else tracing(False):
+            with tracing(None if var_child_runnable_config.get() else False):
                 found = asked.invoke(messages)
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
             return self._failed(error, sent, request)
@@ -159,7 +154,7 @@ class LangChainLMM(Remote):
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
         message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
         raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message), raw=raw, sent={k: v for k, v in sent.items() if v != []})
+        return replace(_reply(message), raw=raw, sent={name: value for name, value in sent.items() if value != []})
 
     def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
@@ -180,43 +175,41 @@ class LangChainLMM(Remote):
         words = body or "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain))
         headers = getattr(getattr(found, "response", None), "headers", {})
         told = failures.said(status or 0, payload.cleaned(words, self._scrub), headers)
+        message = f"{self.where}: {told.shown}"
         if failures.is_filtered(told):
             return Reply(text=told.words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
         if any(isinstance(one, ContextOverflowError) for one in chain):
-            raise ContextTooLong(f"{self.where}: {told.shown}; {TOO_LONG_ADVICE}", status=status) from None
+            raise ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status) from None
         kinds = " ".join(f"{type(one).__module__[:4]}.{type(one).__name__}" for one in chain)
         if status is None and ("http" in kinds or any(isinstance(one, OSError | json.JSONDecodeError) for one in chain)):
             how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
-            raise Unavailable(f"{self.where}: {told.shown}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
-        ours: BackendError = Rejected(f"{self.where}: {told.shown}")
-        if status is not None:
-            ours = failures.failure(told, self, request=request, answered=self._first.answered)
-        if status in (None, 400, 404, 422):
-            names = {**_FIELDS, "tools": ("tools",)}
-            named = [n for n in names if n in sent and told.names(names[n], own=(str(sent["model"]),))]
-            # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
-            if type(ours) is Rejected and not ours.for_all and not named:
-                named = [name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto")]
-            if named:
-                raise ParameterRefused(*named) from None
+            raise Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
+        answered = self._first.answered
+        ours = failures.failure(told, self, request=request, answered=answered) if status else Rejected(message)
+        named = told.refuses({**_FIELDS, "tools": ("tools",)}, sent)
+        # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
+        if not named and type(ours) is Rejected and not ours.for_all and status in (None, 400, 404, 422):
+            named = frozenset(name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto"))
+        if named:
+            raise ParameterRefused(*named) from None
         raise ours from None
 
 
 def _reply(message: AIMessage) -> Reply:
-    metadata, kwargs, usage = message.response_metadata, message.additional_kwargs, message.usage_metadata
+    metadata, usage = message.response_metadata, message.usage_metadata
+    refusal = message.additional_kwargs.get("refusal")
     ends = [metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason", "done_reason")]
     said = " ".join(str(end) for end in (*ends, payload.at(metadata, "incomplete_details", "reason")) if end).lower()
-    whole: Finish = "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
-    finish = next((end for end, names in _ENDS.items() if re.search(names, said)), whole)
+    finish = next((end for end, names in _ENDS.items() if re.search(names, said)), None)
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
-    told, broken = enumerate(message.tool_calls, 1), message.invalid_tool_calls
-    unread = "the arguments of {} are not a JSON object"
+    asked = ((call, call["name"], call["args"]) for call in (*message.tool_calls, *message.invalid_tool_calls))
+    calls = payload.calls_of(asked, str)
     return Reply(
-        text=kwargs.get("refusal") or str(message.text),
+        text=refusal or str(message.text),
         reasoning="\n".join(thoughts),
-        tool_calls=tuple(ToolCall(id=c["id"] or f"call_{n}", name=c["name"], arguments=c["args"]) for n, c in told),
-        malformed_calls=tuple(MalformedCall(raw=c["args"] or "", error=unread.format(c["name"])) for c in broken),
-        finish="refusal" if kwargs.get("refusal") else finish,
+        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
+        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
+        finish="refusal" if refusal else finish or ("tools" if calls else "stop"),
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
             output_tokens=payload.count(usage, "output_tokens"),
@@ -230,8 +223,8 @@ def _reply(message: AIMessage) -> Reply:
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error, wherever its library keeps it."""
     response = getattr(error, "response", None)
-    found = [getattr(at, name, None) for at in (error, response) for name in ("status_code", "code")]
-    found.append(payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
+    named = [getattr(at, name, None) for at in (error, response) for name in ("status_code", "code")]
+    found = (*named, payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
     return next((int(number) for number in found if isinstance(number, int) and 300 <= number < 600), None)
 
 

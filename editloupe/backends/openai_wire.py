@@ -15,43 +15,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from editloupe.backends import payload
 from editloupe.backends.endpoint import Endpoint
-from editloupe.backends.failures import Failed, Said, said
-from editloupe.backends.payload import (
-    JsonObject,
-    Scrub,
-    at,
-    cleaned,
-    count,
-    items_at,
-    loads,
-    move_pictures,
-    parse_answer,
-    sampling_of,
-    text_at,
-    whole_tokens,
-)
+from editloupe.backends.failures import Said, parse_answer
+from editloupe.backends.payload import JsonObject, at, count, items_at, text_at
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, Token, ToolCall, Usage
 from editloupe.errors import Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
 
 OLD_NAME: Final = "max_tokens by its old name"
 """What a model refuses that takes `max_completion_tokens` only."""
-_OURS: Final[Mapping[str, str]] = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "seed": "seed",
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "response_format": "answer_schema",
-    "logprobs": "top_logprobs",
-    "top_logprobs": "top_logprobs",
-    "tools": "tools",
-    "tool_choice": "tools",
+_NEW_NAME: Final = "max_completion_tokens"
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in ("temperature", "top_p", "seed", "max_tokens")},
+    "answer_schema": ("response_format", "json_schema", "schema", "structured_output", "grammar"),
+    "top_logprobs": ("top_logprobs", "logprobs"),
+    "tools": ("tools", "tool_choice"),
 }
-"""The wire's name of what an endpoint may refuse → ours."""
-_SCHEMA_FIELDS: Final = ("json_schema", "schema", "structured_output", "grammar")
-"""Names under which what stands in `response_format` is refused."""
+"""Our name of what an endpoint may refuse → its field on the wire, and how else a refusal may name it."""
 BASE_URL_HINT: Final = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
 # Of this process alone, so that no text of a user, a model or an image can hold it.
 _GAP: Final = f"image-{secrets.token_hex(16)}-"
@@ -63,9 +44,9 @@ _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
 
 def parameters_of(model: str, request: Request, refused: frozenset[str]) -> dict[str, Json]:
     """Return everything of a request but its messages. refused: what the model does not take, OLD_NAME among it."""
-    wire: dict[str, Json] = {"model": model, **sampling_of(request, refused)}
+    wire: dict[str, Json] = {"model": model, **payload.sampling_of(request, refused)}
     if OLD_NAME in refused and "max_tokens" in wire:
-        wire["max_completion_tokens"] = wire.pop("max_tokens")
+        wire[_NEW_NAME] = wire.pop("max_tokens")
     if request.tools:
         wire["tools"] = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
@@ -86,7 +67,7 @@ def pieces_of(
     tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, `move_pictures` moves them.
     image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
-    messages = request.messages if tool_images else move_pictures(request.messages)
+    messages = request.messages if tool_images else payload.move_pictures(request.messages)
     urls = {part.image.sha256: image_url(part.image) for message in messages for part in message.images}
     # Every second piece is the digest that stood behind a gap's mark.
     pieces = _GAPS.split(compact_bytes([_wire_message(message, image_ids=image_ids) for message in messages]))
@@ -130,48 +111,36 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
 
     tokens: whether the reply is to hold its tokens; they are then left out of `raw`.   answered: whether the endpoint has
     answered before.
-    Raises Failed where it says itself that it failed, else BackendError: it is no whole answer, holds no message, or was
-    broken off.
+    Raises BackendError where it is no whole answer, says itself that it failed (Failed), or holds no message.
     """
-    payload = parse_answer(body, endpoint, BASE_URL_HINT, answered=answered)
-    if payload.get("error"):
-        # Beside choices too: what stands there is not whole.
-        raise Failed(said(_status_in(payload["error"]), payload, {}), payload)
-    choice = at(payload, "choices", 0)
+    answer = parse_answer(body, endpoint, BASE_URL_HINT, answered=answered)
+    choice = at(answer, "choices", 0)
     message = at(choice, "message")
     if not isinstance(message, Mapping):
         raise Unavailable(f"{endpoint.where}: answered without a message; expected choices[0].message")
-    reason = str(at(choice, "finish_reason") or "stop")
+    reason = str(at(choice, "finish_reason") or "stop").lower()
     if reason in ("error", "abort"):
         raise Unavailable(f"{endpoint.where}: the server broke the answer off (finish_reason {reason!r})")
-    calls = [_call(item, n, endpoint.scrub) for n, item in enumerate(items_at(message, "tool_calls"), 1)]
+    asked = [
+        (item, at(item, "function", "name"), at(item, "function", "arguments")) for item in items_at(message, "tool_calls")
+    ]
+    calls = payload.calls_of(asked, endpoint.scrub)
     refusal, listed = text_at(message, "refusal"), items_at(choice, "logprobs", "content")
     blocks = "".join(text_at(block, "text") for block in items_at(message, "content"))
-    if tokens:
-        choices: list[Json] = [{name: value for name, value in choice.items() if name != "logprobs"}]
-        payload = {**payload, "choices": [*choices, *items_at(payload, "choices")[1:]]}
     return Reply(
         text=refusal or text_at(message, "content") or blocks,
         reasoning=text_at(message, "reasoning_content") or text_at(message, "reasoning"),
         tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
         malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
-        finish="refusal" if refusal else _finish(reason.lower(), called=bool(calls)),
-        usage=_usage(payload.get("usage")),
-        model=text_at(payload, "model"),
-        fingerprint=text_at(payload, "system_fingerprint"),
-        raw=payload,
+        finish="refusal" if refusal else _finish(reason, called=bool(calls)),
+        usage=_usage(answer.get("usage")),
+        model=text_at(answer, "model"),
+        fingerprint=text_at(answer, "system_fingerprint"),
+        raw=payload.without_tokens(answer, "choices", "logprobs") if tokens else answer,
         sent=sent,
         logprob=_logprob(listed),
-        tokens=whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
+        tokens=payload.whole_tokens(_tokens(listed), endpoint.scrub) if tokens else (),
     )
-
-
-def _status_in(error: Json) -> int:
-    """Return the HTTP status that an error in an answer with 200 names, by number or as a fault of the request."""
-    named = [str(at(error, name) or "") for name in ("code", "status", "type")]
-    numbers = (int(text) for text in named if text.isdecimal() and len(text) == 3)
-    by_word = 400 if any(word in text.casefold() for text in named for word in ("invalid", "filter")) else 502
-    return next((number for number in numbers if 400 <= number < 600), by_word)
 
 
 def _finish(reason: str, *, called: bool) -> Finish:
@@ -185,9 +154,8 @@ def _finish(reason: str, *, called: bool) -> Finish:
 
 def _logprob(tokens: list[Any]) -> float | None:
     """Return the natural logarithm of the answer's probability: its tokens' added up. None where one is missing."""
-    values = [at(token, "logprob") for token in tokens]
-    known = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    return math.fsum(known) if known and len(known) == len(values) else None
+    known = [value for token in tokens if (value := finite(at(token, "logprob"))) is not None]
+    return math.fsum(known) if known and len(known) == len(tokens) else None
 
 
 def _tokens(listed: list[Any]) -> Iterator[Token | None]:
@@ -200,20 +168,6 @@ def _tokens(listed: list[Any]) -> Iterator[Token | None]:
         top = [(at(other, "token"), finite(at(other, "logprob"))) for other in items_at(item, "top_logprobs")]
         known = tuple((word, value) for word, value in top if isinstance(word, str) and value is not None)
         yield None if logprob is None or not isinstance(text, str) else Token(text=text, logprob=logprob, top=known)
-
-
-def _call(item: Json, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
-    name, arguments = at(item, "function", "name"), at(item, "function", "arguments")
-    if not isinstance(name, str):
-        return MalformedCall(raw=json.dumps(item), error="a tool call needs a function with a name")
-    try:
-        # No text at all is how some servers write a call without arguments.
-        parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
-    except ValueError as error:
-        return MalformedCall(raw=arguments, error=f"the arguments are not JSON: {error}")
-    if not isinstance(parsed, Mapping):
-        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
-    return ToolCall(id=str(at(item, "id") or f"call_{number}"), name=name, arguments=parsed)
 
 
 def _usage(usage: Json) -> Usage:
@@ -234,14 +188,8 @@ def refused(told: Said, sent: JsonObject, *, unused: bool = False) -> frozenset[
 
     unused: whether the conversation holds no call yet, so that a word on a tool means that any are sent.
     """
-    if not 400 <= told.status < 500 or told.status in (401, 402, 407, 408, 413, 429):
-        return frozenset()
-    inside = _SCHEMA_FIELDS if "response_format" in sent else ()
-    own = (str(sent["model"]), str(sent["model"]).rpartition("/")[2])
-    found = told.names([*(name for name in _OURS if name in sent), "max_completion_tokens", *inside], own=own)
-    if not found and unused and "tools" in sent and told.names(("tool",), own=own):
-        return frozenset({"tools"})
-    if "max_tokens" in sent and "max_completion_tokens" in found:
+    model = str(sent["model"])
+    if "max_tokens" in sent and told.names((_NEW_NAME,), model):
         return frozenset({OLD_NAME})
-    named = {"response_format" if name in inside else name for name in found}
-    return frozenset(_OURS[name] for name in named if name in sent)
+    found = told.refuses({**_NAMES, "max_tokens": (_NEW_NAME,)} if _NEW_NAME in sent else _NAMES, sent)
+    return found or frozenset({"tools"} if unused and "tools" in sent and told.names(("tool",), model) else ())

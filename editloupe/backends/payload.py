@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 import threading
@@ -10,10 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import Endpoint
-from editloupe.chat import Message, Part, Request, TextPart, Token
+from editloupe.chat import MalformedCall, Message, Part, Request, TextPart, Token, ToolCall
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import Rejected, Unavailable
 from editloupe.values import ImageRef, Json, parse_json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
@@ -33,9 +32,6 @@ class ImageURLs:
     def __init__(self, policy: ImagePolicy) -> None:
         self._policy, self._lock = policy, threading.Lock()
         self._texts: dict[str, bytes] = {}
-
-    def of(self, images: ImageStore, ref: ImageRef) -> str:
-        return self.ascii(images, ref).decode("ascii")
 
     def ascii(self, images: ImageStore, ref: ImageRef) -> bytes:
         """Return the data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
@@ -86,28 +82,6 @@ def texts_without(message: Message, where: str) -> tuple[TextPart, ...]:
     return (*texts, *([TextPart(text=f"{where}: {', '.join(names)}.")] if names else []))
 
 
-def parse_answer(body: bytes, endpoint: Endpoint, address_hint: str, *, answered: bool) -> JsonObject:
-    """Parse an answer's body, cleaned of the key. answered: whether the address has given an answer before.
-
-    Raises Rejected for a web page from one that has not, with `address_hint`; Unavailable for what is no whole JSON object.
-    """
-    payload: Json = None
-    broken = ""
-    try:
-        payload = cleaned(loads(body.decode("utf-8-sig", "replace")), endpoint.scrub)
-    except ValueError as error:
-        # The error itself does not go on: it holds the text, and with it what a server echoes of the key.
-        broken = str(error)
-    if broken and body.lstrip()[:1] == b"<":
-        told = f"{endpoint.where}: answered with a web page, not JSON; {address_hint}"
-        raise Unavailable(told) if answered else Rejected(told, for_all=True)
-    if broken:
-        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {broken}")
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
-    return payload
-
-
 def at(value: object, *path: str | int) -> Any:
     """Return what stands in JSON under these keys and list indexes; None where there is nothing."""
     for step in path:
@@ -136,6 +110,30 @@ def whole_tokens(tokens: Iterable[Token | None], scrub: Scrub) -> tuple[Token, .
     found = tuple(token for token in read if token is not None)
     text = "".join(token.text for token in found)
     return found if len(found) == len(read) and scrub(text) == text else ()
+
+
+def without_tokens(answer: JsonObject, choices: str, tokens: str) -> JsonObject:
+    """Return an answer whose choices do not repeat their tokens. choices, tokens: what the fields are called."""
+    told = [one for one in items_at(answer, choices) if isinstance(one, Mapping)]
+    return {**answer, choices: [{name: value for name, value in one.items() if name != tokens} for one in told]}
+
+
+def calls_of(asked: Iterable[tuple[object, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
+    """Return the calls of a reply. asked: (a call, perhaps with an `id`; its name; its arguments or their text)."""
+    return [_call(call, name, arguments, number, scrub) for number, (call, name, arguments) in enumerate(asked, 1)]
+
+
+def _call(call: object, name: object, arguments: Any, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
+    if not isinstance(name, str) or not name:
+        return MalformedCall(raw=json.dumps(call), error="a tool call needs a name")
+    try:
+        # No text at all is how some servers write a call without arguments.
+        parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
+    except ValueError as error:
+        return MalformedCall(raw=arguments, error=f"the arguments are not JSON: {error}")
+    if not isinstance(parsed, Mapping):
+        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
+    return ToolCall(id=str(at(call, "id") or f"call_{number}"), name=name, arguments=parsed)
 
 
 def count(value: object, *path: str | int) -> int | None:

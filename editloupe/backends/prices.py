@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.backends.base import LMM, NOT_LMMS, BackendURI, parse_uri
+from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.files import read_toml
@@ -56,17 +55,21 @@ class Prices:
         """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
         if not text:
             return None
-        uri = parsed(text)
+        uri = parse_uri(text)
         if uri.provider in NOT_LMMS:
             return 0.0
-        for name in (f"{uri.provider}/{uri.model}", uri.model):
-            if name in self.by_name:
-                return self.by_name[name].of(usage)
+        if own := self._own(text):
+            return own.of(usage)
         provider, _, model = uri.model.partition(":") if uri.provider == "langchain" else (uri.provider, "", uri.model)
-        listed = _LISTED_PROVIDERS.get(provider)
-        if listed is None or "base_url" in uri.params:
+        if provider not in _LISTED_PROVIDERS or "base_url" in uri.params:
             return None
-        return _listed(listed, model, usage)
+        read = usage.input_tokens or 0
+        cached = min(usage.cached_tokens or 0, read)
+        return _calculated(_LISTED_PROVIDERS[provider], model, read, usage.output_tokens or 0, cached)
+
+    def _own(self, text: str) -> ModelPrice | None:
+        uri = parse_uri(text)
+        return self.by_name.get(f"{uri.provider}/{uri.model}") or self.by_name.get(uri.model)
 
     @staticmethod
     def advice() -> str:
@@ -78,14 +81,10 @@ class Prices:
         """Return where the price comes from, in words for a report."""
         if not backend.traits.is_lmm or not backend.traits.live:
             return "nobody is asked" if backend.traits.is_lmm else "no LMM"
-        uri = parse_uri(backend.uri)
-        if {f"{uri.provider}/{uri.model}", uri.model} & set(self.by_name):
+        if self._own(backend.uri):
             return f"prices of {self.file}"
-        return (
-            f"list prices of genai-prices {metadata.version('genai-prices')}"
-            if self.known(backend)
-            else "no price is known"
-        )
+        known = self.known(backend)
+        return f"list prices of genai-prices {metadata.version('genai-prices')}" if known else "no price is known"
 
 
 def read_prices(path: Path | None) -> Prices:
@@ -109,25 +108,12 @@ def _price(where: str, table: object) -> ModelPrice:
     for name, value in table.items():
         if type(value) not in (int, float) or not 0 <= value <= 1e9:
             raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD from 0 to 1,000,000,000")
-    return ModelPrice(**{name: float(value) for name, value in table.items()})
-
-
-@cache
-def parsed(text: str) -> BackendURI:
-    """Parse a URI once: reports and pages ask for the price of each finding."""
-    return parse_uri(text)
-
-
-def _listed(provider: str, model: str, usage: Usage) -> float | None:
-    read = usage.input_tokens or 0
-    cached = min(usage.cached_tokens or 0, read)
-    # Some prices depend on the time of day.
-    return _calculated(provider, model, read, usage.output_tokens or 0, cached, int(time.time() // 60))
+    return ModelPrice(**table)
 
 
 @lru_cache(maxsize=65536)
-def _calculated(provider: str, model: str, read: int, written: int, cached: int, minute: int) -> float | None:
-    """Return USD for a call as the list has it; None where the model is not listed.   minute: for which it is looked up."""
+def _calculated(provider: str, model: str, read: int, written: int, cached: int) -> float | None:
+    """Return USD for a call as the list has it; None where the model is not listed."""
     if find_spec("genai_prices") is None:
         return None
     import genai_prices

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
+import jsonschema
 import numpy as np
 from PIL import Image, ImageDraw
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.backends.payload import JsonObject, items_at, loads, one_line
-from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolSpec, Usage
+from editloupe.backends.payload import JsonObject, loads, one_line
+from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
 from editloupe.values import Serialisable
@@ -20,7 +22,17 @@ from editloupe.values import Serialisable
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not told"]
 COLOURS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
 _NEEDED: Final = ("answer", "see a picture", "tell pictures apart")
-_SKIES: Final = ("Partly Cloudy", "Heavy Rain")
+_SKY: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"sky": {"type": "string", "enum": ["Partly Cloudy", "Heavy Rain"]}},
+    "required": ["sky"],
+    "additionalProperties": False,
+}
+_REPORT: Final = ToolSpec(
+    name="report_colour",
+    description="Reports the colour that was seen.",
+    parameters={"type": "object", "properties": {"colour": {"type": "string"}}},
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +44,6 @@ class Probed(Serialisable):
     asked: str
     answered: str
     """The model's own words, or why there are none."""
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +74,14 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
     verdict = "It can judge edits."
     if is_baseline := parse_uri(lmm.uri).provider == "baseline":
         verdict = "It judges by rules on pixels and is no LMM: there is nothing to probe."
-    for name, asked, ask in () if is_baseline else _questions(lmm, replies):
+    for name, asked, ask in () if is_baseline else _probes(lmm, replies):
         listener(name)
-        began = time.monotonic()
+        result: Result
         try:
             result, answered = ask()
         except EditLoupeError as error:
             result, answered = "failed", f"{type(error).__name__}: {error}"
-        seconds = round(time.monotonic() - began, 3)
-        rows.append(Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300), seconds=seconds))
+        rows.append(Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300)))
         if name in _NEEDED and result != "yes":
             verdict = f"It cannot judge edits: {name}: {result}."
             break
@@ -87,50 +97,46 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
     )
 
 
-_Ask: TypeAlias = Callable[[], tuple[Result, str]]
-"""Asks, and returns the result with the answer's words. Raises EditLoupeError."""
-
-
-def _questions(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, _Ask]]:
+def _probes(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, Callable[[], tuple[Result, str]]]]:
     """Yield each probe's name, what it asks, and how. What is answered is added to `replies`."""
 
-    def question(text: str, shows: Callable[[Reply], bool], *colours: str, **fields: Any) -> tuple[str, _Ask]:
-        def ask() -> tuple[Result, str]:
-            store = ImageStore()
-            drawn = [store.add_array(np.asarray(draw(colour))) for colour in colours]
-            pictures = [ImagePart(image=image, alias=f"P{n}") for n, image in enumerate(drawn, 1)]
-            parts: tuple[Part, ...] = (*pictures, TextPart(text=text))
-            reply = lmm.complete(Request(messages=(Message(role="user", parts=parts),), **fields), store)
-            replies.append(reply)
-            return "yes" if shows(reply) else "no", _words(reply)
+    def ask(text: str, shows: Callable[[Reply], bool], colours: tuple[str, ...], **fields: Any) -> tuple[Result, str]:
+        store = ImageStore()
+        drawn = (store.add_array(np.asarray(draw(colour))) for colour in colours)
+        pictures = [ImagePart(image=image, alias=f"P{n}") for n, image in enumerate(drawn, 1)]
+        message = Message(role="user", parts=(*pictures, TextPart(text=text)))
+        reply = lmm.complete(Request(messages=(message,), **fields), store)
+        replies.append(reply)
+        calls = ", ".join(f"{call.name}{dict(call.arguments)}" for call in reply.tool_calls)
+        without = f" (asked without {', '.join(reply.dropped)})" if reply.dropped else ""
+        return "yes" if shows(reply) else "no", (calls or reply.text or reply.empty_because) + without
 
-        return text, ask
+    def question(
+        name: str, text: str, shows: Callable[[Reply], bool], *colours: str, **fields: Any
+    ) -> tuple[str, str, Any]:
+        return name, text, partial(ask, text, shows, colours, **fields)
 
-    order = ["blue", "red", "green"]
-    yield "answer", *question("Reply with the word ready.", lambda reply: bool(reply.text.strip()))
-    yield "see a picture", *question("Which colour is the disc?", lambda reply: _named(reply) == ["red"], "red")
-    asked = "Name the disc's colour in each picture, in order."
-    yield "tell pictures apart", *question(asked, lambda reply: _named(reply) == order, *order)
+    three = ("blue", "red", "green")
+    yield question("answer", "Reply with the word ready.", lambda reply: bool(reply.text.strip()))
+    yield question("see a picture", "Which colour is the disc?", lambda reply: _named(reply) == ("red",), "red")
+    order = "Name the disc's colour in each picture, in order."
+    yield question("tell pictures apart", order, lambda reply: _named(reply) == three, *three)
     if lmm.traits.native_tools:
-        colour: JsonObject = {"type": "object", "properties": {"colour": {"type": "string"}}}
-        tool = ToolSpec(name="report_colour", description="Reports the colour that was seen.", parameters=colour)
-        asked = "Call report_colour with the colour of the disc."
-        yield "call a tool", *question(asked, lambda reply: bool(reply.tool_calls), "green", tools=(tool,))
+        report = "Call report_colour with the colour of the disc."
+        yield question("call a tool", report, lambda reply: bool(reply.tool_calls), "green", tools=(_REPORT,))
     if lmm.traits.constrains_schema:
-        sky = {"sky": {"type": "string", "enum": list(_SKIES)}}
-        schema = {"type": "object", "properties": sky, "required": ["sky"], "additionalProperties": False}
         # Left free, a model would give a number.
-        asked = "What is 2 plus 2? (as an object with the field sky)"
-        yield "keep to a JSON schema", *question(asked, _is_sky, answer_schema=schema)
+        sum_ = "What is 2 plus 2? (as an object with the field sky)"
+        yield question("keep to a JSON schema", sum_, _is_sky, answer_schema=_SKY)
+    yield "say its context limit", "its list of models", partial(_context_limit, lmm)
 
-    def limit() -> tuple[Result, str]:
-        ask: Callable[[], int | None] | None = getattr(lmm, "context_limit", None)
-        if ask is None:
-            return "not offered", "this backend has no way to ask"
-        found = ask()
-        return ("not told", "nothing about this model") if found is None else ("yes", f"{found:,} tokens")
 
-    yield "say its context limit", "its list of models", limit
+def _context_limit(lmm: LMM) -> tuple[Result, str]:
+    ask: Callable[[], int | None] | None = getattr(lmm, "context_limit", None)
+    if ask is None:
+        return "not offered", "this backend has no way to ask"
+    found = ask()
+    return ("not told", "nothing about this model") if found is None else ("yes", f"{found:,} tokens")
 
 
 def draw(colour: str) -> Image.Image:
@@ -140,21 +146,13 @@ def draw(colour: str) -> Image.Image:
     return picture
 
 
-def _words(reply: Reply) -> str:
-    calls = ", ".join(f"{call.name}{dict(call.arguments)}" for call in reply.tool_calls)
-    dropped = ", ".join(map(str, items_at(reply.sent, "dropped")))
-    return (calls or reply.text or reply.empty_because) + (f" (asked without {dropped})" if dropped else "")
-
-
-def _named(reply: Reply) -> list[str]:
+def _named(reply: Reply) -> tuple[str, ...]:
     """Return which colours the reply names, in its order, each once."""
-    words = "".join(c if c.isalpha() else " " for c in reply.text.lower()).split()
-    return list(dict.fromkeys(word for word in words if word in COLOURS))
+    return tuple(dict.fromkeys(word for word in re.findall("[a-z]+", reply.text.lower()) if word in COLOURS))
 
 
 def _is_sky(reply: Reply) -> bool:
     try:
-        answer = loads(reply.text)
+        return jsonschema.Draft202012Validator(_SKY).is_valid(loads(reply.text))
     except ValueError:
         return False
-    return any(answer == {"sky": sky} for sky in _SKIES)

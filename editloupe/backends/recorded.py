@@ -8,26 +8,24 @@ A request is answered where the run holds the very same one: messages, images by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import TypeAlias
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
 from editloupe.backends.endpoint import max_image_side
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.request_diff import chain, difference
-from editloupe.chat import Message, Reply, Request
+from editloupe.backends.payload import one_line
+from editloupe.chat import Message, Reply, Request, message_hash
 from editloupe.data.images import ImageStore
 from editloupe.data.run_file import read_run_file
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
 from editloupe.tasks import task_from_json
-from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
-from editloupe.traces.read import held, read_trace
+from editloupe.traces.events import Header, MessageEvent, ModelCall, ModelFailure
+from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
-
-Recorded: TypeAlias = tuple[ModelCall | ModelFailure, str]
-"""The first answer to a request, else the first failure; its trace and the number of the call."""
 
 
 def open_backend(uri: BackendURI) -> RecordedLMM:
@@ -35,8 +33,15 @@ def open_backend(uri: BackendURI) -> RecordedLMM:
     if not uri.model:
         raise ConfigError("recorded needs a run folder: recorded/runs/first")
     check_parameters(uri, ("judge",))
-    folder = Path(uri.model)
-    return RecordedLMM(folder, *_chosen(folder, uri.params.get("judge")))
+    folder, wanted = Path(uri.model), uri.params.get("judge", "")
+    listed = read_run_file(folder).get("judges")
+    judges = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)} if isinstance(listed, dict) else {}
+    found = [id_ for id_ in judges if id_.startswith(wanted)]
+    if len(found) != 1:
+        named = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items()) or "none"
+        whose = f" whose id begins with {wanted!r}" if wanted else ""
+        raise ConfigError(f"{folder}: expected one judge{whose}, found {len(found)}; name one with ?judge=ID: {named}")
+    return RecordedLMM(folder, found[0], judges[found[0]])
 
 
 class RecordedLMM:
@@ -50,22 +55,21 @@ class RecordedLMM:
 
     def __init__(self, folder: Path, judge_id: str, judge: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._answers: dict[str, Recorded] = {}
-        # For the words of a miss: which trace holds a message, and which one begins with these images.
-        self._holders: dict[str, Path] = {}
-        self._openings: dict[tuple[str, ...], Path] = {}
-        self._held = self._with_tokens = False
-        problems = self._read(
-            path for path in sorted((folder / "traces" / judge_id).glob("*/*.jsonl")) if ".aside-" not in path.name
-        )
+        self._answers: dict[str, tuple[ModelCall | ModelFailure, str]] = {}
+        """Request → its first answer, else its first failure; its trace and the number of the call."""
+        self._traces: dict[str, Path] = {}
+        """Hash of a message, or `_images` of a first one → the first trace that holds it, for the words of a miss."""
+        problems: list[str] = []
+        for path in sorted((folder / "traces" / judge_id).glob("*/*.jsonl")):
+            problems += self._read(path) if ".aside-" not in path.name else []
         if not self._answers:
             more = f" ({problems[0]})" if problems else ""
             raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
         recorded = parse_uri(str(judge.get("backend")))
-        content: list[Json] = [
-            [key, event.reply, []] if isinstance(event, ModelCall) else [key, None, [event.error, event.message]]
-            for key, event in sorted((key, event) for key, (event, _) in self._answers.items())
-        ]
+        events = {key: event for key, (event, _) in sorted(self._answers.items())}
+        answered = {key: event for key, event in events.items() if isinstance(event, ModelCall)}
+        failed = {key: [event.error, event.message] for key, event in events.items() if isinstance(event, ModelFailure)}
+        content: list[Json] = [[k, answered[k].reply if k in answered else None, failed.get(k, [])] for k in events]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
         # The recorded judge's backend, with a digest of all its answers: what the folder is called is no part.
@@ -76,8 +80,8 @@ class RecordedLMM:
             live=False,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
-            constrains_schema=self._held,
-            gives_logprobs=self._with_tokens,
+            constrains_schema=any(call.held for call in answered.values()),
+            gives_logprobs=any(call.reply.get("tokens") for call in answered.values()),
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=max_image_side(recorded),
         )
@@ -86,65 +90,117 @@ class RecordedLMM:
         """Return the recorded answer. Raises NotRecorded where there is none, else the recorded failure."""
         found = self._answers.get(request.key())
         if found is None:
-            raise NotRecorded(self._missing(request))
+            raise NotRecorded(f"{self._folder} holds no answer to this request{self._nearest(request)}")
         event, where = found
         if isinstance(event, ModelFailure):
             error = ContextTooLong if event.error == "ContextTooLong" else Rejected
             raise error(f"recorded in {where}: {event.error}: {event.message}")
         return replace(event.content, sent={**event.content.sent, "recorded_in": where})
 
-    def _read(self, paths: Iterable[Path]) -> list[str]:
-        """Take in the traces; returns what could not be read."""
-        problems: list[str] = []
-        for path in paths:
-            try:
-                trace = read_trace(path)
-            except TraceError as error:
-                problems.append(str(error))
-                continue
-            problems += trace.problems
-            self._held |= held(trace.events)
-            for event in trace.events:
-                if isinstance(event, MessageEvent):
-                    self._holders.setdefault(event.hash, path)
-                    if event.parent is None:
-                        self._openings.setdefault(_images(event.content), path)
-                elif isinstance(event, ModelCall | ModelFailure):
-                    self._with_tokens |= isinstance(event, ModelCall) and bool(event.reply.get("tokens"))
-                    known = self._answers.get(event.request_key)
-                    if known is None or (isinstance(event, ModelCall) and isinstance(known[0], ModelFailure)):
-                        where = f"{path.relative_to(self._folder)}, call {event.ordinal + 1}"
-                        self._answers[event.request_key] = event, where
-        return problems
+    def _read(self, path: Path) -> tuple[str, ...]:
+        """Take in a trace. Return what could not be read."""
+        try:
+            trace = read_trace(path)
+        except TraceError as error:
+            return (str(error),)
+        for event in trace.events:
+            if isinstance(event, MessageEvent):
+                self._traces.setdefault(event.hash, path)
+                if event.parent is None:
+                    self._traces.setdefault(_images(event.content), path)
+            elif isinstance(event, ModelCall | ModelFailure):
+                known = self._answers.get(event.request_key)
+                if known is None or (isinstance(event, ModelCall) and isinstance(known[0], ModelFailure)):
+                    where = f"{path.relative_to(self._folder)}, call {event.ordinal + 1}"
+                    self._answers[event.request_key] = event, where
+        return trace.problems
 
-    def _missing(self, request: Request) -> str:
-        """Return what a miss says: the nearest recording, and where the request differs from it."""
-        head = f"{self._folder} holds no answer to this request"
-        hashes = chain(request.messages)
-        shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self._holders), 0)
-        if shared:
-            path = self._holders[hashes[shared - 1]]
-        elif _images(request.messages[0]) in self._openings:
-            path = self._openings[_images(request.messages[0])]
-        else:
-            return f"{head}: none of its conversations begins with these images"
+    def _nearest(self, request: Request) -> str:
+        """Return which recording is the nearest to a request, and where the two differ."""
+        shared, last = shared_with(self._traces, request)
+        path = self._traces.get(last or _images(request.messages[0]))
+        if path is None:
+            return ": none of its conversations begins with these images"
         trace = read_trace(path)
         asked = task_from_json(trace.header.task)
-        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
+        nearest = f"; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
-def _images(message: Message) -> tuple[str, ...]:
-    return tuple(part.image.sha256 for part in message.images)
+def _images(message: Message) -> str:
+    return "images " + " ".join(part.image.sha256 for part in message.images)
 
 
-def _chosen(folder: Path, wanted: str | None) -> tuple[str, Mapping[str, Json]]:
-    """Return the judge of a run whose id begins as wanted, and its id. Raises ConfigError where it is not one."""
-    listed = read_run_file(folder).get("judges")
-    judges = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)} if isinstance(listed, dict) else {}
-    found = [id_ for id_ in judges if id_.startswith(wanted or "")]
-    if len(found) == 1:
-        return found[0], judges[found[0]]
-    named = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items()) or "none"
-    whose = f" whose id begins with {wanted!r}" if wanted else ""
-    raise ConfigError(f"{folder}: expected one judge{whose}, found {len(found)}; name one with ?judge=ID: {named}")
+# What a request differs in from a recording: the words of every replay miss
+
+
+def shared_with(known: Container[str], request: Request) -> tuple[int, str]:
+    """Return how many first messages of a request are among the known hashes, and the hash of the last of them."""
+    hashes = _chain(request)
+    return next(((n, hashes[n - 1]) for n in range(len(hashes), 0, -1) if hashes[n - 1] in known), (0, ""))
+
+
+def difference(trace: Trace, request: Request, shared: int) -> str:
+    """Return the first field in which a request differs from a trace whose first `shared` messages are its own."""
+    recorded = trace.messages()
+    if shared < len(request.messages):
+        now = request.messages[shared]
+        if shared >= len(recorded):
+            return f"message {shared + 1} ({now.role}): the recording ends before it"
+        return f"message {shared + 1}: {message_difference(recorded[shared], now)}"
+    heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
+    call = heads.get(_chain(request)[-1])
+    if call is None:
+        return f"its length: nothing was asked after message {len(request.messages)}"
+    return _settings_difference(trace.header, call, request)
+
+
+def message_difference(recorded: Message, now: Message, *, was: str = "recorded", is_: str = "now") -> str:
+    """Return the first field in which two messages differ: "FIELD: recorded …, now …".
+
+    was, is_: what the two are called.
+    """
+    for name, old, new in (
+        ("role", recorded.role, now.role),
+        ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
+        ("tool_calls", [c.to_json() for c in recorded.tool_calls], [c.to_json() for c in now.tool_calls]),
+        ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
+    ):
+        if old != new:
+            return f"{name}: {was} {short(old)}, {is_} {short(new)}"
+    if recorded.text != now.text:
+        pairs = enumerate(zip_longest(recorded.text, now.text))
+        at = next(n for n, (old, new) in pairs if old != new)
+        return f"text, from character {at + 1}: {was} {_around(recorded.text, at)}, {is_} {_around(now.text, at)}"
+    return "the parts' order" if recorded.parts != now.parts else "carry"
+
+
+def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
+    native = header.judge.get("tool_protocol") == "native"
+    was = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
+    now = {tool.name: digest(tool.to_json()) for tool in request.tools}
+    if changed := [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]:
+        return f"tools, their descriptions or arguments: {', '.join(changed)}"
+    sampling, sampled = header.judge.get("sampling"), request.sampling.to_json()
+    if sampling != sampled:
+        return f"sampling: recorded {short(sampling)}, now {short(sampled)}"
+    if call.held != (request.answer_schema is not None):
+        return f"whether the answer is held to a schema: recorded {call.held}, now {not call.held}"
+    return f"whether tools may be called (now {request.calls_allowed})"
+
+
+def _chain(request: Request) -> list[str]:
+    """Return the hash of each message, as a trace has it."""
+    hashes: list[str] = []
+    for message in request.messages:
+        hashes.append(message_hash(message, hashes[-1] if hashes else None))
+    return hashes
+
+
+def _around(text: str, at: int) -> str:
+    return repr(("…" if at > 20 else "") + text[max(0, at - 20) : at + 40] + ("…" if len(text) > at + 40 else ""))
+
+
+def short(value: object) -> str:
+    """Return JSON, cut to a line."""
+    return one_line(json.dumps(value, ensure_ascii=False), 160)

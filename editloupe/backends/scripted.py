@@ -8,20 +8,18 @@ the first line.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from editloupe.backends.base import BackendURI, Traits, checked_reply
-from editloupe.chat import Finish, Reply, Request, Usage
+from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.files import read_bytes
 from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
-Script: TypeAlias = Callable[[Request], Line]
 
 _ERRORS: Final = {"rate_limited": RateLimited, "unavailable": Unavailable, "rejected": Rejected, "context": ContextTooLong}
 
@@ -37,13 +35,13 @@ class ScriptedLMM:
 
     def __init__(
         self,
-        script: Sequence[Line] | Script,
+        script: Sequence[Line] | Callable[[Request], Line],
         *,
         name: str = "test",
         constrains_schema: bool = False,
         native_tools: bool = False,
     ) -> None:
-        self._script, self._name, self._lock = script, name, threading.Lock()
+        self._script, self._name = script, name
         self.requests: list[Request] = []
         self.traits = Traits(
             describes="a script, not an LMM",
@@ -59,21 +57,20 @@ class ScriptedLMM:
         return f"scripted/{self._name}"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        with self._lock:
-            self.requests.append(request)
-        if callable(self._script):
-            line = self._script(request)
-        else:
-            turn, lines = sum(message.role == "assistant" for message in request.messages), len(self._script)
-            if turn >= lines:
-                told = f"the script {self._name!r} ends with line {lines}, and this question needs line {turn + 1}"
-                raise Rejected(f"{told}: what was said before is no answer to it")
-            line = self._script[turn]
+        self.requests.append(request)
+        line = self._script(request) if callable(self._script) else self._due(self._script, request)
         if isinstance(line, Exception):
             raise line
         if not isinstance(line, str):
             return checked_reply(line, self.uri)
         return Reply(text=line, model=self._name, usage=Usage(output_tokens=len(line.split())))
+
+    def _due(self, lines: Sequence[Line], request: Request) -> Line:
+        turn = sum(message.role == "assistant" for message in request.messages)
+        if turn < len(lines):
+            return lines[turn]
+        told = f"the script {self._name!r} ends with line {len(lines)}, and this question needs line {turn + 1}"
+        raise Rejected(f"{told}: what was said before is no answer to it")
 
 
 def open_backend(uri: BackendURI) -> ScriptedLMM:
@@ -87,22 +84,21 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
         raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
     lines = [_parse(line, f"{path}, line {number}") for number, line in enumerate(data.splitlines(), 1) if line.strip()]
     # Wherever the file lies, it is the same judge.
-    name = f"{path.name}@{hashlib.sha256(data).hexdigest()[:12]}"
-    return ScriptedLMM(lines, name=name)
+    return ScriptedLMM(lines, name=f"{path.name}@{hashlib.sha256(data).hexdigest()[:12]}")
 
 
 def _parse(line: bytes, where: str) -> Line:
+    expected = f"a string or an object with text, reasoning and finish, or with error ({', '.join(_ERRORS)})"
+    told = f"{where}: not JSON of a line; expected {expected}; found {line[:80].decode('utf-8', 'replace')}"
     try:
         value = parse_json(line)
-    except ValueError as error:
-        raise ConfigError(f"{where}: not JSON ({error}); expected a string or an object") from error
-    if isinstance(value, str):
-        return value
-    fields = value if isinstance(value, dict) else {}
-    if fields.get("error") in _ERRORS:
-        return _ERRORS[fields["error"]](str(fields.get("message", "scripted failure")))
-    text, finish = fields.get("text"), fields.get("finish", "stop")
-    if isinstance(text, str) and fields.keys() <= {"text", "reasoning", "finish"} and finish in get_args(Finish):
-        return Reply(text=text, reasoning=str(fields.get("reasoning", "")), finish=finish)
-    expected = f"expected a string or an object with text, reasoning and finish, or with error ({', '.join(_ERRORS)})"
-    raise ConfigError(f"{where}: {expected}; found {line[:80].decode('utf-8', 'replace')}")
+        if isinstance(value, str):
+            return value
+        fields = dict(value)
+        if fields.get("error") in _ERRORS:
+            return _ERRORS[fields["error"]](str(fields.get("message", "scripted failure")))
+        if fields.keys() <= {"text", "reasoning", "finish"}:
+            return Reply.from_json(fields)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(told) from error
+    raise ConfigError(told)

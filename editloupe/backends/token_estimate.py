@@ -22,20 +22,18 @@ def estimate_usage(request: Request, reply: Reply, traits: Traits) -> Usage | No
     A token for every 4 characters of text, tools and thoughts that can be seen; images by the rule of the model's maker at
     the size at which they are sent. None where the input is missing and no rule is known for its images.
     """
-    read = written = None
-    if reply.usage.input_tokens is None:
-        sizes = [traits.image_policy.size(p.image.width, p.image.height) for m in request.messages for p in m.images]
-        if sizes and traits.image_tokens is None:
-            return None
-        pictures = sum(traits.image_tokens.count(*size) for size in sizes) if traits.image_tokens else 0
-        texts = [message.text for message in request.messages]
-        texts += [json.dumps(call.to_json()) for message in request.messages for call in message.tool_calls]
-        read = _tokens(*texts, *(json.dumps(tool.to_json()) for tool in request.tools)) + pictures
-    if reply.usage.output_tokens is None:
-        written = _tokens(reply.text, reply.reasoning, *(json.dumps(call.to_json()) for call in reply.tool_calls))
-    return Usage(input_tokens=read, output_tokens=written)
-
-
-def _tokens(*texts: str) -> int:
-    # At least 1: a call that took nothing would never use a budget up.
-    return max(1, -(-sum(map(len, texts)) // CHARACTERS_A_TOKEN))
+    sizes = [traits.image_policy.size(p.image.width, p.image.height) for m in request.messages for p in m.images]
+    rule, told = traits.image_tokens, reply.usage
+    if told.input_tokens is None and sizes and rule is None:
+        return None
+    asked = [message.text for message in request.messages]
+    asked += [json.dumps(call.to_json()) for message in request.messages for call in message.tool_calls]
+    asked += [json.dumps(tool.to_json()) for tool in request.tools]
+    said = [reply.text, reply.reasoning, *(json.dumps(call.to_json()) for call in reply.tool_calls)]
+    # At least 1 token of text: a call that took nothing would never use a budget up.
+    read, written = (max(1, -(-sum(map(len, texts)) // CHARACTERS_A_TOKEN)) for texts in (asked, said))
+    pictures = sum(rule.count(*size) for size in sizes) if rule else 0
+    return Usage(
+        input_tokens=read + pictures if told.input_tokens is None else None,
+        output_tokens=written if told.output_tokens is None else None,
+    )

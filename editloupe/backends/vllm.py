@@ -10,22 +10,15 @@ so that the server's cache knows it again without reading it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from editloupe.backends import openai, retry
-from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.base import BackendURI
 from editloupe.backends.endpoint import Provider
-from editloupe.backends.openai import OpenAIBackend
-from editloupe.backends.retry import RetryPolicy
 
 VLLM: Final = Provider(
-    traits=Traits(
-        describes="served by vLLM at {place}",
-        native_tools=True,
-        tool_result_images=True,
-        constrains_schema=True,
-        gives_logprobs=True,
-    ),
+    traits=replace(openai.OPENAI.traits, describes="served by vLLM at {place}", tool_result_images=True),
     base_url="http://127.0.0.1:8000/v1",
     key_variables=("VLLM_API_KEY",),
     key_needed=False,
@@ -33,6 +26,6 @@ VLLM: Final = Provider(
 )
 
 
-def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> OpenAIBackend:
+def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_POLICY) -> openai.OpenAIBackend:
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; errors as `openai.open_backend` has them."""
     return openai.open_backend(uri, provider=VLLM, policy=policy)

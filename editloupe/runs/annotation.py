@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from editloupe import files
 from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale, Text, fold
-from editloupe.backends.request_diff import short
+from editloupe.backends.recorded import short
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
 from editloupe.data.images import ImageStore

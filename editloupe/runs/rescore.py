@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import editloupe
-from editloupe.answers import AnswerSpec, Number, OneOf, Scale, confidences_in, read_answer, reason_in
+from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
@@ -258,8 +258,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
     if parsed.contradictory:
         return without(status="contradictory", reason="two pairs of answer tags hold different answers")
     try:
-        known = confidences_in(spec, parsed.answer, reply.tokens)
-        answer = read_answer(spec, parsed.answer, finding.metric, confidences=known)
+        answer = spec.parse(parsed.answer, finding.metric, confidences=spec.shares(parsed.answer, reply.tokens))
     except ReplyError as error:
         return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
     reason = reason_in(spec, parsed.answer) or parsed.thought or finding.reason

@@ -13,8 +13,8 @@ from langgraph.runtime import Runtime
 # Pydantic, with which the server describes inputs and outputs, takes that of `typing` from Python 3.12 on.
 from typing_extensions import TypedDict
 
-from editloupe.agent.graph import Loop, build_graph, run_graph
-from editloupe.agent.judge import initial_state
+from editloupe.agent.graph import Loop, build_graph
+from editloupe.agent.judge import initial_state, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import parse_uri
@@ -134,7 +134,7 @@ def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[st
         context.images.array(recipe.origin)
     try:
         views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
-        state = run_graph(initial_state(context, views), context, graph=loop)
+        state = run_loop(initial_state(context, views), context, graph=loop)
     except KeyError as error:
         # The server resumes a loop whose state names messages that were in the memory of the earlier call.
         raise ConfigError("this question was interrupted and cannot be gone on with; ask it again") from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from editloupe.backends.request_diff import message_difference
+from editloupe.backends.recorded import message_difference
 from editloupe.traces.events import MessageEvent
 from editloupe.traces.read import Trace
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.answers import Answer, BoxList, FreeText, LabelledBoxes, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import Answer, BoxList, FreeText, Labels, OneOf, RecordOf, Scale
 from editloupe.data.images import ImageStore
 from editloupe.errors import MeasureError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import EvalProtocol, Known, group_scores, groups, known_of, planned, scored
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.schedule import Schedule
 from editloupe.scores import Score
@@ -167,6 +168,8 @@ def example(task: Ask) -> str:
             return json.dumps({spec.list_key: [entry]})
         case RecordOf():
             return json.dumps(_instance(spec.schema, spec.schema))
+        case _:
+            raise AssertionError(f"no answer of kind {spec.kind!r} can be made up: give check_protocol one by answers=…")
 
 
 def _instance(schema: Any, root: Mapping[str, Json]) -> Any:

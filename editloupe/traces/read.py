@@ -30,7 +30,6 @@ from editloupe.values import Json, canonical_json, digest, notebook_html, parse_
 
 _LINE = 200
 """Characters of a line of a trace that is printed."""
-
 _OLDEST = 2
 """The oldest schema that is read: that of 0.2.0."""
 
@@ -142,27 +141,25 @@ def _check_shape(event: Event) -> None:
                 raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
 
 
-def _changed_before(end: End, events: Sequence[Event], lines: Sequence[bytes], *, name: str) -> list[str]:
-    """Return what is not as it was when the end of a trace was written."""
+def _changed_before(end: End, events: Sequence[Event], lines: Sequence[bytes], *, name: str) -> Iterator[str]:
+    """Yield what is not as it was when the end of a trace was written."""
     if not events or not isinstance(events[0], Header):
-        return []  # no trace
+        return  # no trace
     if end.lines_digest is None or end.finding_digest is None:
-        return [f"{name}: the digests of its end were taken away after it was recorded"]
-    problems = []
+        yield f"{name}: the digests of its end were taken away after it was recorded"
+        return
     if lines_digest(lines) != end.lines_digest:
-        problems.append(f"{name}: one of the {len(lines)} lines before its end was changed after it was recorded")
+        yield f"{name}: one of the {len(lines)} lines before its end was changed after it was recorded"
     last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
     if finding_digest(last) != end.finding_digest:
-        problems.append(f"{name}: its end is that of another finding than the one before it")
-    return problems
+        yield f"{name}: its end is that of another finding than the one before it"
 
 
-def _broken_chain(events: Sequence[Event], name: str) -> list[str]:
-    """Return the problems of the message chain: a changed message, a missing parent, a reply unlike its message."""
+def _broken_chain(events: Sequence[Event], name: str) -> Iterator[str]:
+    """Yield the problems of the message chain: a changed message, a missing parent, a reply unlike its message."""
     # The last one of a place: what was asked again was answered again.
     replies = {event.head: event for event in events if isinstance(event, ModelCall)}
     known: set[str | None] = {None}
-    problems: list[str] = []
     for event in events:
         if isinstance(event, Header) and event.parent is not None:
             # A fork's first message follows one that lies in its parent's file.
@@ -170,26 +167,19 @@ def _broken_chain(events: Sequence[Event], name: str) -> list[str]:
         if not isinstance(event, MessageEvent):
             continue
         message, place = event.content, event.hash[:12]
-        if not _has_hash(message, event):
-            problems.append(f"{name}: message {place} was changed after it was recorded (hash mismatch)")
+        try:
+            whole = message_hash(message, event.parent) == event.hash
+        except ValueError:  # it holds NaN
+            whole = False
+        if not whole:
+            yield f"{name}: message {place} was changed after it was recorded (hash mismatch)"
         if event.parent not in known:
-            problems.append(f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing")
+            yield f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing"
         known.add(event.hash)
         call = replies.get(str(event.parent))
         if call is not None and not _is_reply(message, call.content):
-            problems.append(
-                f"{name}: model call {call.ordinal + 1} was changed after it was recorded: its reply is not that of "
-                f"message {place} recorded from it"
-            )
-    return problems
-
-
-def _has_hash(message: Message, event: MessageEvent) -> bool:
-    """Return whether a message has its hash. One that holds NaN has none."""
-    try:
-        return message_hash(message, event.parent) == event.hash
-    except ValueError:
-        return False
+            changed = f"{name}: model call {call.ordinal + 1} was changed after it was recorded"
+            yield f"{changed}: its reply is not that of message {place} recorded from it"
 
 
 def _is_reply(message: Message, reply: Reply) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from editloupe.backends.base import NOT_LMMS
-from editloupe.backends.prices import Prices, parsed
+from editloupe.backends.base import NOT_LMMS, parse_uri
+from editloupe.backends.prices import Prices
 from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
@@ -99,7 +99,7 @@ class Numbers:
         """Return what a finding cost in USD; None for a judge without a price, and for one that is no model."""
         uri = str(reader.info.listed_judge(finding.judge_id).get("backend") or "")
         try:
-            priced = finding.usage.total and uri and parsed(uri).provider not in NOT_LMMS
+            priced = finding.usage.total and uri and parse_uri(uri).provider not in NOT_LMMS
             return self.prices.of_uri(uri, finding.usage) if priced else None
         except ConfigError:
             return None

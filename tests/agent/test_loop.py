@@ -1,4 +1,5 @@
-"""The loop through its public door, driven by a scripted model (Eq. 2, reminders, schemas, budgets, the last turn)."""
+"""The loop through its public door, driven by a scripted model: Eq. 2, reminders, schemas, budgets, the last turn; and the
+same conversation carried by native tool calls and tool messages."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from pydantic import BaseModel
 
+from editloupe import tool
 from editloupe.backends.base import LMM
 from editloupe.backends.scripted import Line, ScriptedLMM
-from editloupe.chat import Reply, Request, ToolCall, Usage
+from editloupe.chat import MalformedCall, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ContextTooLong, RateLimited, ToolError
-from editloupe.findings import Finding, JudgeSpec, Observation
+from editloupe.errors import ConfigError, ContextTooLong, RateLimited
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.replies import parse_reply
 from editloupe.runs.worker import Worker
 from editloupe.tasks import Budget
@@ -82,18 +84,15 @@ def test_the_papers_dialogue_of_table_12_has_two_calls_in_one_block_and_an_absen
     assert finding.counts == {"tool_errors": 1}
 
 
-def test_history_is_append_only_and_byte_stable(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([LOOK, "nothing", LOOK, final("Wrong Action")])
-    judged(lmm, sample, store)
-    texts = [[json.dumps(m.to_json()) for m in request.messages] for request in lmm.requests]
-    for earlier, later in itertools.pairwise(texts):
-        assert later[: len(earlier)] == earlier
-
-
-def test_an_answer_needs_no_tags_where_the_whole_reply_is_one_option(sample: Sample, store: ImageStore):
-    for reply in ("Wrong Action", "**Wrong Action.**", "Label: Wrong Action", final("Wrong Action")):
-        finding = judged(ScriptedLMM([reply]), sample, store)
-        assert (finding.status, finding.label, finding.counts) == ("ok", "Wrong Action", {}), reply
+def test_an_answer_is_read_at_once_with_and_without_tags_in_either_form(sample: Sample, store: ImageStore):
+    told = in_json("Wrong Action")
+    alone = ("**Wrong Action.**", "Label: Wrong Action", told, f"```json\n{told}\n```", final(told))
+    beside = ("The sign reads '{}'.", "For example:\n{}", "{}\nWait, the handle is bent.")
+    for reply in (*alone, *(text.format(final("Wrong Action")) for text in beside)):
+        for settings in ({}, {"mode": "plain", "answers": "auto"}, {"mode": "plain", "answers": "tags"}):
+            lmm = ScriptedLMM([reply], constrains_schema=True)
+            finding = judged(lmm, sample, store, **settings)
+            assert (finding.status, finding.label, len(lmm.requests)) == ("ok", "Wrong Action", 1), (reply, settings)
 
 
 def test_a_reply_of_prose_is_reminded_with_its_own_words_the_labels_and_the_form(sample: Sample, store: ImageStore):
@@ -121,25 +120,10 @@ def test_a_reply_that_repeats_itself_word_for_word_is_not_reminded_again(sample:
 
 
 def test_two_pairs_of_tags_with_different_answers_contradict_each_other(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([final("Wrong Action") + final("Over Modification"), final("Over Modification")])
-    finding = judged(lmm, sample, store)
+    both = final("Wrong Action") + final("Over Modification")
+    finding = judged(ScriptedLMM([both, final("Over Modification")]), sample, store)
     assert (finding.label, finding.counts) == ("Over Modification", {"reminders": 1})
-    assert judged(ScriptedLMM([lmm.requests[1].messages[1].text] * 2), sample, store, remind_answers=False).status == (
-        "contradictory"
-    )
-
-
-def test_what_stands_outside_the_tags_changes_nothing(sample: Sample, store: ImageStore):
-    for text in ("The sign reads '{}'.", "For example:\n{}", "{}\nWait, the handle is bent."):
-        finding = judged(ScriptedLMM([text.format(final("Wrong Action"))]), sample, store)
-        assert (finding.label, finding.counts) == ("Wrong Action", {}), text
-
-
-def test_a_broken_call_is_answered_with_what_was_wrong(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([BROKEN_CALL, final("Wrong Action")])
-    finding = judged(lmm, sample, store)
-    assert finding.counts == {"malformed_calls": 1, "reminders": 1}
-    assert '"name"' in lmm.requests[1].messages[-1].text
+    assert judged(ScriptedLMM([both]), sample, store, remind_answers=False).status == "contradictory"
 
 
 def test_an_answer_off_the_menu_is_a_status_and_never_a_number(sample: Sample, store: ImageStore):
@@ -187,17 +171,8 @@ class TestSchema:
         lmm = ScriptedLMM([BROKEN_CALL, LOOK, final("Wrong Action")], constrains_schema=True)
         finding = judged(lmm, sample, store)
         assert (finding.label, finding.turns, held(lmm)) == ("Wrong Action", 1, [False, False, False])
-
-    def test_a_schema_that_the_server_refused_is_not_counted(self, sample: Sample, store: ImageStore):
-        said = Reply(text=in_json("Wrong Action"), sent={"dropped": ["answer_schema"]})
-        finding = judged(ScriptedLMM([said], constrains_schema=True), sample, store, mode="plain")
-        assert (finding.label, finding.counts) == ("Wrong Action", {})
-
-    def test_the_same_reply_is_read_with_and_without_tags_in_either_form(self, sample: Sample, store: ImageStore):
-        for reply in (in_json("Wrong Action"), f"```json\n{in_json('Wrong Action')}\n```", final(in_json("Wrong Action"))):
-            for answers in ("auto", "tags"):
-                lmm = ScriptedLMM([reply], constrains_schema=True)
-                assert judged(lmm, sample, store, mode="plain", answers=answers).label == "Wrong Action", (reply, answers)
+        assert finding.counts == {"malformed_calls": 1, "reminders": 1}
+        assert '"name"' in lmm.requests[1].messages[-1].text, "it is told what was wrong"
 
     def test_tags_ask_for_no_schema_and_a_schema_needs_a_backend_that_has_one(self, sample: Sample, store: ImageStore):
         lmm = ScriptedLMM([final("Wrong Action")], constrains_schema=True)
@@ -206,19 +181,13 @@ class TestSchema:
         with pytest.raises(ConfigError, match="cannot hold an answer to a JSON schema; use --answers auto"):
             open_with(backend=ScriptedLMM([]), answers="schema")
 
-    def test_how_answers_are_asked_for_is_part_of_the_identity_and_older_judges_were_asked_by_tags(self):
-        auto, tags = (open_with(answers=how).judge for how in ("auto", "tags"))
-        assert auto.to_json() == {**tags.to_json(), "answers": "auto"}
-        assert JudgeSpec.from_json(tags.to_json()) == tags
-        assert auto.id != tags.id
 
-
-def test_at_the_turn_limit_tools_are_withdrawn_and_one_last_turn_asks_for_the_label(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([LOOK, LOOK, final("Wrong Action")])
-    finding = judged(lmm, sample, store, budget=Budget(max_turns=2))
-    assert (finding.status, finding.turns) == ("ok", 2)
-    assert "Tools are no longer available" in lmm.requests[2].messages[-1].text
-    assert "Tools are no longer available" not in lmm.requests[1].messages[-1].text
+def test_how_answers_are_asked_for_and_reminded_of_is_part_of_the_identity_and_older_judges_did_neither():
+    old = open_with(answers="tags", remind_answers=False).judge
+    for change in ({"answers": "auto"}, {"remind_answers": True}):
+        judge = open_with(**{"answers": "tags", "remind_answers": False, **change}).judge
+        assert (judge.to_json(), judge.id != old.id) == ({**old.to_json(), **change}, True)
+    assert JudgeSpec.from_json(old.to_json()) == old
 
 
 def test_a_last_turn_without_a_label_is_over_budget(sample: Sample, store: ImageStore):
@@ -234,12 +203,13 @@ def test_a_last_turn_without_a_label_is_over_budget(sample: Sample, store: Image
         assert "turns" in finding.reason
 
 
-def test_a_last_turn_is_reminded_without_a_word_of_tools(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([LOOK, final("Superb"), "Hm.", final("Wrong Action")])
-    finding = judged(lmm, sample, store, budget=Budget(max_turns=1))
-    assert (finding.status, finding.label, finding.turns, finding.counts) == ("ok", "Wrong Action", 1, {"reminders": 2})
-    reminders = [lmm.requests[i].messages[-1].text for i in (2, 3)]
-    assert all("could not be used" in text and "tool_call" not in text for text in reminders)
+def test_tools_are_withdrawn_in_the_last_turn_which_is_reminded_without_a_word_of_them(sample: Sample, store: ImageStore):
+    lmm = ScriptedLMM([LOOK, LOOK, final("Superb"), "Hm.", final("Wrong Action")])
+    finding = judged(lmm, sample, store, budget=Budget(max_turns=2))
+    assert (finding.status, finding.label, finding.turns, finding.counts) == ("ok", "Wrong Action", 2, {"reminders": 2})
+    told = [request.messages[-1].text for request in lmm.requests]
+    assert ["Tools are no longer available" in text for text in told] == [False, False, True, False, False]
+    assert all("could not be used" in text and "tool_call" not in text for text in told[3:])
 
 
 def test_after_a_reminder_of_its_answer_a_judge_may_look_again(sample: Sample, store: ImageStore):
@@ -259,28 +229,16 @@ def test_reminders_of_replies_and_answers_have_one_bound(sample: Sample, store: 
     assert (judged(lmm, sample, store, remind_answers=False).status, len(lmm.requests)) == ("off_menu", 1)
 
 
-def test_reminders_of_answers_are_part_of_the_judges_identity_and_older_judges_had_none():
-    on, off = (open_with(remind_answers=remind).judge for remind in (True, False))
-    assert on.id != off.id
-    assert on.to_json() == {**off.to_json(), "remind_answers": True}
-
-
-def test_the_token_budget_ends_a_task(sample: Sample, store: ImageStore):
+def test_the_budgets_of_tokens_and_time_end_a_task(sample: Sample, store: ImageStore):
     lmm = ScriptedLMM([Reply(text=LOOK, usage=Usage(input_tokens=900, output_tokens=200)), final("Wrong Action")])
     finding = judged(lmm, sample, store, budget=Budget(max_tokens=1000))
-    assert finding.status == "over_budget"
     # 900 + 200 tokens are over the 1,000 before the second call is made.
-    assert "1,100 of 1,000" in finding.reason
-    assert len(lmm.requests) == 1
-
-
-def test_the_time_budget_ends_a_task(sample: Sample, store: ImageStore):
+    assert (finding.status, "1,100 of 1,000" in finding.reason, len(lmm.requests)) == ("over_budget", True, 1)
     setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",), budget=Budget(max_seconds=5))
     (task,) = setup.protocol.plan([sample], {})
     ticks = iter([0.0, 1.0, 6.0, 6.0])
     finding = Worker(setup=setup, images=store, clock=lambda: next(ticks)).run_task(task)
-    assert finding.status == "over_budget"
-    assert "time" in finding.reason
+    assert (finding.status, "time" in finding.reason) == ("over_budget", True)
 
 
 def test_every_way_in_which_a_model_fails_is_its_own_status(sample: Sample, store: ImageStore):
@@ -298,22 +256,16 @@ def test_every_way_in_which_a_model_fails_is_its_own_status(sample: Sample, stor
         assert (finding.status, finding.answer) == (status, None), line
 
 
-def test_the_plain_mode_has_no_word_of_tools_and_shares_the_base_prompt(sample: Sample, store: ImageStore):
-    plain, tool = ScriptedLMM([final("Wrong Action")]), ScriptedLMM([final("Wrong Action")])
-    judged(plain, sample, store, mode="plain")
-    judged(tool, sample, store)
+def test_the_plain_mode_has_no_word_of_tools_until_one_is_called_and_shares_the_base_prompt(
+    sample: Sample, store: ImageStore
+):
+    plain, tool = ScriptedLMM([LOOK, final("Wrong Action")]), ScriptedLMM([final("Wrong Action")])
+    assert [judged(plain, sample, store, mode="plain").status, judged(tool, sample, store).status] == ["ok", "ok"]
     said = [lmm.requests[0].messages[0].text for lmm in (plain, tool)]
     assert "tool" not in said[0].casefold()
-    base = said[0].split("## How to reply")[0]
-    assert said[1].startswith(base)
-    assert "localize_differences" in said[1]
-    assert "Not available here: `grounding`" in said[1]
-
-
-def test_a_call_in_plain_mode_is_told_that_there_are_no_tools(sample: Sample, store: ImageStore):
-    lmm = ScriptedLMM([LOOK, final("Wrong Action")])
-    assert judged(lmm, sample, store, mode="plain").status == "ok"
-    assert "no tools" in lmm.requests[1].messages[-1].text
+    assert said[1].startswith(said[0].split("## How to reply")[0])
+    assert "localize_differences" in said[1] and "Not available here: `grounding`" in said[1]
+    assert "no tools" in plain.requests[1].messages[-1].text
 
 
 def test_a_label_in_the_instruction_is_not_taken_from_a_model_that_quotes_it(store: ImageStore, sample: Sample):
@@ -364,30 +316,104 @@ def test_more_calls_than_a_turn_may_hold_are_refused_in_words(sample: Sample, st
     assert lmm.requests[1].messages[2].text.count("was not run: at most 2 calls") == 2
 
 
-class _Broken:
-    """A tool that fails as no tool should."""
-
-    name, version, description = "broken", "1", "Fails."
-
-    class Args(BaseModel):
-        """No arguments."""
-
-    def __call__(self, args: object, context: object) -> Observation:
-        raise RuntimeError("secret detail")
+@tool
+def broken(image: np.ndarray) -> str:
+    """Fail as no tool should."""
+    raise RuntimeError("secret detail")
 
 
 def test_a_crashing_tool_is_an_observation_and_three_crashes_end_the_task(sample: Sample, store: ImageStore):
-    call = '<tool_call>{"name": "broken", "parameters": {}}</tool_call>'
+    call = '<tool_call>{"name": "broken", "parameters": {"image": "Edited Image"}}</tool_call>'
     lmm = ScriptedLMM([call] * 5)
-    setup = open_with(backend=lmm, criteria=("if",))
-    setup = replace(setup, toolbox=Toolbox(tools={"broken": _Broken()}))
+    setup = replace(open_with(backend=lmm, criteria=("if",)), toolbox=Toolbox(tools={"broken": broken}))
     (task,) = setup.protocol.plan([sample], {})
     finding = Worker(setup=setup, images=store).run_task(task)
-    assert finding.status == "tool_failed"
-    assert finding.counts["tool_crashes"] == 3
+    assert (finding.status, finding.counts["tool_crashes"]) == ("tool_failed", 3)
     assert "secret detail" not in lmm.requests[1].messages[2].text
 
 
-def test_tool_errors_are_raised_as_tool_errors(sample: Sample, store: ImageStore):
-    with pytest.raises(ToolError, match="there is no tool 'nope'"):
-        open_with().toolbox.call("nope", {}, None)  # type: ignore[arg-type]
+COMPARE = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
+
+
+def calls(*named: tuple[str, dict[str, object]], text: str = "", ids: tuple[str, ...] = ("a", "b", "c")) -> Reply:
+    made = tuple(ToolCall(id=i, name=n, arguments=a) for i, (n, a) in zip(ids, named, strict=False))  # type: ignore[arg-type]
+    return Reply(text=text, tool_calls=made, finish="tools")
+
+
+def native(*script: str | Reply) -> ScriptedLMM:
+    return ScriptedLMM(list(script), native_tools=True)
+
+
+def test_calls_are_answered_one_tool_message_each_and_the_label_stays_text(sample: Sample, store: ImageStore):
+    said = calls(("localize_differences", COMPARE), ("zoom_in", ZOOM), text="<Start Thinking>Look.</Start Thinking>")
+    carry = {"google": {"signatures": ["c2ln"]}}
+    thought = "As Crop 1 shows, the handle has changed as well."
+    lmm = native(replace(said, carry=carry), final("Over Modification", thought))
+    finding = judged(lmm, sample, store, tool_protocol="native")
+    assert (finding.status, finding.label, finding.turns) == ("ok", "Over Modification", 1)
+    first, second = lmm.requests
+    names = ["zoom_in", "localize_differences", "enhancer"]
+    assert [t.name for t in first.tools] == [t.name for t in second.tools] == names
+    assert "<tool_call>" not in first.messages[0].text
+    assert "JSON Schema" not in first.messages[0].text
+    assert [m.role for m in second.messages] == ["user", "assistant", "tool", "tool", "user"]
+    assert [c.id for c in second.messages[1].tool_calls] == [m.tool_call_id for m in second.messages[2:4]] == ["a", "b"]
+    assert second.messages[1].carry == carry, "what a provider wants back goes back"
+    assert "3 regions differ" in second.messages[2].text
+    assert [p.alias for p in second.messages[3].images] == ["Crop 3"]
+    assert {e.image for e in finding.evidence} == {"Original Image", "Edited Image"}
+
+
+def test_in_the_last_turn_tools_are_still_named_and_not_to_be_called(sample: Sample, store: ImageStore):
+    lmm = native(calls(("zoom_in", ZOOM)), final("Wrong Action"))
+    judged(lmm, sample, store, tool_protocol="native", budget=Budget(max_turns=1))
+    assert [r.calls_allowed for r in lmm.requests] == [True, False]
+    assert lmm.requests[1].tools == lmm.requests[0].tools
+    assert "Tools are no longer available" in lmm.requests[1].messages[-1].text
+
+
+def test_history_is_append_only_and_calls_keep_ids_of_their_own(sample: Sample, store: ImageStore):
+    once = calls(("zoom_in", ZOOM), ids=("call_1",))
+    for protocol, look in (("text", LOOK), ("native", once)):
+        lmm = native(look, "nothing", look, final("Wrong Action"))
+        judged(lmm, sample, store, tool_protocol=protocol)
+        texts = [[json.dumps(m.to_json()) for m in request.messages] for request in lmm.requests]
+        for earlier, later in itertools.pairwise(texts):
+            assert later[: len(earlier)] == earlier
+    assert [m.tool_call_id for m in lmm.requests[-1].messages if m.role == "tool"] == ["call_1", "call_1_2"]
+
+
+def test_a_call_in_the_text_and_a_broken_one_are_told_and_counted_and_not_run(sample: Sample, store: ImageStore):
+    broken = MalformedCall(raw='{"target', error="the arguments are not JSON")
+    beside = replace(calls(("zoom_in", ZOOM)), malformed_calls=(broken,))
+    for said, turns, counts, told in (
+        (LOOK, 0, {"malformed_calls": 1, "reminders": 1}, "through your tool calling interface"),
+        (beside, 1, {"malformed_calls": 1}, "Not run, since it could not be read: the arguments are not JSON"),
+    ):
+        lmm = native(said, final("Wrong Action"))
+        finding = judged(lmm, sample, store, tool_protocol="native")
+        assert (finding.label, finding.turns, finding.counts) == ("Wrong Action", turns, counts)
+        assert told in lmm.requests[1].messages[-1].text
+
+
+def test_an_unknown_tool_and_wrong_arguments_are_observations(sample: Sample, store: ImageStore):
+    lmm = native(calls(("look", {}), ("zoom_in", {"target_image": "Edited Image"})), final("Wrong Action"))
+    finding = judged(lmm, sample, store, tool_protocol="native")
+    assert finding.counts == {"tool_errors": 2}
+    told = [m.text for m in lmm.requests[1].messages if m.role == "tool"]
+    assert "there is no tool 'look'" in told[0]
+    assert "'bbox' is a required property" in told[1]
+
+
+def test_text_is_the_default_and_auto_takes_what_the_backend_can() -> None:
+    def protocol(lmm: ScriptedLMM, **settings: object) -> str:
+        return open_with(backend=lmm, **settings).judge.tool_protocol  # type: ignore[arg-type]
+
+    assert protocol(native()) == "text"
+    assert protocol(native(), tool_protocol="auto") == "native"
+    assert protocol(ScriptedLMM([]), tool_protocol="auto") == "text"
+    with pytest.raises(ConfigError, match="cannot call tools natively"):
+        protocol(ScriptedLMM([]), tool_protocol="native")
+    with pytest.raises(ConfigError, match="tool_protocol: Input should be 'text', 'native' or 'auto'; found 'both'"):
+        protocol(native(), tool_protocol="both")

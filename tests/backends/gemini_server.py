@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 from tests.backends.loopback import Act, Body, LoopbackHandler, LoopbackServer, sends
@@ -22,6 +23,7 @@ _GENERATION = {
     "responseLogprobs", "logprobs",
 }  # fmt: skip
 _PART = {"text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"}
+_FREE = ("args", "response", "parametersJsonSchema", "responseJsonSchema")
 _DATA = ("text", "inlineData", "functionCall", "functionResponse")
 
 
@@ -62,19 +64,6 @@ def fails(code: int, message: str = "it failed", *details: Body, status: str = "
 
 def retry_info(delay: str) -> Body:
     return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
-
-
-def declines(*names: str) -> Act:
-    """A model that answers 400 as long as one of these fields of generationConfig is sent."""
-
-    def act(handler: Handler, request: Body) -> None:
-        for name in names:
-            if name in request.get("generationConfig", {}):
-                fails(400, f"{name} is not supported by this model.", status="INVALID_ARGUMENT")(handler, request)
-                return
-        says("fine without")(handler, request)
-
-    return act
 
 
 class Handler(LoopbackHandler):
@@ -127,12 +116,8 @@ def camel(value: Any, *, free: bool = False) -> Any:
         return [camel(item, free=free) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {}
-    for name, item in value.items():
-        head, *rest = name.split("_")
-        name = name if free else head + "".join(word.title() for word in rest)
-        made[name] = camel(item, free=free or name in ("args", "response", "parametersJsonSchema", "responseJsonSchema"))
-    return made
+    ours = {name if free else re.sub("_([a-z])", lambda found: found[1].upper(), name): value[name] for name in value}
+    return {name: camel(item, free=free or name in _FREE) for name, item in ours.items()}
 
 
 def complaints(body: Body) -> list[str]:

@@ -1,6 +1,6 @@
 """What the servers of these tests have in common: a script of acts on loopback, and the ways in which a server misbehaves.
 
-A server of a protocol brings its own `answering` handler: what it takes, and what it says. Standard library only.
+A server of a protocol brings its own handler. Standard library only.
 """
 
 from __future__ import annotations
@@ -41,13 +41,24 @@ def hangs(handler: LoopbackHandler, request: Body) -> None:
     handler.close_connection = True
 
 
+def drips(piece: bytes, every_s: float) -> Act:
+    """Sends a piece again and again until the server is closed, for 30 s at most."""
+
+    def act(handler: LoopbackHandler, request: Body) -> None:
+        handler.close_connection = True
+        for _ in range(int(30 / every_s)):
+            if handler.house.closing.wait(every_s):
+                return
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+
+    return act
+
+
 def trickles(handler: LoopbackHandler, request: Body) -> None:
     """Sends a blank every 50 ms to keep the connection, as some gateways do, and never an answer."""
     handler.start(200, {"Connection": "close"})
-    handler.close_connection = True
-    while not handler.house.closing.wait(0.05):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
+    drips(b" ", 0.05)(handler, request)
 
 
 class LoopbackServer:
@@ -66,13 +77,7 @@ class LoopbackServer:
         self.closing = threading.Event()
         self.connections: list[socket.socket] = []
         self._lock = threading.Lock()
-        house = self
-
-        class BoundHandler(self.handler):  # type: ignore[name-defined,misc]
-            pass
-
-        BoundHandler.house = house
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (self.handler,), {"house": self}))
         self._http.daemon_threads = False
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
 
@@ -111,7 +116,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
 
     house: Any
     protocol_version = "HTTP/1.1"
-    timeout = 3
+    timeout = 30
 
     def handle(self) -> None:
         self.house.connections.append(self.connection)

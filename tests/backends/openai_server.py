@@ -31,9 +31,7 @@ def completion(text: str | None, *, finish: str | None = "stop", usage: Body | N
         "object": "chat.completion",
         "created": 1_760_000_000,
         "model": "tiny-vl-0613",
-        "choices": [
-            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}},
-        ],
+        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}],
         "usage": usage or {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
     }
 
@@ -49,26 +47,13 @@ def fails(status: int, message: str = "it failed", *, headers: dict[str, str] | 
     return lambda handler, request: handler.answer(status, body.encode(), headers or {})
 
 
-def declines(*names: str, code: str = "unsupported_value") -> Act:
-    """A model that answers 400 as long as one of these parameters is sent."""
-
-    def act(handler: Handler, request: Body) -> None:
-        for name in names:
-            if name in request:
-                message = f"Unsupported value: {name!r} does not support {request[name]!r} with this model."
-                fails(400, message, param=name, code=code)(handler, request)
-                return
-        says("fine without")(handler, request)
-
-    return act
-
-
 class Handler(LoopbackHandler):
     """One connection."""
 
     house: OpenAIServer
 
     def do_GET(self) -> None:  # noqa: N802 - the standard library names it
+        self.house.listed += self.path == "/v1/models"
         if self.path != "/v1/models" or self.house.models is None:
             self.answer(404, b'{"detail":"Not Found"}')
             return
@@ -98,7 +83,7 @@ class Handler(LoopbackHandler):
 class OpenAIServer(LoopbackServer):
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    raw: the bodies as they came.   models: what /models lists; None for a server that has no such list.
+    raw: the bodies as they came.   models: what /models lists, None for a server without; listed: how often it is asked.
     vllm: takes what vLLM takes beyond the protocol: digests of images, and images in tools' messages.
     """
 
@@ -113,6 +98,7 @@ class OpenAIServer(LoopbackServer):
         super().__init__(*script)
         self.model, self.key, self.models, self.vllm = model, key, models, vllm
         self.raw: list[bytes] = []
+        self.listed = 0
 
     @property
     def url(self) -> str:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.answers import LabelledBoxes
 from editloupe.backends.base import Traits
 from editloupe.backends.boxes import DIALECTS, checked, converted, in_dialect
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import neutralise, parse_reply
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.session import Conversation
@@ -194,16 +194,8 @@ def test_native_calls_are_rendered_as_those_in_the_text_and_what_is_no_box_is_le
 
 def test_a_reply_of_a_megabyte_is_read_in_linear_time() -> None:
     form = render("agent/format", tools=False, answer=SPEC, native=False, held=False)
-    for unit in (
-        "<tool_call>",
-        '"bbox": [1, 2, 3, 4',
-        "{",
-        "}{",
-        '"box": [',
-        "target_image: '",
-        " ",
-        '"bbox": [1, 2, 3, 4   ',
-    ):
+    box = '"bbox": [1, 2, 3, 4'
+    for unit in ("<tool_call>", box, f"{box}   ", "{", "}{", '"box": [', "target_image: '", " "):
         text = "<tool_call>" + unit * (10**6 // len(unit))
         began = time.process_time()
         read("pixels", text, form)

@@ -1,7 +1,8 @@
-"""`check_backend`: every adapter here passes, and what breaks the contract is named."""
+"""`check_backend`: every adapter here passes, and what breaks the contract is named, also of a backend of one's own."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -11,16 +12,20 @@ from typing import Any
 
 import pytest
 
-from editloupe.backends.base import open_backend, parse_uri
-from editloupe.backends.recorded import open_backend as open_recorded
+from editloupe import Judge, Sample
+from editloupe.backends.base import Traits, open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Token, Usage
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import Unavailable
+from editloupe.errors import ConfigError, Unavailable
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend
 from tests.backends import gemini_server, openai_server
 from tests.backends.conftest import CANARY, Bench
-from tests.conftest import final
+from tests.backends.loopback import Act, Body
+from tests.conftest import draw_edits, final, pixels
 from tests.setups import open_with, run_over
 
 
@@ -29,23 +34,20 @@ def test_the_baseline_and_a_script_keep_the_contract() -> None:
     check_backend(ScriptedLMM(lambda request: "Green", native_tools=True))
 
 
-def chat_completions(handler: Any, body: Any) -> None:
+def plays(server: Any, call: Act) -> Act:
     """Calls a tool where one is offered, answers by a schema where there is one, else repeats its key."""
-    asked = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
-    told = '{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}"
-    act = openai_server.says(told)
-    if body.get("tools") and len(body["messages"]) == 1:
-        act = openai_server.says(None, tool_calls=[asked], finish="tool_calls")
-    act(handler, body)
+
+    def act(handler: Any, body: Body) -> None:
+        held = "response_format" in body or "responseJsonSchema" in body.get("generationConfig", ())
+        first = body.get("tools") and len(body.get("contents") or body["messages"]) == 1
+        said: Act = call if first else server.says('{"colour": "Green"}' if held else f"a square, {CANARY}")
+        said(handler, body)
+
+    return act
 
 
-def gemini(handler: Any, body: Any) -> None:
-    """The same over Gemini's protocol, with a signed call."""
-    told = '{"colour": "Green"}' if "responseJsonSchema" in body["generationConfig"] else f"a square, {CANARY}"
-    act = gemini_server.says(told)
-    if body.get("tools") and len(body["contents"]) == 1:
-        act = gemini_server.says(gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image"))
-    act(handler, body)
+CALL = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
+SIGNED = gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image")
 
 
 @pytest.mark.parametrize("provider", ["openai", "vllm", "google", "langchain"])
@@ -54,22 +56,21 @@ def test_every_adapter_keeps_the_contract(provider: str, bench: Bench, monkeypat
     pytest.importorskip(packages.get(provider, "json"), reason=f"{packages.get(provider)} is not installed")
     for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, CANARY)
-    google = provider == "google"
-    failing = bench.backend(provider, (gemini_server if google else openai_server).fails(500, CANARY))
-    backend = bench.backend(provider, gemini if google else chat_completions, key=CANARY)
+    server: Any = gemini_server if provider == "google" else openai_server
+    call = server.says(SIGNED) if provider == "google" else server.says(None, tool_calls=[CALL], finish="tool_calls")
+    failing = bench.backend(provider, server.fails(500, CANARY))
+    backend = bench.backend(provider, plays(server, call), key=CANARY)
     reply = check_backend(lambda: bench.open(backend.uri), failing=failing, secrets=[CANARY])
     assert reply.text == "a square, ***"
 
 
 def test_a_recording_keeps_the_contract_for_what_it_holds(edits: Callable[..., Path], tmp_path: Path) -> None:
     live = ScriptedLMM([final("Wrong Action")])
-    setup = open_with(backend=live, criteria=("if",))
-    run_over(setup, edits(1), tmp_path / "run", config={})
-    images = ImageStore(tmp_path / "run" / "blobs")
-    uri = parse_uri(f"recorded/{tmp_path / 'run'}")
-    check_backend(lambda: open_recorded(uri), request=live.requests[0], images=images)
+    run_over(open_with(backend=live, criteria=("if",)), edits(1), tmp_path / "run", config={})
+    uri = f"recorded/{tmp_path / 'run'}"
+    check_backend(lambda: open_backend(uri), request=live.requests[0], images=ImageStore(tmp_path / "run" / "blobs"))
     with pytest.raises(AssertionError, match="did not answer: NotRecorded"):
-        check_backend(open_recorded(uri))
+        check_backend(open_backend(uri))
 
 
 class Broken(ScriptedLMM):
@@ -156,3 +157,62 @@ def test_a_failing_endpoint_raises_our_errors_only() -> None:
         check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable(CANARY)), secrets=[CANARY])
     with pytest.raises(AssertionError, match="did not fail"):
         check_backend(fine, failing=ScriptedLMM(["ok"]))
+
+
+class Mine:
+    """A backend that answers with whatever it was given."""
+
+    uri, endpoint, version, traits = "mine/first", "in process", "1", Traits(describes="mine")
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def complete(self, request: Any, images: Any) -> Any:
+        self.asked += 1
+        return self.answer
+
+
+class Bare:
+    """Has the method alone."""
+
+    def complete(self, request: Any, images: Any) -> Reply:
+        return Reply(text="x")
+
+
+class Described(Mine):
+    traits: Any = "sees everything"
+
+
+def test_what_is_no_backend_is_refused_with_the_way_to_make_one() -> None:
+    for given, told in (
+        (lambda request, images: "Wrong Action", "nothing else; missing a required argument: 'images'"),
+        (42, r"openai/gpt-4\.1, or a function .*, or an object with .*complete\(request, images\) -> Reply.*found 42"),
+        (b"openai/m", "expected provider/model"), ("", "expected provider/model"), (object(), r"docs/backends\.md"),
+        (None, r"Judge\(None\): expected provider/model.* leave it out for the baseline"),
+        (Mine, r"found a class; make one: Mine\("),
+        (Bare(), "class Bare has no uri, endpoint, version, traits; expected a function .*, or an object with"),
+        (Described("x"), r"backend mine/first: traits is a str; expected .*Traits\(describes="),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=told):
+            Judge(given)  # type: ignore[arg-type]
+    assert Judge().id == Judge("baseline").id
+
+
+@pytest.mark.parametrize(("answer", "found"), [("Wrong Action", "str"), (Reply(text=None), "a Reply whose")])  # type: ignore[arg-type]
+def test_an_answer_that_is_no_reply_is_a_failure_that_says_what_to_return(answer: Any, found: str, tmp_path: Path):
+    told = rf"backend mine/first: complete\(request, images\) returned {found}.*; expected .*Reply\(text="
+    findings = Judge(Mine(answer)).judge(Sample.from_images(*pixels(1, spots=1), "Make it red."))
+    assert {finding.status for finding in findings} == {"backend_failed"}
+    assert all(re.search(told, finding.reason) for finding in findings)
+    lmm = Mine(answer)
+    config = RunConfig(path=draw_edits(tmp_path / "edits", 3), judge=JudgeConfig(backend=lmm), concurrency=1)
+    outcome = execute(open_setup(config), tmp_path / "run")
+    # The next question would have no answer either.
+    assert lmm.asked == 1 and re.search(told, outcome.ledger.refused)
+    assert "ok" not in {finding.status for finding in outcome.findings}
+    # And a backend that answers goes on in the same folder.
+    right = Mine(Reply(text=final("Wrong Action")))
+    execute(open_setup(config.with_judge(JudgeConfig(backend=right))), tmp_path / "run")
+    # Three edits. For visual consistency that is no label; one reminder is spent on each, since the reply repeats itself.
+    assert right.asked == 3 + 3 * 2

@@ -12,24 +12,22 @@ from typing import Any
 
 import pytest
 
-from editloupe.answers import LabelledBoxes, confidences_in
+from editloupe.answers import OneOf
 from editloupe.chat import Message, Reply, Request, Token, ToolSpec
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.runs.store import RunStore
 from tests.backends import gemini_server
-from tests.backends.conftest import CANARY, STORE, Bench
+from tests.backends.conftest import CANARY, Bench
 from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, completion, fails, says
 
 needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
 ASKED = Request(messages=(Message.of_text("user", "What differs?"),), top_logprobs=5)
-SCHEMA = {
-    "type": "object",
-    "properties": {"count": {"type": "integer"}},
-    "required": ["count"],
-    "additionalProperties": False,
-}
+SCHEMA = OneOf(options=("A", "B")).json_schema()
 HELD = Request(messages=ASKED.messages, answer_schema=SCHEMA)
+LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
+TOOLED = replace(HELD, tools=(LOOK,))
 NORM = math.log(math.e**2 + math.e + 1)
 THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
 """The logarithms of the probabilities of logits 2, 1 and 0."""
@@ -65,17 +63,18 @@ def test_chat_completions_give_them_and_the_payload_does_not_repeat_them(provide
     assert reply.tokens[0] == Token(text="ADD", logprob=THREE["ADD"], top=tuple(THREE.items()))
     assert "logprobs" not in json.dumps(reply.raw)
     assert Reply.from_json(json.loads(json.dumps(reply.to_json()))) == reply
+    held = bench.ask(provider, says('{"answer": "A"}'), request=HELD)
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+    assert bench.server.seen[0]["response_format"] == form == held.sent["response_format"]
     # Logits 2, 1 and 0 of ADD, EDIT and REMOVE.
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
 def test_tokens_are_whole_or_none_and_spell_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     # A sign that is parted among tokens is whole again.
-    parts = [
-        {"token": "\\xe2", "logprob": -1, "bytes": [0xE2]},
-        {"token": "\\x82\\xac", "logprob": -1, "bytes": [0x82, 0xAC]},
-    ]
-    act = with_tokens("€ADD", [*parts, told("ADD", -1), {"token": "!", "logprob": -2}])
+    parts = ((r"\xe2", [0xE2]), (r"\x82\xac", [0x82, 0xAC]))
+    told_in_parts = [{"token": token, "logprob": -1, "bytes": held} for token, held in parts]
+    act = with_tokens("€ADD", [*told_in_parts, told("ADD", -1), {"token": "!", "logprob": -2}])
     assert [token.text for token in bench.ask("openai", act, request=ASKED).tokens] == ["", "€", "ADD", "!"]
     for broken in ({"token": "a"}, {"logprob": -1}, {"token": "a", "logprob": "-inf"}, None, 3):
         reply = bench.ask("openai", with_tokens("ab", [told("b", -1), broken]), request=ASKED)
@@ -94,11 +93,8 @@ def test_tokens_are_whole_or_none_and_spell_no_key(bench: Bench, monkeypatch: py
 def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none(bench: Bench) -> None:
     top = [{"candidates": [{"token": word, "logProbability": value} for word, value in THREE.items()]}, {}, {}]
     # A probability of 1 has the logarithm 0, which JSON of this API leaves out.
-    chosen = [
-        {"token": "ADD", "logProbability": THREE["ADD"]},
-        {"token": PIECES[1]},
-        {"token": PIECES[2], "logProbability": -1},
-    ]
+    chosen = [{"token": "ADD", "logProbability": THREE["ADD"]}, {"token": PIECES[1]}]
+    chosen += [{"token": PIECES[2], "logProbability": -1}]
     act = gemini_server.says("".join(PIECES), logprobsResult={"topCandidates": top, "chosenCandidates": chosen})
     reply = bench.ask("google", act, request=ASKED)
     config = bench.server.seen[0]["generationConfig"]
@@ -106,35 +102,21 @@ def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none
     assert (reply.sent["response_logprobs"], reply.sent["logprobs"]) == (True, 5)
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)
-    assert confidences_in(SPEC, reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
-    refusal = gemini_server.fails(400, "Logprobs is not enabled for models/tiny-gemini", status="INVALID_ARGUMENT")
-    reply = bench.ask("google", refusal, gemini_server.says("ok"), request=ASKED)
-    assert ["responseLogprobs" in body["generationConfig"] for body in bench.server.seen] == [True, False]
-    assert (reply.text, reply.sent["dropped"]) == ("ok", ["top_logprobs"])
-
-
-# Answers that are held to a JSON Schema
-
-
-@pytest.mark.parametrize("provider", ["openai", "vllm"])
-def test_chat_completions_send_a_schema_as_a_strict_response_format(provider: str, bench: Bench) -> None:
-    reply = bench.ask(provider, says('{"count": 2}'), request=HELD)
-    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
-    assert bench.server.seen[0]["response_format"] == form == reply.sent["response_format"]
-    assert reply.text == '{"count": 2}'
+    assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
 
 
 @needs_google
-def test_gemini_sends_a_json_schema_and_drops_it_where_the_model_refuses_it(bench: Bench) -> None:
-    told = "Function calling with a response mime type: 'application/json' is unsupported"
-    refusal = gemini_server.fails(400, told, status="INVALID_ARGUMENT")
-    backend = bench.backend("google", gemini_server.says('{"count": 2}'), refusal, gemini_server.says('{"count": 2}'))
-    reply = backend.complete(HELD, STORE)
+def test_gemini_sends_a_json_schema_and_drops_what_the_model_refuses(bench: Bench) -> None:
+    reply = bench.ask("google", gemini_server.says('{"answer": "A"}'), request=HELD)
     assert bench.server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["response_json_schema"]
-    tool = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
-    reply = backend.complete(replace(HELD, tools=(tool,)), STORE)
-    schemas = ["responseJsonSchema" in body["generationConfig"] for body in bench.server.seen]
-    assert (schemas, reply.sent["dropped"]) == ([True, True, False], ["answer_schema"])
+    for told, request, name, dropped in (
+        ("Logprobs is not enabled for models/tiny-gemini", ASKED, "responseLogprobs", "top_logprobs"),
+        ("Function calling with a response mime type is unsupported", TOOLED, "responseJsonSchema", "answer_schema"),
+    ):
+        refusal = gemini_server.fails(400, told, status="INVALID_ARGUMENT")
+        reply = bench.ask("google", refusal, gemini_server.says("ok"), request=request)
+        assert [name in body["generationConfig"] for body in bench.server.seen] == [True, False]
+        assert (reply.text, reply.sent["dropped"]) == ("ok", [dropped])
 
 
 def test_a_schema_that_the_endpoint_refuses_is_left_off_for_good_and_the_run_says_so(

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.backends import transport
 from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import open_backend
-from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, RateLimited, Rejected, Unavailable
+from editloupe.errors import ConfigError, Rejected, Unavailable
 from editloupe.values import canonical_json
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks, everything, image
-from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
+from tests.backends.loopback import sends
 from tests.backends.openai_server import completion, fails, image_of, says
 
 ZOOM = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object", "properties": {}})
@@ -46,25 +42,21 @@ def test_a_conversation_has_the_shape_of_the_protocol_and_the_images_their_own_b
     reply = bench.ask("openai", says("ok"), request=Request(messages=talk, tools=(ZOOM,)), images=store)
     system, user, asked, answered = bench.server.seen[0]["messages"]
     assert system == {"role": "system", "content": "Look."}
-    texts = [block.get("text") for block in user["content"]]
-    assert texts == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
-    first, second = (user["content"][i]["image_url"]["url"] for i in (1, 3))
-    assert (image_of(first), image_of(second)) == (store.data(png), store.data(jpeg))
-    assert second.startswith("data:image/jpeg;base64,")
+    blocks = [block.get("text") or image_of(block["image_url"]["url"]) for block in user["content"]]
+    assert blocks == ["Original Image:", store.data(png), "Edited Image:", store.data(jpeg), "Which is redder?"]
     assert asked["content"] is None
     assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"box": [1, 2, 3, 4]}
     assert answered == {"role": "tool", "content": "done", "tool_call_id": "c1"}
     assert reply.sent["tools"] == [{"type": "function", "function": ZOOM.to_json()}]
-
-
-def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
-    plain = bench.ask("openai", says("ok"))
-    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "seed": 0, "attempts": 1}
-    full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
-    reply = bench.ask("openai", says("ok"), request=replace(HELLO, sampling=full))
-    assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
-    sent = {name: value for name, value in bench.server.seen[0].items() if name != "messages"}
-    assert {**sent, "attempts": 1} == reply.sent
+    # What is none is left out, and what was on the wire is recorded.
+    asked = {"top_p": 0.5, "seed": 7, "max_tokens": 99}
+    for sampling, sent in (
+        (Sampling(), {"temperature": 0.0, "seed": 0}),
+        (Sampling(temperature=None, **asked), asked),  # type: ignore[arg-type]
+    ):
+        reply = bench.ask("openai", says("ok"), request=replace(HELLO, sampling=sampling))
+        on_wire = {name: value for name, value in bench.server.seen[0].items() if name != "messages"}
+        assert {**on_wire, "attempts": 1} == reply.sent == {"model": "tiny-vl", **sent, "attempts": 1}
 
 
 def test_pictures_are_sent_in_formats_and_sizes_that_the_uri_allows_and_that_is_part_of_who_judges(bench: Bench) -> None:
@@ -97,8 +89,13 @@ def test_pictures_that_an_endpoint_is_known_not_to_take_are_refused_before_anyth
         with pytest.raises(Rejected, match=told) as caught:
             bench.ask("openai", says("ok"), query=query, models=models, request=question, images=store)
         assert (bench.server.seen, caught.value.for_all) == ([], models is not None)
-    backend = bench.backend("openai", says("ok"), models=[{"id": "a"}, sees])
-    assert (backend.context_limit(), backend.complete(question, store).text) == (4096, "ok")
+    # Whether a model sees is looked up once, also where the endpoint fails or does not tell.
+    for models in (None, [{"id": "a"}, sees]):
+        backend = bench.backend("openai", fails(503), says("ok"), models=models)
+        with pytest.raises(Unavailable):
+            backend.complete(question, store)
+        assert (backend.complete(question, store).text, bench.server.listed) == ("ok", 1)
+    assert backend.context_limit() == 4096
     for host, most, side in (("api.openai.com", 500, None), ("api.anthropic.com", 100, 8000), ("127.0.0.1", None, None)):
         traits = bench.open(f"openai/m?base_url=https://{host}/v1&env=none").traits
         assert (traits.max_images, traits.max_image_side) == (most, side)
@@ -123,16 +120,9 @@ def test_a_reply_carries_text_reasoning_usage_and_the_model_as_answered(bench: B
 
 
 def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
-    def call(name: str | None, arguments: Any) -> dict[str, Any]:
-        return {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": arguments}}
-
-    calls = [
-        call("zoom_in", '{"box": [1, 2, 3, 4]}'),
-        call("enhancer", ""),
-        call("detect", '{"what": "mug'),
-        call("listed", "[1]"),
-        call(None, "{}"),
-    ]
+    broken = (("detect", '{"what": "mug'), ("listed", "[1]"), (None, "{}"))
+    named = (("zoom_in", '{"box": [1, 2, 3, 4]}'), ("enhancer", ""), *broken)
+    calls = [{"id": f"id-{n}", "type": "function", "function": {"name": n, "arguments": told}} for n, told in named]
     reply = bench.ask("openai", says(None, finish="stop", tool_calls=calls))
     assert reply.finish == "tools"
     assert reply.tool_calls == (
@@ -143,7 +133,7 @@ def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> N
     assert cut.raw == '{"what": "mug'
     assert cut.error.startswith("the arguments are not JSON: Unterminated string")
     assert listed == MalformedCall(raw='"[1]"', error="the arguments are not a JSON object")
-    assert nameless.error == "a tool call needs a function with a name"
+    assert nameless.error == "a tool call needs a name"
 
 
 def test_a_reply_can_always_be_written_to_a_trace(bench: Bench) -> None:
@@ -178,52 +168,6 @@ def test_why_an_answer_ended_and_what_it_says_are_read_in_every_form(bench: Benc
     assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
 
 
-# What fails
-
-FAILURES: list[tuple[Act, type[BackendError], str]] = [
-    (fails(500, f"out of memory {CANARY}"), Unavailable, "HTTP 500, out of memory"),
-    (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
-    (fails(403, "not yours"), Rejected, "check the key in environment variable MY_VARIABLE"),
-    (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
-    (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
-    (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
-    (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
-    (sends(b"[]"), Unavailable, "expected a JSON object"),
-    (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "mostly ends in /v1"),
-    (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
-    (says("half", finish="abort"), Unavailable, "broke the answer off"),
-    (resets_mid_body, Unavailable, "the connection failed"),
-    (hangs, Unavailable, "within 0.3 s"),
-    (trickles, Unavailable, "within 0.3 s"),
-    (says("x" * 200_000), Rejected, "longer than 150,000 bytes"),
-]
-
-
-def test_each_failure_becomes_one_of_our_errors_and_shows_no_key(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_VARIABLE", CANARY)
-    monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 150_000)
-    for act, kind, words in FAILURES:
-        backend = bench.backend("openai", act, query="&timeout_s=0.3&env=MY_VARIABLE", key=CANARY)
-        start = time.monotonic()
-        with pytest.raises(BackendError) as caught:
-            backend.complete(HELLO, STORE)
-        assert type(caught.value) is kind and words in str(caught.value), words
-        assert time.monotonic() - start < 2, words
-        assert bench.server.url in str(caught.value) or "'tiny-vl'" in str(caught.value), words
-        assert CANARY not in everything(caught.value), words
-
-
-def test_a_redirect_is_not_followed(bench: Bench) -> None:
-    other = bench.serve("openai", says("I am another server"))
-    away: dict[str, str] = {"Location": f"{other.url}/chat/completions"}
-    for status in (301, 302, 307, 308):
-        act: Act = lambda handler, _, status=status: handler.answer(status, b"", away)  # noqa: E731
-        with pytest.raises(Rejected, match=f"{status}.*another address") as caught:
-            bench.ask("openai", act, policy=RetryPolicy(attempts=3))
-        assert other.url in str(caught.value)
-        assert (len(bench.server.seen), other.seen) == (1, [])
-
-
 # Keys and addresses
 
 
@@ -234,20 +178,16 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monk
     with pytest.raises(Rejected, match="no key was sent; set environment variable OPENAI_API_KEY"):
         bench.ask("openai", fails(403, "not yours"))
     monkeypatch.setenv("OPENAI_API_KEY", CANARY + "\n")
-    echo = says(f"your key is {CANARY}", usage={"prompt_tokens": 1, "note": CANARY})
-    backend = bench.backend("openai", echo, key=CANARY)
+    backend = bench.backend("openai", says(f"your key is {CANARY}", usage={"note": CANARY}), key=CANARY)
     reply = backend.complete(HELLO, STORE)
-    assert bench.server.headers[0]["authorization"] == f"Bearer {CANARY}"
     assert reply.text == "your key is ***"
     shown = [repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits), repr(reply)]
-    assert CANARY not in "\n".join(shown)
     with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable OPENAI_API_KEY") as caught:
         bench.ask("openai", says("ok"), key="another")
-    assert CANARY not in everything(caught.value)
     monkeypatch.setenv("OPENAI_API_KEY", "clé-" + CANARY)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY holds blanks or characters that are not ASCII") as told:
         bench.open("openai/gpt-5")
-    assert CANARY not in everything(told.value)
+    assert CANARY not in "\n".join([*shown, everything(caught.value), everything(told.value)])
 
 
 def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench) -> None:
@@ -257,10 +197,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench) -> No
         ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
         (f"{here}:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
         ("openai", "names no model"),
-        (
-            "openai/m?temprature=1",
-            "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats, max_image_b",
-        ),
+        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, image_formats, max_"),
         ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),
@@ -300,8 +237,7 @@ def test_uri_and_endpoint_say_where_the_model_answers(bench: Bench, monkeypatch:
 
 
 def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> None:
-    server = bench.serve("openai", says("ok"))
-    backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+    backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={bench.serve('openai', says('ok')).url}"))
     backend.complete(HELLO, STORE)
     sdk = backend._sdk
     del backend

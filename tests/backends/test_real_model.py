@@ -5,22 +5,22 @@ The model reads no pictures: a proxy on loopback writes "[picture]" in their pla
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from editloupe.runs.store import RunStore
 from editloupe.tasks import STATUSES
 from tests import clients
+from tests.backends.loopback import Act, Body
+from tests.backends.openai_server import Handler, OpenAIServer
 from tests.conftest import draw_edits
 
 pytestmark = pytest.mark.clients
@@ -44,54 +44,29 @@ def llama() -> Iterator[str]:
             server.kill()
 
 
-@contextmanager
-def without_pictures(address: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Put a proxy before a server that writes "[picture]" for pictures. Yield its address and the requests that it saw."""
-    seen: list[dict[str, Any]] = []
+def without_pictures(address: str) -> Act:
+    """Asks a model that reads no pictures, with "[picture]" in their places."""
 
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            with urllib.request.urlopen(address + self.path) as answer:
-                # The list of models says that this one reads text only, which the proxy makes good for.
-                self._send(answer.status, answer.read().replace(b'"input_modalities"', b'"modalities"'))
+    def act(handler: Handler, body: Body) -> None:
+        told = copy.deepcopy(body)
+        for message in told["messages"]:
+            if isinstance(message["content"], list):
+                message["content"] = "\n".join(part.get("text", "[picture]") for part in message["content"])
+        data, headers = json.dumps(told).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{address}/v1/chat/completions", data, headers)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                handler.answer(answer.status, answer.read())
+        except urllib.error.HTTPError as error:
+            handler.answer(error.code, error.read())
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append(body)
-            for message in body["messages"]:
-                if isinstance(message["content"], list):
-                    texts = (part.get("text", "[picture]") for part in message["content"])
-                    message["content"] = "\n".join(texts)
-            data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-            try:
-                with urllib.request.urlopen(urllib.request.Request(address + self.path, data, headers)) as answer:
-                    self._send(answer.status, answer.read())
-            except urllib.error.HTTPError as error:
-                self._send(error.code, error.read())
-
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    return act
 
 
 def test_a_language_model_of_135_million_parameters_judges_every_question(editloupe: Editloupe, tmp_path: Path):
     draw_edits(tmp_path / "edits", 2)
-    with llama() as address, without_pictures(address) as (proxy, seen):
-        backend = f"openai/smollm2?base_url={proxy}/v1&timeout_s=600"
+    with llama() as address, OpenAIServer(without_pictures(address), model="smollm2") as proxy:
+        backend = f"openai/smollm2?base_url={proxy.url}&timeout_s=600"
         asked = ("judge", "edits", "--backend", backend, "--max-reply-tokens", "250", "--concurrency", "1")
         code, _, told = editloupe(*asked, "--mode", "plain", "--out", "plain")
         assert code == 0, told
@@ -99,7 +74,7 @@ def test_a_language_model_of_135_million_parameters_judges_every_question(editlo
         # Two criteria of each edit, each answered at once and held to the schema.
         assert [f.status for f in findings] == ["ok"] * 4, told
         assert all(f.counts == {"schema_answers": 1} and f.reason for f in findings)
-        assert len(seen) == 4 and all(body["response_format"]["type"] == "json_schema" for body in seen)
+        assert [body["response_format"]["type"] for body in proxy.seen] == ["json_schema"] * 4
 
         code, _, told = editloupe(*asked, "--limit", "1", "--max-turns", "1", "--fail-on-error", "1", "--out", "tool")
         findings = RunStore.read(Path("tool")).current()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -18,87 +17,59 @@ from typing import Any
 
 import pytest
 
+from editloupe.backends import vllm
+from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import OpenAIBackend
 from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import Rejected
-from editloupe.findings import Finding
-from editloupe.runs.execute import Worker
 from editloupe.tasks import Budget
 from editloupe.values import Sample
+from tests.agent.test_loop import LABELS, judged
 from tests.backends import vllm_peer
 from tests.backends.conftest import image
-from tests.backends.vllm_server import Server, served
-from tests.setups import open_with
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 SHORT = Sampling(max_tokens=24)
-LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
-IMAGES = 8
-"""Two inputs and a crop in each of six turns."""
-
-ZOOM = ToolSpec(
-    name="zoom_in",
-    description="Enlarge a part of a picture.",
-    parameters={"type": "object", "properties": {"target_image": {"type": "string"}}, "required": ["target_image"]},
-)
+ZOOM = ToolSpec(name="zoom_in", description="Enlarge a part.", parameters={"type": "object", "properties": {"box": {}}})
 
 
 class Peer:
     """A running server, its model and the backend that asks it."""
 
-    def __init__(self, kind: str, path: Path, backend: OpenAIBackend, server: Server) -> None:
-        self.kind, self.path, self.backend, self.server = kind, path, backend, server
+    def __init__(self, kind: str, path: Path, address: str) -> None:
+        self.kind, self.path, self.address = kind, path, address
+        self.backend: OpenAIBackend = vllm.open_backend(parse_uri(f"vllm/{path}?base_url={address}/v1"))
 
     def forget(self) -> None:
         """Empty the server's prefix cache."""
-        url = f"http://127.0.0.1:{self.server.port}/reset_prefix_cache"
-        urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10).close()
+        urllib.request.urlopen(f"{self.address}/reset_prefix_cache", data=b"", timeout=60).close()
 
     def metric(self, name: str) -> float:
         """A counter of the server's /metrics, added up over its labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.address}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         values = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
         assert values, f"{name} is none of the server's metrics"
         return math.fsum(map(float, values))
 
 
-@pytest.fixture(scope="module")
-def environment() -> Path:
-    found = vllm_peer.environment()
-    if found is None:
-        pytest.skip("no vLLM environment: `make test-vllm` makes one, EDITLOUPE_VLLM names one")
-    return found
-
-
 @pytest.fixture(scope="module", params=vllm_peer.KINDS)
-def peer(request: pytest.FixtureRequest, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    environment = vllm_peer.environment()
+    if environment is None:
+        pytest.skip("no vLLM environment: `make test-vllm` makes one, EDITLOUPE_VLLM names one")
     path = vllm_peer.tiny_model(environment, request.param, tmp_path_factory.mktemp("models"))
-    with pytest.MonkeyPatch.context() as patch:
-        set_up(patch, environment)
-        with served(environment, str(path), vllm_peer.arguments(images=IMAGES)) as (backend, server):
-            yield Peer(request.param, path, backend, server)
+    with pytest.MonkeyPatch.context() as patch, vllm_peer.served(environment, path) as address:
+        patch.delenv("VLLM_API_KEY", raising=False)
+        peer = Peer(request.param, path, address)
+        yield peer
+        peer.backend.close()
 
 
-def set_up(patch: pytest.MonkeyPatch, environment: Path) -> None:
-    """The environment's `vllm` on the PATH, and the variables that its server wants."""
-    patch.setenv("PATH", f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    patch.delenv("VLLM_API_KEY", raising=False)
-    for name, value in vllm_peer.SETTINGS.items():
-        patch.setenv(name, value)
-
-
-def user(*parts: Part) -> Message:
-    return Message(role="user", parts=parts)
-
-
-def text(words: str) -> TextPart:
-    return TextPart(text=words)
-
-
-# What is sent and read
+def user(*parts: Part | str) -> Message:
+    return Message(role="user", parts=tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts))
 
 
 def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(peer: Peer) -> None:
@@ -106,14 +77,14 @@ def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(
     parts = [ImagePart(image=image(store, value=v, size=(200, 150)), alias=str(v)) for v in (10, 90, 170)]
     counted = []
     for count in (0, 1, 3):
-        reply = peer.backend.complete(Request(messages=(user(text("Look."), *parts[:count]),), sampling=SHORT), store)
+        reply = peer.backend.complete(Request(messages=(user("Look.", *parts[:count]),), sampling=SHORT), store)
         assert (reply.usage.input_tokens or 0) > (reply.usage.image_tokens or 0)
         assert reply.model == str(peer.path)
         counted.append(reply.usage.image_tokens or 0)
     none, one, three = counted
     assert (none, 0 < one <= 66, three) == (0, True, 3 * one)
     # A block of the cache is 128 tokens on a CPU.
-    request = Request(messages=(user(text("Again. " * 40), parts[0]),), sampling=SHORT)
+    request = Request(messages=(user("Again. " * 40, parts[0]),), sampling=SHORT)
     first, second = (peer.backend.complete(request, store) for _ in range(2))
     assert (first.text, (second.usage.cached_tokens or 0) > 0) == (second.text, True)
 
@@ -121,37 +92,20 @@ def test_images_are_counted_by_the_server_and_the_same_request_is_computed_once(
 def test_pictures_stay_in_the_tools_message_and_too_many_say_what_to_do(peer: Peer) -> None:
     store = ImageStore()
     crop = ImagePart(image=image(store, size=(120, 120)), alias="Crop 1")
-    call = ToolCall(id="c1", name="zoom_in", arguments={"target_image": "A"})
+    call = ToolCall(id="c1", name="zoom_in", arguments={"box": "A"})
     messages = (
-        user(text("Look."), ImagePart(image=image(store, value=10, size=(120, 120)), alias="A")),
+        user("Look.", ImagePart(image=image(store, value=10, size=(120, 120)), alias="A")),
         Message(role="assistant", parts=(), tool_calls=(call,)),
-        Message(role="tool", parts=(text("Crop 1:"), crop), tool_call_id="c1"),
+        Message(role="tool", parts=(TextPart(text="Crop 1:"), crop), tool_call_id="c1"),
         Message.of_text("user", "Go on."),
     )
     reply = peer.backend.complete(Request(messages=messages, tools=(ZOOM,), sampling=SHORT), store)
     assert reply.sent["tool_images"] == "in the tool's message"
     alone = peer.backend.complete(Request(messages=messages[:1], sampling=SHORT), store)
     assert reply.usage.image_tokens == 2 * (alone.usage.image_tokens or 0) > 0
-    parts = [ImagePart(image=image(store, value=v), alias=str(v)) for v in range(IMAGES + 1)]
-    with pytest.raises(Rejected, match=f"At most {IMAGES} image.*--limit-mm-per-prompt"):
+    parts = [ImagePart(image=image(store, value=v), alias=str(v)) for v in range(vllm_peer.IMAGES + 1)]
+    with pytest.raises(Rejected, match=f"At most {vllm_peer.IMAGES} image.*--limit-mm-per-prompt"):
         peer.backend.complete(Request(messages=(user(*parts),), sampling=SHORT), store)
-
-
-def test_an_answer_held_to_a_schema_is_one_of_the_labels(peer: Peer) -> None:
-    store = ImageStore()
-    label = {"type": "string", "enum": list(LABELS)}
-    schema = {"type": "object", "properties": {"label": label}, "required": ["label"], "additionalProperties": False}
-    tools: tuple[ToolSpec, ...]
-    for tools in ((), (ZOOM,)):
-        for value in range(0, 250, 50):
-            question = user(text("Which label?"), ImagePart(image=image(store, value=value), alias="A"))
-            request = Request(messages=(question,), tools=tools, calls_allowed=False, answer_schema=schema, sampling=SHORT)
-            reply = peer.backend.complete(request, store)
-            assert json.loads(reply.text)["label"] in LABELS
-            assert (reply.finish, "dropped" in reply.sent) == ("stop", False)
-
-
-# The loop
 
 
 class Insists:
@@ -178,18 +132,13 @@ class Insists:
         box: list[Any] = [100 + 50 * turn, 100, 500 + 50 * turn, 500]
         arguments = {"target_image": "Edited Image", "bbox": box}
         if self._native:
-            return replace(
-                reply, tool_calls=(ToolCall(id=f"c{turn}", name="zoom_in", arguments=arguments),), finish="tools"
-            )
+            asked = ToolCall(id=f"c{turn}", name="zoom_in", arguments=arguments)
+            return replace(reply, tool_calls=(asked,), finish="tools")
         call = json.dumps({"name": "zoom_in", "parameters": arguments})
         return replace(reply, text=f"<tool_call>{call}</tool_call>", finish="stop")
 
 
-def judged(backend: Any, sample: Sample, store: ImageStore, **settings: Any) -> Finding:
-    settings = {"sampling": SHORT, "tools": ("zoom_in",), **settings}
-    setup = open_with(backend=backend, criteria=("if",), **settings)
-    (task,) = setup.protocol.plan([sample], {})
-    return Worker(setup=setup, images=store).run_task(task)
+SHORTLY: dict[str, Any] = {"sampling": SHORT, "tools": ("zoom_in",)}
 
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
@@ -200,7 +149,7 @@ def test_six_turns_end_in_a_label_and_are_read_from_the_prefix_cache(
     peer.forget()
     before = [peer.metric(n) for n in names]
     model = Insists(peer.backend, 6, native=protocol == "native")
-    finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol)
+    finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol, **SHORTLY)
     assert (finding.status, finding.turns, finding.label in LABELS) == ("ok", 6, True)
     assert [m.role for m in model.asked[-1].messages].count("tool") == (6 if protocol == "native" else 0)
     assert model.asked[-1].answer_schema is not None
@@ -228,6 +177,6 @@ def test_a_conversation_that_outgrows_the_context_is_over_budget(peer: Peer, sam
         def complete(self, request: Request, images: ImageStore) -> Any:
             return replace(super().complete(request, images), text="blah " * 6000)
 
-    finding = judged(Talks(peer.backend, 0, native=False), sample, store)
+    finding = judged(Talks(peer.backend, 0, native=False), sample, store, **SHORTLY)
     assert (finding.status, finding.value) == ("over_budget", None)
     assert "24576" in finding.reason

@@ -1,4 +1,4 @@
-"""A real vLLM on the CPU to test against: its environment, its tiny models, its server. Standard library only.
+"""A real vLLM on the CPU to test against: its environment, its tiny models, its server.
 
     python -m tests.backends.vllm_peer              makes the environment where it is missing and prints its folder
     python -m tests.backends.vllm_peer --found      prints the folder of the one that is there, or an empty line
@@ -9,10 +9,17 @@ wheels are for CUDA; the CPU build comes from a distribution of others, pinned, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 TORCH, VLLM, TORCHVISION = "2.13.0", "0.32.0", "0.28.0"
@@ -77,13 +84,11 @@ def make_environment() -> Path:
 
 
 def tiny_model(environment: Path, kind: str, folder: Path) -> Path:
-    """The checkpoint of one kind, built under `folder` where it is missing."""
-    path = folder / kind
-    if not (path / "video_preprocessor_config.json").exists():
-        builder = Path(__file__).with_name("tiny_qwen_vl.py")
-        command = [str(environment / "bin" / "python"), str(builder), kind, str(path)]
-        subprocess.run(command, check=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""})
-    return path
+    """The checkpoint of one kind, built under `folder`."""
+    builder = Path(__file__).with_name("tiny_qwen_vl.py")
+    command = [str(environment / "bin" / "python"), str(builder), kind, str(folder / kind)]
+    subprocess.run(command, check=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""})
+    return folder / kind
 
 
 SETTINGS = {
@@ -96,17 +101,51 @@ SETTINGS = {
     "PYTHONPATH": "",
 }
 """Environment variables of the server."""
+IMAGES = 8
+"""Two inputs and a crop in each of six turns."""
+ARGUMENTS = (
+    "--dtype", "bfloat16", "--max-model-len", "24576", "--enforce-eager",
+    "--limit-mm-per-prompt", f'{{"image":{IMAGES},"video":0}}',
+    "--structured-outputs-config", '{"backend":"xgrammar","disable_any_whitespace":true}',
+    "--kv-cache-memory-bytes", "64M", "--enable-prompt-tokens-details",
+    "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+)  # fmt: skip
+"""What a tiny model on the CPU needs, after `vllm serve MODEL`."""
 
 
-def arguments(*, max_model_len: int = 24_576, images: int = 12) -> list[str]:
-    """What a tiny model on the CPU needs, after `vllm serve MODEL`."""
-    return [
-        "--dtype", "bfloat16", "--max-model-len", str(max_model_len), "--enforce-eager",
-        "--limit-mm-per-prompt", f'{{"image":{images},"video":0}}',
-        "--structured-outputs-config", '{"backend":"xgrammar","disable_any_whitespace":true}',
-        "--kv-cache-memory-bytes", "64M", "--enable-prompt-tokens-details",
-        "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-    ]  # fmt: skip
+@contextlib.contextmanager
+def served(environment: Path, model: Path, *, start_s: float = 400) -> Iterator[str]:
+    """Serve a model as long as the block lasts, and yield its address. Fails with the log's last lines.
+
+    It has a process group of its own, which is stopped whatever happens.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address, until = f"http://127.0.0.1:{port}", time.monotonic() + start_s
+    command = [str(environment / "bin/vllm"), "serve", str(model), "--host", "127.0.0.1", "--port", str(port), *ARGUMENTS]
+    path = f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.TemporaryFile() as log:
+        options = {"stdout": log, "stderr": subprocess.STDOUT, "env": {**os.environ, **SETTINGS, "PATH": path}}
+        process = subprocess.Popen(command, start_new_session=True, **options)  # type: ignore[call-overload]
+        try:
+            while not _answers(address):
+                if process.poll() is not None or time.monotonic() > until:
+                    log.seek(0)
+                    raise AssertionError(f"vllm serve did not start: {log.read()[-4000:].decode(errors='replace')}")
+                time.sleep(0.5)
+            yield address
+        finally:
+            for how in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(process.pid, how)
+                    process.wait(15)
+
+
+def _answers(address: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
+        return bool(answer.status == 200)
+    return False
 
 
 def _done(folder: Path) -> Path:

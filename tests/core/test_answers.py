@@ -19,22 +19,22 @@ from editloupe.answers import (
     AnswerSpec,
     BoxList,
     FreeText,
-    LabelledBoxes,
     LabelRule,
     Labels,
     OneOf,
     RecordOf,
     Scale,
     answer_from_json,
-    confidences_in,
     fold,
-    read_answer,
     reason_in,
 )
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.rubrics import load_rubric
 from editloupe.tasks import About, Ask, task_from_json
+
+read_answer = AnswerSpec.parse
 
 METRIC = "instruction_following"
 IF = load_rubric("dlebench").criterion("IF").answer()
@@ -72,8 +72,9 @@ def said(spec: AnswerSpec, text: str, metric: str = METRIC) -> str:
         return error.status
 
 
-def misread(spec: AnswerSpec, wanted: str, texts: tuple[str, ...]) -> dict[str, str]:
-    return {text: found for text in texts if (found := said(spec, text)) != wanted}
+def check(spec: AnswerSpec, wanted: str, *texts: str) -> None:
+    """Each text reads as this answer or status."""
+    assert {text: found for text in texts if (found := said(spec, text)) != wanted} == {}, (spec.kind, wanted)
 
 
 def grammar(*labels: tuple[Any, ...]) -> Labels:
@@ -84,55 +85,49 @@ def grammar(*labels: tuple[Any, ...]) -> Labels:
 
 
 def test_one_option_alone_is_read_and_its_form_falls_away():
-    assert misread(IF, "Over Modification", (
+    check(
+        IF, "Over Modification",
         "Over Modification", " over  modification \n", "**Over Modification**.", "# Over Modification",
-        "`over_modification`",
-        "“Over Modification”!", "[[Over Modification]]", "<Over Modification>",
+        "`over_modification`", "“Over Modification”!", "[[Over Modification]]", "<Over Modification>",
         "「Over-Modification」", "OVER\nMODIFICATION", "Overmodification", "- Over Modification", "→ Over Modification",
         "Over Modification</s>", "<|im_start|>Over Modification<|im_end|>", "Over Modification…",
-        "Label: Over Modification", "**Final Verdict**: [[Over Modification]]",
-        "Decision：Over Modification", "Rating = Over Modification", "IF: Over Modification",
-        "instruction_following: over modification",
+        "Label: Over Modification", "**Final Verdict**: [[Over Modification]]", "Decision：Over Modification",
+        "Rating = Over Modification", "IF: Over Modification", "instruction_following: over modification",
         "Instruction Following (IF): Over Modification", "Over Modification (3)", "Over Modification: 3/4",
-        "3 - Over Modification",
-        "Score: 3 (Over Modification)", "Label: Over Modification\nScore: 3", "Over Modification\nOver Modification",
-        "<answer>Over Modification</answer>", "\\boxed{\\text{Over Modification}}", "```\nOver Modification\n```",
-        '{"answer": "Over Modification"}', '{"reason": "Not Wrong Action.", "answer": "over modification"}',
-        '```json\n{"label": "Over Modification", "score": 3}\n```', '{"IF": "Over Modification"}',
-    )) == {}  # fmt: skip
+        "3 - Over Modification", "Score: 3 (Over Modification)", "Label: Over Modification\nScore: 3",
+        "Over Modification\nOver Modification", "<answer>Over Modification</answer>",
+        "\\boxed{\\text{Over Modification}}", "```\nOver Modification\n```", '{"answer": "Over Modification"}',
+        '{"reason": "Not Wrong Action.", "answer": "over modification"}', '{"IF": "Over Modification"}',
+        '```json\n{"label": "Over Modification", "score": 3}\n```',
+    )  # fmt: skip
 
 
 def test_what_stands_beside_an_option_is_never_ignored():
-    for wanted, texts in {
-        "off_menu": (
-            "Over Modification?", "Over Modification؟", "Over Modification\u037e", "not Over Modification",
-            "≠ Over Modification",
-            "!= Over Modification", "!Over Modification", "~~Over Modification~~", "❌ Over Modification",
-            "✅ Over Modification",
-            "[ ] Over Modification", "Over Modification, maybe", "Over Modification: the sail lost its stripes",
-            "Over Modification -", "Label:", "Over Modification label", "Over Modification: score",
-            "<s>Over Modification</s>",
-            "I choose Over Modification", "The handle turned red.\nOver Modification", "Verdict: not Over Modification",
-            "Flawless", "Overmodifications", "Modification", "3", "Score: 3", "Good", "Over Modification (7)",
-            "Over Modification (3.5)",
-            "Over Modification (-3)", "Over Modification (3/5)", "Over Modification²", "If: Over Modification",
-            "VC: Over Modification",
-            '{"answer": "Over Modification", "rejected": true}', '{"answer": null, "reason": "Over Modification"}',
-            '{"answer": ["Over Modification"]}', '{"reason": "Over Modification"}',
-            '{"label": "Over Modification", "result": "rejected"}',
-        ),
-        "contradictory": (
-            "Over Modification or Wrong Action", "Over Modification\nWrong Action", "Localisation Failure (Wrong Action)",
-            "Not Flawless Execution but Over Modification", "Over Modification (2)", "2 - Over Modification",
-            '{"label": "Over Modification", "score": 1}', '{"answer": "Over Modification", "answer": "Over Modification"}',
-            '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
-            "Cannot Judge (3)",
-        ),
-        "unparsed": ("", " \n", "...", "**", "\u200b", "[]", "{}", "Over Modification " * 2_000),
-        "abstained": ("Cannot Judge", "**cannot judge.**", "Label: Cannot Judge",
-        '{"reason": "dark", "answer": "Cannot Judge"}'),
-    }.items():  # fmt: skip
-        assert misread(IF, wanted, texts) == {}, wanted
+    check(
+        IF, "off_menu",
+        "Over Modification?", "Over Modification؟", "Over Modification\u037e", "not Over Modification",
+        "≠ Over Modification", "!= Over Modification", "!Over Modification", "~~Over Modification~~",
+        "❌ Over Modification", "✅ Over Modification", "[ ] Over Modification", "Over Modification, maybe",
+        "Over Modification: the sail lost its stripes", "Over Modification -", "Label:", "Over Modification label",
+        "Over Modification: score", "<s>Over Modification</s>", "I choose Over Modification",
+        "The handle turned red.\nOver Modification", "Verdict: not Over Modification", "Flawless", "Overmodifications",
+        "Modification", "3", "Score: 3", "Good", "Over Modification (7)", "Over Modification (3.5)",
+        "Over Modification (-3)", "Over Modification (3/5)", "Over Modification²", "If: Over Modification",
+        "VC: Over Modification", '{"answer": "Over Modification", "rejected": true}',
+        '{"answer": null, "reason": "Over Modification"}', '{"answer": ["Over Modification"]}',
+        '{"reason": "Over Modification"}', '{"label": "Over Modification", "result": "rejected"}',
+    )  # fmt: skip
+    check(
+        IF, "contradictory",
+        "Over Modification or Wrong Action", "Over Modification\nWrong Action", "Localisation Failure (Wrong Action)",
+        "Not Flawless Execution but Over Modification", "Over Modification (2)", "2 - Over Modification",
+        '{"label": "Over Modification", "score": 1}', '{"answer": "Over Modification", "answer": "Over Modification"}',
+        '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
+        "Cannot Judge (3)",
+    )  # fmt: skip
+    check(IF, "unparsed", "", " \n", "...", "**", "\u200b", "[]", "{}", "Over Modification " * 2_000)
+    abstained = '{"reason": "dark", "answer": "Cannot Judge"}'
+    check(IF, "abstained", "Cannot Judge", "**cannot judge.**", "Label: Cannot Judge", abstained)
 
 
 def test_a_message_says_what_was_expected_and_what_was_found():
@@ -145,50 +140,39 @@ def test_a_message_says_what_was_expected_and_what_was_found():
 
 def test_options_that_differ_in_one_sign_are_told_apart():
     for options in (
-        ("$5", "$10"), ("A+", "A", "A-"), ("<b>", "<i>"), ("Which cup?", "Which bowl?", "Which cup"), ("-1", "1", "1.5",
-        "15"),
-        ("A>B", "B>A", "A=B=Good", "A=B=Bad"), ("x²", "x2"), ("完美一致", "★★", "★"),
-        ("Confidence: high", "Confidence: low"),
-        ("a", "b", "ab"), ("no", "yes"),
+        ("$5", "$10"), ("A+", "A", "A-"), ("<b>", "<i>"), ("Which cup?", "Which bowl?", "Which cup"),
+        ("-1", "1", "1.5", "15"), ("A>B", "B>A", "A=B=Good", "A=B=Bad"), ("x²", "x2"), ("完美一致", "★★", "★"),
+        ("Confidence: high", "Confidence: low"), ("a", "b", "ab"), ("no", "yes"),
     ):  # fmt: skip
         spec = OneOf(options=options)
         assert {option: said(spec, option) for option in options} == {option: option for option in options}
         assert {said(spec, f"Answer: **{option}**") for option in options} == set(options)
-    for text, wanted in (("A", "off_menu"), ("a b", "contradictory"), ("-1", "off_menu"), ("- 1", "off_menu")):
-        assert (
-            said(grammar(("A-", 1), ("b", -1), ("a", 2)) if text == "a b" else grammar(("A-", 1), ("B", -1)), text)
-            == wanted
-        )
+    check(grammar(("A-", 1), ("B", -1)), "off_menu", "A", "-1", "- 1")
+    check(grammar(("A-", 1), ("b", -1), ("a", 2)), "contradictory", "a b")
 
 
 def test_a_label_inside_a_longer_one_is_not_named():
     nested = grammar(("Edited", 2), ("Not Edited", 1), ("Edited Too Much", 0))
-    assert [said(nested, text) for text in ("edited", "Label: Not Edited", "**Edited Too Much**",
-    "Edited, Not Edited")] == [
-        "Edited", "Not Edited", "Edited Too Much", "contradictory",
-    ]  # fmt: skip
+    texts = ("edited", "Label: Not Edited", "**Edited Too Much**", "Edited, Not Edited")
+    assert [said(nested, text) for text in texts] == ["Edited", "Not Edited", "Edited Too Much", "contradictory"]
     numbered = grammar(("Bad", 1, ("1",)), ("Good", 2, ("2",)))
     assert [said(numbered, text) for text in ("Score: 2", "1 or 2")] == ["Good", "contradictory"]
 
 
 def test_marks_and_the_abstaining_option_are_options():
     spec = OneOf(options=("Red", "Blue", "none"), marks=("A", "B", "C"), abstain="none")
-    assert (
-        misread(spec, "Red", ("A", "(a).", "Red", "A. Red", "A: red", "Answer: A", '{"reason": "x", "answer": "A"}')) == {}
-    )
-    assert misread(spec, "contradictory", ("A. Blue", "A or B", "Red, Blue")) == {}
-    assert misread(spec, "abstained", ("C", "none", "C) none", "Cannot Judge")) == {}
-    assert misread(spec, "off_menu", ("a level", "A label", "A (7)", "The answer is Red")) == {}
+    check(spec, "Red", "A", "(a).", "Red", "A. Red", "A: red", "Answer: A", '{"reason": "x", "answer": "A"}')
+    check(spec, "contradictory", "A. Blue", "A or B", "Red, Blue")
+    check(spec, "abstained", "C", "none", "C) none", "Cannot Judge")
+    check(spec, "off_menu", "a level", "A label", "A (7)", "The answer is Red")
 
 
 def test_words_that_could_not_be_told_apart_are_refused():
+    same = "reads the same as 'Good'"
     for make, message in (
-        (lambda: grammar(("Good", 2), ("good!", 1)), "a label 'good!' of 'good!' reads the same as 'Good'"),
-        (
-            lambda: grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",))),
-            "a label 'Fine!' of 'Bad' reads the same as 'Good'",
-        ),
-        (lambda: grammar(("Good", 2, ("bad",)), ("Bad", 1)), "a label 'Bad' of 'Bad' reads the same as 'Good'"),
+        (lambda: grammar(("Good", 2), ("good!", 1)), f"a label 'good!' of 'good!' {same}"),
+        (lambda: grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",))), f"a label 'Fine!' of 'Bad' {same}"),
+        (lambda: grammar(("Good", 2, ("bad",)), ("Bad", 1)), f"a label 'Bad' of 'Bad' {same}"),
         (lambda: OneOf(options=("yes",)), "at least 2"),
         (lambda: OneOf(options=("yes", ".")), "no letter"),
         (lambda: OneOf(options=("yes", "no"), marks=("A",)), "a mark for each"),
@@ -207,28 +191,26 @@ def test_words_that_could_not_be_told_apart_are_refused():
 # Numbers
 
 
+# Numbers
+
+
 def test_a_number_alone_is_read_and_never_clamped():
-    for scale, cases in {
-        TEN: {"7": 7, "0.5": 0.5, "**7.**": 7, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0,
-        "7.": 7,
-              '{"reason": "x", "answer": 7}': 7, '{"score": "7/10"}': 7, '{"answer": 0.00005}': 5e-5},
-        SIGNED: {"-3": -3, "–3": -3, "−3": -3, "(−0.5)": -0.5, "Score: -3": -3, "+3": 3},
-        WHOLE: {"4": 4, "4.0": 4, "4/5": 4},
-    }.items():  # fmt: skip
+    for scale, cases in (
+        (TEN, {"7": 7, "0.5": 0.5, "**7.**": 7, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0, "7.": 7}),
+        (TEN, {'{"reason": "x", "answer": 7}': 7, '{"score": "7/10"}': 7, '{"answer": 0.00005}': 5e-5}),
+        (SIGNED, {"-3": -3, "–3": -3, "−3": -3, "(−0.5)": -0.5, "Score: -3": -3, "+3": 3}),
+        (WHOLE, {"4": 4, "4.0": 4, "4/5": 4}),
+    ):
         assert {text: scale.parse(text).value for text in cases} == cases
-    for scale, status, texts in (
-        (TEN, "off_menu", (".5", "...5", "7 score", "7?", "7-", "11", "-1", "10.0000000000000000001",
-        "7 points", "I give 7", "5%", "8²", "8½",
-        "7, I guess")),
-        (TEN, "contradictory", ("8/5", "7 8", "7, 8", "7:8", "1 000", '{"answer": 7, "answer": 8}',
-        '{"answer": 7, "score": 8}')),
-        (TEN, "unparsed", ("", "**", "7" * 30_000)),
-        (SIGNED, "off_menu", ("- 3", "--3", "—3", "Score – 3", "3-4", "score -1?")),
-        (WHOLE, "off_menu", ("4.5", "4.9999999999999999999", "0", '{"answer": true}', '{"answer": [4]}',
-        '{"answer": "four"}')),
-        (TEN, "abstained", ("Cannot Judge", '{"score": "Cannot Judge"}')),
-    ):  # fmt: skip
-        assert misread(scale, status, texts) == {}, (scale, status)
+    off = ("11", "-1", "10.0000000000000000001", "7 points", "I give 7", "5%", "8²", "8½", "7, I guess")
+    check(TEN, "off_menu", ".5", "...5", "7 score", "7?", "7-", *off)
+    twice = ('{"answer": 7, "answer": 8}', '{"answer": 7, "score": 8}')
+    check(TEN, "contradictory", "8/5", "7 8", "7, 8", "7:8", "1 000", *twice)
+    check(TEN, "unparsed", "", "**", "7" * 30_000)
+    check(TEN, "abstained", "Cannot Judge", '{"score": "Cannot Judge"}')
+    check(SIGNED, "off_menu", "- 3", "--3", "—3", "Score – 3", "3-4", "score -1?")
+    no_number = ('{"answer": true}', '{"answer": [4]}', '{"answer": "four"}')
+    check(WHOLE, "off_menu", "4.5", "4.9999999999999999999", "0", *no_number)
 
 
 def test_a_number_stands_in_json_with_its_reason():
@@ -240,13 +222,10 @@ def test_a_number_stands_in_json_with_its_reason():
         ("7", 7, ""),
     ):
         assert read_answer(REASONED, text, METRIC).value == value and reason_in(REASONED, text) == reason
-    for status, texts in {
-        "off_menu": ('{"score": 11, "reason": "x"}', '{"reason": "none"}', '{"score": 7, "rejected": true}',
-        '{"score": 7} maybe',
-                     'It is not {"score": 7}', '{"score": NaN}', '{"score": 1e999}', '{"score": 7, "reason": "cut'),
-        "contradictory": ('{"score": 7, "score": 7}', '{"score": "8/5"}'),
-    }.items():  # fmt: skip
-        assert misread(REASONED, status, texts) == {}
+    beside = ('{"score": 7, "rejected": true}', '{"score": 7} maybe', 'It is not {"score": 7}')
+    none = ('{"score": 11, "reason": "x"}', '{"reason": "none"}', '{"score": NaN}', '{"score": 1e999}', '{"score": 7, "re')
+    check(REASONED, "off_menu", *beside, *none)
+    check(REASONED, "contradictory", '{"score": 7, "score": 7}', '{"score": "8/5"}')
     with pytest.raises(ReplyError, match=r"expected one JSON object whose score is one number from 0 to 10; found"):
         REASONED.parse('{"score": 11}')
 
@@ -254,57 +233,47 @@ def test_a_number_stands_in_json_with_its_reason():
 # Texts, boxes, records
 
 
+# Texts, boxes, records
+
+
 def test_a_text_is_taken_as_it_is():
-    for text in ('{"answer": null}', '{"answer": false}', '{"answer": 3}', '{"answer": ["a"]}'):
-        assert said(FreeText(), text) == "off_menu", text
+    check(FreeText(), "off_menu", '{"answer": null}', '{"answer": false}', '{"answer": 3}', '{"answer": ["a"]}')
     spec = FreeText(max_words=3)
-    assert (
-        misread(
-            spec, "red boat", ("red boat", " red \n boat", "```\nred boat\n```", '{"reason": "x", "answer": "red boat"}')
-        )
-        == {}
-    )
+    in_json = '{"reason": "x", "answer": "red boat"}'
+    check(spec, "red boat", "red boat", " red \n boat", "```\nred boat\n```", in_json)
+    check(spec, "unparsed", "\u200b", '""', "**", "```\n```", "...")
+    check(spec, "off_menu", "one red boat here")
     assert said(spec, "{red} boat") == "{red} boat" and reason_in(spec, '{"reason": "x"}') == ""
-    assert misread(spec, "unparsed", ("\u200b", '""', "**", "```\n```", "...")) == {}
-    assert said(spec, "one red boat here") == "off_menu"
 
 
 def test_boxes_are_four_numbers_in_thousandths():
     spec = BoxList()
-    assert misread(spec, "10, 20, 30, 40", ("[[10, 20, 30, 40]]", '{"reason": "x", "answer": [[10, 20, 30, 40.0]]}')) == {}
-    assert said(spec, "[]") == "no box"
-    assert (
-        misread(
-            spec, "off_menu", ("[[30, 20, 10, 40]]", "[[0, 0, 1, 1001]]", "[[1, 2, 3]]", '[["a"]]', "7", '{"boxes": []}')
-        )
-        == {}
-    )
-    assert misread(spec, "unparsed", ("", "none", "[[10, 20", "[[NaN, 1, 2, 3]]", "[" * 200)) == {}
-    assert said(spec, '{"answer": [], "answer": []}') == "contradictory"
+    check(spec, "10, 20, 30, 40", "[[10, 20, 30, 40]]", '{"reason": "x", "answer": [[10, 20, 30, 40.0]]}')
+    check(spec, "no box", "[]")
+    wrong = ("[[30, 20, 10, 40]]", "[[0, 0, 1, 1001]]", "[[1, 2, 3]]", '[["a"]]', "7", '{"boxes": []}')
+    check(spec, "off_menu", *wrong)
+    check(spec, "unparsed", "", "none", "[[10, 20", "[[NaN, 1, 2, 3]]", "[" * 200)
+    check(spec, "contradictory", '{"answer": [], "answer": []}')
 
 
 def test_a_record_fits_its_schema_or_is_none(tmp_path: Path):
-    spec = RecordOf.model(Found)
-    for text in ('{"name": "cup"}', '```json\n{"name": "cup"}\n```', '{"reason": "x", "answer": {"name": "cup"}}'):
+    spec, whole = RecordOf.model(Found), '{"reason": "x", "answer": {"name": "cup"}}'
+    for text in ('{"name": "cup"}', '```json\n{"name": "cup"}\n```', whole):
         assert read_answer(spec, text, METRIC).data == {"name": "cup"}
-    assert reason_in(spec, '{"reason": "x", "answer": {"name": "cup"}}') == "x" and reason_in(spec, '{"reason": "x"}') == ""
-    assert (
-        misread(
-            spec, "contradictory", ('{"name": "cup", "name": "cup"}', '{"name": "a", "parts": [{"name": 1, "name": 2}]}')
-        )
-        == {}
-    )
-    assert misread(spec, "off_menu", ('{"name": 1}', '{"reason": "x", "answer": {}}', "[]")) == {}
-    assert misread(spec, "unparsed", ("", "cup", '{"name": NaN}', '{"name": 1e999}', '{"name"')) == {}
+    assert (reason_in(spec, whole), reason_in(spec, '{"reason": "x"}')) == ("x", "")
+    twice = '{"name": "a", "parts": [{"name": 1, "name": 2}]}'
+    check(spec, "contradictory", '{"name": "cup", "name": "cup"}', twice)
+    check(spec, "off_menu", '{"name": 1}', '{"reason": "x", "answer": {}}', "[]")
+    check(spec, "unparsed", "", "cup", '{"name": NaN}', '{"name": 1e999}', '{"name"')
     own = RecordOf(schema={"type": "object", "properties": {"reason": {}, "answer": {"type": "number"}}})
     assert read_answer(own, '{"reason": "x", "answer": 1}', METRIC).data == {"reason": "x", "answer": 1}
     assert read_answer(own, '{"reason": "x", "answer": {"reason": "y", "answer": 1}}', METRIC).data["answer"] == 1
-    for schema, message in (
-        ({"$ref": (tmp_path / "x.json").as_uri()}, "nothing is fetched"),
-        ({"$ref": "#"}, "cannot be used"),
-    ):
+    for ref, message in (((tmp_path / "x.json").as_uri(), "nothing is fetched"), ("#", "cannot be used")):
         with pytest.raises(ConfigError, match=message):
-            RecordOf(schema=schema).parse("{}")
+            RecordOf(schema={"$ref": ref}).parse("{}")
+
+
+# Labelled boxes
 
 
 # Labelled boxes
@@ -330,10 +299,10 @@ def listed(spec: LabelledBoxes, text: str) -> tuple[list[list[Any]], list[str]]:
 
 def test_what_the_papers_detector_writes_is_read_as_it_is_meant():
     for case in CASES:
-        found = said(LINES, case["text"]) if isinstance(case["wanted"], str) else listed(LINES, case["text"])
-        assert found == (
-            case["wanted"] if isinstance(case["wanted"], str) else (case["wanted"], case.get("dropped", []))
-        ), case
+        status, text = isinstance(case["wanted"], str), case["text"]
+        wanted = case["wanted"] if status else (case["wanted"], case.get("dropped", []))
+        assert (said if status else listed)(LINES, text) == wanted, case
+    two = [["EDIT", "cup", [100, 200, 300, 400]], ["ADD", "dog", [0, 0, 1000, 1000]]]
     for text in (
         "EDIT: cup, [0.1, 0.2, 0.3, 0.4]\nADD: dog, [0, 0, 1, 1]",
         "- EDIT: cup [0.1,0.2,0.3,0.4]\n- **ADD**: dog [0,0,1,1]",
@@ -341,87 +310,47 @@ def test_what_the_papers_detector_writes_is_read_as_it_is_meant():
         '["EDIT: cup, [0.1, 0.2, 0.3, 0.4]", "ADD: dog, [0, 0, 1, 1]"]',
         '{"reason": "x", "answer": ["EDIT: cup, [0.1, 0.2, 0.3, 0.4]", "ADD: dog, [0, 0, 1, 1]"]}',
     ):
-        assert listed(LINES, text) == ([["EDIT", "cup", [100, 200, 300, 400]], ["ADD", "dog", [0, 0, 1000, 1000]]], []), (
-            text
-        )
-    for text in ("no change", "**No change.**", "NoChange", "[]", '{"differences": []}', '{"reason": "x", "answer": []}'):
+        assert listed(LINES, text) == (two, []), text
+    empty = ('{"differences": []}', '{"reason": "x", "answer": []}')
+    for text in ("no change", "**No change.**", "NoChange", "[]", *empty):
         assert listed(LINES, text) == ([], []), text
-    for text in ('{"differences": []}', '{"reason": "x", "answer": []}'):
-        assert listed(JSON, text) == ([], []), text
+    assert [listed(JSON, text) for text in empty] == [([], [])] * 2
 
 
 def test_one_bad_entry_loses_no_other_and_says_why():
-    text = """BEARBEITEN: cup, [0.1, 0.2, 0.3, 0.4]
-EDIT: cup, [0.1, 0.2, 0.3, 0.4, 0.5]
-EDIT: cup, [-0.1, 0.2, 0.3, 0.4]
-EDIT: cup, [0.1, 0.2, 0.3, 0.4]
-EDIT: cup
-ADD: cup, [100, 200, 300, 400]
-ADD: cup, [0.1, 0.1, 0.1000001, nan]
-ADD: cup, [0.1, 0.1, 0.1000001, 0.2]"""
-    assert listed(LINES, text) == ([["EDIT", "cup", [100, 200, 300, 400]]], [
-        "its label is none of ADD, EDIT, REMOVE", "its box is not four finite numbers",
-        "its box holds a number outside of 0 to 1", "its box is not four finite numbers",
-        "its box holds a number outside of 0 to 1", "its box is not four finite numbers",
-        "its box is empty, or its corners are swapped",
-    ])  # fmt: skip
-    boxes = (
-        "[0, 0, 1, 1]",
-        "[1, 2, 3, 1001]",
-        "[3, 2, 1, 4]",
-        "[1, 2, true, 4]",
-        '[1, 2, "3", 4]',
-        "null",
-        '"x"',
-        "[1.5, 2, 3, 4]",
-    )
-    assert listed(JSON, differences(entry("MOVE"), *(entry(box=box) for box in boxes), "1")) == (
-        [["EDIT", "cup", [1.5, 2, 3, 4]]],
-        [
-            "its label is none of ADD, EDIT, REMOVE", "its box is written in fractions",
-            "its box holds a number outside of 0 to 1000", "its box is empty, or its corners are swapped",
-            *["its box is not four finite numbers"] * 4, "it is no JSON object",
-        ],
+    label, numbers = "its label is none of ADD, EDIT, REMOVE", "its box is not four finite numbers"
+    swapped = "its box is empty, or its corners are swapped"
+    outside, beyond = (f"its box holds a number outside of 0 to {most}" for most in (1, 1000))
+    lines = (
+        ("BEARBEITEN: cup, [0.1, 0.2, 0.3, 0.4]", label), ("EDIT: cup, [0.1, 0.2, 0.3, 0.4, 0.5]", numbers),
+        ("EDIT: cup, [-0.1, 0.2, 0.3, 0.4]", outside), ("EDIT: cup, [0.1, 0.2, 0.3, 0.4]", None), ("EDIT: cup", numbers),
+        ("ADD: cup, [100, 200, 300, 400]", outside), ("ADD: cup, [0.1, 0.1, 0.1000001, nan]", numbers),
+        ("ADD: cup, [0.1, 0.1, 0.1000001, 0.2]", swapped),
     )  # fmt: skip
+    dropped = [why for _, why in lines if why]
+    text = "\n".join(line for line, _ in lines)
+    assert listed(LINES, text) == ([["EDIT", "cup", [100, 200, 300, 400]]], dropped)
+    boxes = {
+        "[0, 0, 1, 1]": "its box is written in fractions", "[1, 2, 3, 1001]": beyond, "[3, 2, 1, 4]": swapped,
+        "[1, 2, true, 4]": numbers, '[1, 2, "3", 4]': numbers, "null": numbers, '"x"': numbers,
+    }  # fmt: skip
+    text = differences(entry("MOVE"), *(entry(box=box) for box in (*boxes, "[1.5, 2, 3, 4]")), "1")
+    assert listed(JSON, text) == ([["EDIT", "cup", [1.5, 2, 3, 4]]], [label, *boxes.values(), "it is no JSON object"])
     with pytest.raises(ReplyError, match="none of the 2 entries can be read; of one, its box is not four finite"):
         LINES.parse("EDIT: cup, [nan, 0.2, 0.3, 0.4]\nADD: dog, [0.3, 0.1, 0.1, 0.2]")
 
 
 def test_a_list_of_boxes_that_is_none_has_a_status():
-    for spec, status, texts in (
-        (
-            LINES,
-            "unparsed",
-            ("", "…", "The two images look the same to me."),
-        ),
-        (
-            LINES,
-            "off_menu",
-            (
-                "For example:\nEDIT: cup, [0, 0, 1, 1]",
-                "One could write EDIT: cup, [0, 0, 1, 1] here.",
-                "EDIT: cup, [0, 0, 1, 1]\nI am not sure of this.",
-                '{"o": 1}',
-            ),
-        ),
-        (LINES, "contradictory", ("no change\nEDIT: cup, [0, 0, 1, 1]", "EDIT: cup, [0.9, 0.2, 0.3, 0.4]\nno change")),
-        (
-            JSON,
-            "unparsed",
-            (
-                '{"differences": null}',
-                '{"differences": [{"op": "ADD"',
-                "ADD: cup, [1, 2, 3, 4]",
-                "[" * 200,
-                "no change",
-                "[]",
-            ),
-        ),
-        (JSON, "off_menu", ('{"other": 1}', "{}")),
-        (JSON, "contradictory", (differences('{"op": "ADD", "op": "EDIT", "object": "a", "box": [1, 2, 3, 4]}'),)),
-        (LINES, "abstained", ("Cannot Judge",)),
-    ):
-        assert misread(spec, status, texts) == {}, (spec.form, status)
+    one = "EDIT: cup, [0, 0, 1, 1]"
+    check(LINES, "unparsed", "", "…", "The two images look the same to me.")
+    told = (f"For example:\n{one}", f"One could write {one} here.", f"{one}\nI am not sure of this.")
+    check(LINES, "off_menu", *told, '{"o": 1}')
+    check(LINES, "contradictory", f"no change\n{one}", "EDIT: cup, [0.9, 0.2, 0.3, 0.4]\nno change")
+    check(LINES, "abstained", "Cannot Judge")
+    cut = ('{"differences": null}', '{"differences": [{"op": "ADD"', "[" * 200)
+    check(JSON, "unparsed", *cut, "ADD: cup, [1, 2, 3, 4]", "no change", "[]")
+    check(JSON, "off_menu", '{"other": 1}', "{}")
+    check(JSON, "contradictory", differences('{"op": "ADD", "op": "EDIT", "object": "a", "box": [1, 2, 3, 4]}'))
 
 
 def test_a_confidence_that_is_asked_for_is_a_number_from_0_to_1():
@@ -443,7 +372,7 @@ def at(text: str, *top: tuple[str, float]) -> Token:
 
 
 def shares(text: str, *tokens: str | Token, spec: LabelledBoxes = WANTS) -> list[float | None]:
-    return confidences_in(spec, text, [t if isinstance(t, Token) else Token(text=t, logprob=-0.1) for t in tokens])
+    return spec.shares(text, [t if isinstance(t, Token) else Token(text=t, logprob=-0.1) for t in tokens])
 
 
 def test_a_confidence_is_the_labels_share_at_its_token():
@@ -500,7 +429,7 @@ def test_every_spec_comes_back_from_its_tasks_json_and_asks_for_a_reason_and_an_
         schema: Any = spec.json_schema()
         jsonschema.Draft202012Validator.check_schema(schema)
         assert (schema["type"], list(schema["properties"]), schema["required"], schema["additionalProperties"]) == (
-            "object", ["reason", spec.key], ["reason", spec.key], False,
+            "object", ["reason", spec.key], ["reason", spec.key], False
         )  # fmt: skip
         assert said(spec, "\u200b") == "unparsed" and said(spec, "**Cannot Judge**.") == "abstained"
         assert said(spec, spec.instructions()) in READ_AS_NONE or isinstance(spec, FreeText)
@@ -516,17 +445,17 @@ def test_what_holds_to_the_schema_is_read_and_gives_its_reason():
         (IF, "Wrong Action"), (WHOLE, 3), (TEN, 2.5), (REASONED, 7), (YES_NO, "no"), (FreeText(), "a cup"),
         (OneOf(options=("Red", "Blue"), marks=("A", "B")), "B"), (BoxList(), [[1, 2, 30, 40]]),
         (LINES, ["EDIT: cup, [0.1, 0.2, 0.3, 0.4]"]), (JSON, [json.loads(entry())]),
-        (SURE, [json.loads(entry(more=', "confidence": 0.5'))]), (RecordOf.model(Found), {"name": "a",
-        "parts": [{"name": "b"}]}),
+        (SURE, [json.loads(entry(more=', "confidence": 0.5'))]),
+        (RecordOf.model(Found), {"name": "a", "parts": [{"name": "b"}]}),
     ):  # fmt: skip
         data = {"reason": "I see.", spec.key: answer}
         jsonschema.validate(data, spec.json_schema())
         found = read_answer(spec, json.dumps(data), METRIC)
         assert answer_from_json(json.loads(json.dumps(found.to_json()))) == found
         assert reason_in(spec, json.dumps(data)) == "I see."
-        if isinstance(spec, RecordOf):
-            with pytest.raises(jsonschema.ValidationError):
-                jsonschema.validate({"reason": "", "answer": {"name": "a", "parts": [{"name": 1}]}}, spec.json_schema())
+    wrong = {"reason": "", "answer": {"name": "a", "parts": [{"name": 1}]}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, RecordOf.model(Found).json_schema())
 
 
 def test_the_table_of_the_documentation_is_true():

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editloupe.answers import YES_NO, BoxList, FreeText, LabelledBoxes, OneOf, RecordOf, Scale, read_answer, reason_in
+from editloupe.answers import YES_NO, AnswerSpec, BoxList, FreeText, OneOf, RecordOf, Scale, reason_in
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, tags_in
 from editloupe.rubrics import load_rubric
+
+read_answer = AnswerSpec.parse
 
 METRIC = "instruction_following"
 LABELS = load_rubric("dlebench").criterion(METRIC).answer()
@@ -139,19 +142,11 @@ def test_marked_thought_is_thought_whatever_stands_in_it():
     ):
         assert read(text) == "Flawless Execution", text
         assert "Wrong Action" in parsed(text).thought, text
-    for text in (
-        f"<think>{right}",
-        f"{right}</think>",
-        f"<think>a</think><think>{right}",
-        f"<Start Thinking>{right}</think>",
-    ):
+    for text in (f"<think>{right}", f"{right}</think>", f"{THOUGHT}<think>{right}", f"<Start Thinking>{right}</think>"):
         assert parsed(text).answer is None, text
+    assert read(f"{wrong}<think>or") == "Wrong Action", "a thought that nobody closes takes no answer away before it"
     assert parsed(right, reasoning=f"hm {wrong}").answer == "Flawless Execution"
     assert parsed(right, reasoning="hm").thought == "hm"
-
-
-def test_a_thought_that_nobody_closes_takes_no_answer_away_before_it():
-    assert read(f"{tagged('Wrong Action')}<think>or") == "Wrong Action"
 
 
 def test_two_pairs_with_different_answers_contradict_each_other_and_equal_ones_do_not():
@@ -167,8 +162,10 @@ def test_without_tags_and_calls_the_whole_reply_is_the_answer():
     for text in ("Wrong Action", " **Wrong Action**\n", "```\nWrong Action\n```", f"{THOUGHT}\nFinal Answer: wrong action"):
         reply = parsed(text)
         assert read(text) == "Wrong Action" and not reply.tagged, text
-        # Cut at the token limit it may be the beginning of another one.
+        # Cut at the token limit it may be the beginning of another one, unless its tags are closed.
         assert parsed(text, finish="length").answer is None, text
+    assert parsed(f"{THOUGHT}<Start Final Answer>Good", finish="length").answer is None
+    assert parsed(tagged("Good"), finish="length").answer == "Good"
     assert parsed('{"reason": "red", "answer": "Wrong Action"}').answer == '{"reason": "red", "answer": "Wrong Action"}'
     assert parsed('Wrong Action <tool_call>{"name": "a"}</tool_call>').answer is None
     assert parsed("Wrong Action <tool_call>{}</tool_call>").answer is None
@@ -178,22 +175,11 @@ def test_without_tags_and_calls_the_whole_reply_is_the_answer():
 
 
 def test_tags_in_the_strings_of_a_json_reply_are_text():
-    for reason in (
-        "it shows <tool_call>x</tool_call>",
-        "a <thought> here",
-        "the sign says </think>",
-        "<Start Final Answer>",
-    ):
+    for reason in ("it shows <tool_call>x</tool_call>", "a <thought> here", "it says </think>", "<Start Final Answer>"):
         text = json.dumps({"reason": reason, "answer": "Wrong Action"})
         for reply in (text, f"```json\n{text}\n```"):
             found = parsed(reply)
             assert (found.answer, found.calls, found.malformed) == (text, (), ()), reply
-
-
-def test_an_answer_that_is_cut_off_is_none_and_one_that_nobody_closed_goes_to_the_end():
-    assert parsed(f"{THOUGHT}<Start Final Answer>Good", finish="length").answer is None
-    assert parsed(f"{THOUGHT}<Start Final Answer>Good with flaws").answer == "Good with flaws"
-    assert parsed(tagged("Good"), finish="length").answer == "Good"
 
 
 def test_a_model_that_answers_alone_gives_its_last_line_or_all():
@@ -213,28 +199,21 @@ def test_a_model_that_answers_alone_gives_its_last_line_or_all():
 # Calls
 
 
-def test_a_thought_and_two_calls_in_one_block_are_read():
-    reply = parsed(
-        '<Start Thinking> look </Start Thinking> <tool_call> {"name": "a", "parameters": {"x": 1}}\n'
-        '{"name": "b", "parameters": {}} </tool_call>'
-    )
-    assert reply.thought == "look"
-    assert [(c.id, c.name, dict(c.arguments)) for c in reply.calls] == [("call_1_1", "a", {"x": 1}), ("call_1_2", "b", {})]
-    assert (reply.answer, reply.malformed) == (None, ())
-    beside = parsed('I look. <tool_call>{"name": "a", "parameters": {}} {"parameters": {}}</tool_call>')
-    assert ([c.name for c in beside.calls], len(beside.malformed), beside.thought) == (["a"], 1, "I look.")
-
-
-def test_fences_quotes_and_stray_words_around_a_call_are_tolerated():
+def test_two_calls_in_one_block_and_fences_quotes_and_stray_words_around_a_call_are_read():
+    one = "{'name': 'zoom_in', 'parameters': {'bbox': [1, 2, 3, 4]}}"
     for block in (
-        "```json\n{'name': 'zoom_in', 'parameters': {'bbox': [1, 2, 3, 4]}}\n```",
+        f"```json\n{one}\n```",
         "{“name”: “zoom_in”, “parameters”: {“bbox”: [1, 2, 3, 4]}}",
         '{"name": "zoom_in", "arguments": {"bbox": [1, 2, 3, 4],},}',
         '[{"name": "zoom_in", "parameters": {"bbox": [1, 2, 3, 4]}}]',
         'Here is my call: {"name": "zoom_in", "parameters": {"bbox": [1, 2, 3, 4]}} thank you',
+        f"{one}\n{{'parameters': {{}}}} {{'name': 'b'}}",
     ):
-        reply = parsed(f"<tool_call>{block}</tool_call>")
-        assert [(c.name, dict(c.arguments)) for c in reply.calls] == [("zoom_in", {"bbox": [1, 2, 3, 4]})], block
+        reply = parsed(f"I look. <tool_call>{block}</tool_call>")
+        first, *rest = [(call.id, call.name, dict(call.arguments)) for call in reply.calls]
+        assert first == ("call_1_1", "zoom_in", {"bbox": [1, 2, 3, 4]}), block
+        assert (reply.thought, reply.answer, len(reply.malformed)) == ("I look.", None, len(rest)), block
+    assert [(id, name) for id, name, _ in rest] == [("call_1_2", "b")]
 
 
 def test_what_is_no_call_is_told_with_the_reason():
@@ -262,12 +241,10 @@ def test_what_is_no_call_is_told_with_the_reason():
 PIECES = (
     "<Start Final Answer>", "</Start Final Answer>", "<End Final Answer>", "<Final Answer>", "<Start Thinking>",
     "</Start Thinking>", "<think>", "</think>", "[THINK]", "[/THINK]", "◁think▷", "<tool_call>", "</tool_call>",
-    "<|channel|>",
-    "<|message|>", "<|end|>", "final", "analysis", '{"name": "zoom_in", "parameters": {"bbox": [0, 0, 9, 9]}}', "<", ">",
-    "[",
-    "not", "or", "no", "Label:", "Score:", "Cannot Judge", "4", "3", "4/4", "?", "!", ".", "-", "—", "**", "```", "\n",
-    "~~",
-    "{", '{"answer": "', '"}', '", "reason": "', "</s>", "不是", "\u200b", "\x00", "\ud800", *NAMES,
+    "<|channel|>", "<|message|>", "<|end|>", "final", "analysis", "<", ">", "[", "not", "or", "no", "Label:", "Score:",
+    '{"name": "zoom_in", "parameters": {"bbox": [0, 0, 9, 9]}}', "Cannot Judge", "4", "3", "4/4", "?", "!", ".", "-", "—",
+    "**", "~~", "```", "\n", "{", '{"answer": "', '"}', '", "reason": "', "</s>", "不是", "\u200b", "\x00", "\ud800",
+    *NAMES,
 )  # fmt: skip
 pieces = st.sampled_from(PIECES) | st.text(max_size=6)
 mixed = st.lists(pieces, max_size=14).map("".join) | st.lists(pieces, max_size=14).map(" ".join)
@@ -311,23 +288,22 @@ def test_only_what_stands_in_the_last_pair_of_tags_counts(name: str, other: str,
 
 UNITS = (
     " ", "\n", "\t", "<", "[", "[[", "{", "(", "]", "}", '"', "'", "`", "```\n", "*", "- ", "---\n", "3 ", "9", ".", "+",
-    "!",
-    "²", "一", "?", "Over Modification ", "confidence ", "label: ", "\\boxed{", "<Start Final Answer>",
-    "</Start Final Answer>",
-    "<Start Final Answer>x</Start Final Answer>", "<think>", "</think>", "[THINK]", "<tool_call>", "<|channel|>",
-    "<|channel|>final<|message|>", "</s>", "<|x|>", "<x>", "< / ", "ADD: a, [", "ADD: a, [0,0,1,1]\n", "[0,0,1,1]", '{"a":',
+    "!", "²", "一", "?", "Over Modification ", "confidence ", "label: ", "\\boxed{", "<Start Final Answer>", "<x>", "< / ",
+    "</Start Final Answer>", "<Start Final Answer>x</Start Final Answer>", "<think>", "</think>", "[THINK]", "<tool_call>",
+    "<|channel|>", "<|channel|>final<|message|>", "</s>", "<|x|>", "ADD: a, [", "ADD: a, [0,0,1,1]\n", "[0,0,1,1]", '{"a":',
     "Assistant: ",
 )  # fmt: skip
+FRAMES = ("{}", "<|channel|>{}", "<Start Final Answer>Over Modification{}x</Start Final Answer>", "<think>a</think>{}z")
 BOXES = {"labels": ("ADD", "EDIT"), "list_key": "l", "label_key": "op", "name_key": "n", "image": "i"}
+LISTS = [LabelledBoxes(**BOXES, form=form) for form in ("json", "lines")]  # type: ignore[arg-type]
 SPECS = (
     LABELS,
     YES_NO,
     Scale(low=0, high=10, reason=True),
     FreeText(),
     BoxList(),
-    LabelledBoxes(**BOXES),  # type: ignore[arg-type]
-    LabelledBoxes(**BOXES, form="lines"),  # type: ignore[arg-type]
     RecordOf(schema={"type": "object"}),
+    *LISTS,
 )
 
 
@@ -350,12 +326,7 @@ def test_a_reply_that_repeats_itself_is_read_in_linear_time():
     # Ten times as long, at most ten times the work of 0.01 s for 100 kB, and some for a busy machine.
     slow = {}
     for unit in UNITS:
-        for frame in (
-            "{}",
-            "<|channel|>{}",
-            "<Start Final Answer>Over Modification{}x</Start Final Answer>",
-            "<think>a</think>{}z",
-        ):
+        for frame in FRAMES:
             for length in (19_000, 99_000, 1_000_000):
                 text = frame.format("{}").replace("{}", unit * (length // len(unit)))
                 # Twice, since the garbage of the whole process may be collected meanwhile.

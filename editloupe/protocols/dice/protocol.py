@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from editloupe.answers import YES_NO, Choice, LabelledBoxes, Number
+from editloupe.answers import YES_NO, Choice, Number
 from editloupe.data.boxes import known_format
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper, missing_output
@@ -36,6 +36,7 @@ from editloupe.protocols.dice.differences import (
 )
 from editloupe.protocols.dice.patching import Areas, PatchOptions, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task

@@ -13,12 +13,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.answers import Answer, FreeText, LabelledBoxes, Record, RecordOf, Text, fold
+from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.render import display_scale
 from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, parse_json

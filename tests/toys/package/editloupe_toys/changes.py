@@ -1,7 +1,7 @@
 """A protocol that asks what changed, where, and how probable each answer's label was."""
 
-from editloupe.answers import LabelledBoxes
 from editloupe.protocols.base import BaseProtocol, Options
+from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.scores import Metric, Real, Score
 from editloupe.tasks import About, Ask, Recipe
 
