@@ -23,7 +23,6 @@ from benchmarks.load.server import CALLS, FAULTS, Seen, Server, serving
 from benchmarks.pages import put
 from editloupe.backends.retry import DEFAULT_POLICY
 from editloupe.findings import Finding
-from editloupe.tools.settings import ToolSettings
 from tests.setups import open_with, run_over
 
 
@@ -63,7 +62,7 @@ def main() -> None:
 def judged(data: Path, out: Path, server: Server, *, timeout_s: float, connections: int | None) -> Run:
     """One run over all samples. connections: at once; None adapts."""
     uri = f"openai/m?base_url={server.url}&env=none&timeout_s={timeout_s:g}"
-    setup = open_with(backend=uri, criteria=("if",), weights=ToolSettings(reader="off"))
+    setup = open_with(backend=uri, criteria=("if",))
     began = time.perf_counter()
     outcome = run_over(setup, data, out, config={}, max_connections=connections)
     seconds = time.perf_counter() - began

@@ -28,7 +28,6 @@ from editloupe.runs.recording import Live
 from editloupe.runs.rerun import Replay
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
-from editloupe.tools.settings import ToolSettings
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
 from tests.setups import open_with, run_over
@@ -57,7 +56,7 @@ def main() -> None:
 
 def replayed(out: Path) -> Iterable[Row]:
     """Tasks a second of CPU time, judged and replayed."""
-    setup = open_with(weights=ToolSettings(reader="off"))
+    setup = open_with()
     began = time.process_time()
     outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1)
     judged = outcome.asked / (time.process_time() - began)
@@ -118,7 +117,6 @@ def long_trace(out: Path) -> Size:
         backend=ScriptedLMM(script),
         criteria=("if",),
         budget=Budget(max_turns=TURNS),
-        weights=ToolSettings(reader="off"),
     )
     outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1, limit=1)
     (finding,) = outcome.findings

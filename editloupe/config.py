@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -119,9 +119,8 @@ def _on_off(value: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-_Read = TypeVar("_Read")
-OnOff = Annotated[_Read, BeforeValidator(_on_off)]
-"""A text that may be on or off, which YAML reads as a truth value unless it is quoted."""
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_off)]
+"""YAML reads either word as a truth value unless it is quoted."""
 Whole = Annotated[int, Strict(), AfterValidator(_stored)]
 """A whole number that every program can store."""
 Number = Annotated[float, Strict()]
@@ -253,11 +252,9 @@ class RunConfig(_Strict):
     """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     segmenter: str | None = None
     """Segmenter that makes masks of boxes: a folder or hub id of SAM or SAM 2. Default: SAM from the local cache."""
-    reader: OnOff[str] | None = None
-    """Reader of text in crops: auto, off or rapidocr. Default: auto."""
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
-    marks: OnOff[Literal["on", "off"]] | None = None
+    marks: OnOff | None = None
     """Outline regions and label panes in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)

@@ -54,9 +54,7 @@ def main(gallery: Path = GALLERY) -> None:
 
 def judged(gallery: Path, lmm: LMM, data: Path, *, judge: Mapping[str, Any] | None = None, **options: Any) -> None:
     """One judge's verdicts, into the gallery."""
-    # Without a reader of text and without weights, so that every machine offers the same tools.
-    weights = {"device": "cpu", "reader": "off"}
-    config = RunConfig.make(path=data, judge={"backend": lmm, **(judge or {})}, concurrency=1, **weights, **options)
+    config = RunConfig.make(path=data, judge={"backend": lmm, **(judge or {})}, concurrency=1, device="cpu", **options)
     execute(open_setup(config), gallery, config={})
 
 

@@ -34,11 +34,7 @@ os.environ["COLUMNS"] = "120"
 for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(name, None)
 typer.rich_utils.FORCE_TERMINAL = None
-# The same with and without the extra `ocr`; tests of text reading ask for it.
-os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
-
-# So with the extra `fast`, by which pictures are other bytes.
-sys.modules["isal"] = None  # type: ignore[assignment]
+os.environ |= {"HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
 # Each HTTP client reads all certificate authorities, which takes longer than most tests; none of them speaks TLS.
 for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):

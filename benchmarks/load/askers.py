@@ -43,7 +43,7 @@ Work = Callable[[Path, str, int, Path], None]
 
 
 def editloupe() -> Work:
-    """A whole run: the loop, localize_differences and zoom_in, traces, blobs, findings. Text in crops is not read.
+    """A whole run: the loop, localize_differences and zoom_in, traces, blobs, findings.
 
     Its own number of tasks at once: half as many more than connections.
     """
@@ -97,10 +97,8 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
     from editloupe.values import View
     from tests.setups import open_with, run_over
 
-    weights = ToolSettings(reader="off")
-
     def opened(url: str) -> Setup:
-        return open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), weights=weights, **spread)
+        return open_with(backend=f"openai/{model}?base_url={url}&env=none", criteria=("if",), **spread)
 
     # The protocol, the backend, the tools and the loaders are imported when they are first asked for.
     opened("http://127.0.0.1:9/v1")
@@ -115,7 +113,7 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
 
         setup = opened(url)
         if crops_at_hand:
-            tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(weights)}
+            tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(ToolSettings())}
             setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))
         outcome = run_over(setup, data, out / "run", config={}, max_connections=connections)
         if any(finding.status != "ok" for finding in outcome.findings):

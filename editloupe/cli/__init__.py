@@ -238,7 +238,6 @@ OF_TOOLS: Final = frozenset(
         "preference",
         "editor",
         "segmenter",
-        "reader",
         "picture_budget",
         "marks",
     }

@@ -40,7 +40,7 @@ _NOT_HERE: Final = (
 )  # fmt: skip
 _NOT_FOR_IMAGES: Final = (
     *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",
-    "dino", "lpips", "faces", "reader", "picture_budget", "marks", "max_turns", "max_calls_per_turn",
+    "dino", "lpips", "faces", "picture_budget", "marks", "max_turns", "max_calls_per_turn",
 )  # fmt: skip
 """A builder's images are no edits, and its questions are answered in one look."""
 MARKER: Final = "build.json"

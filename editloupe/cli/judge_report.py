@@ -19,11 +19,10 @@ from editloupe.reports.judged import judged_in
 from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
 from editloupe.runs.execute import Outcome
-from editloupe.runs.setup import Setup, weights_of
+from editloupe.runs.setup import Setup
 from editloupe.runs.trust import words_of
 from editloupe.scores import fault_messages
 from editloupe.tools.ablations import ABLATIONS, checked
-from editloupe.tools.reading import NoReader, open_reader
 from editloupe.values import Json
 
 
@@ -41,10 +40,6 @@ def heading_of(setup: Setup) -> Heading:
         for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
             notes.append(f"Tools absent: {names} ({reason}).")
-    if setup.toolbox.tools:
-        reader = open_reader(weights_of(setup.config))
-        if isinstance(reader, NoReader) and reader.absent:
-            notes.append(f"Text in crops is not read: {reader.reason}.")
     rubric, mode = setup.options.get("rubric"), setup.options.get("mode")
     return Heading(
         judge=f"{setup.main.name}, {setup.backend.uri}" if setup.main.name else setup.backend.uri,

@@ -98,7 +98,6 @@ _METAVARS: Final[Mapping[str, str]] = {
     "picture_budget": "SHARE",
     "preference": "ADDRESS",
     "editor": "EDITOR",
-    "reader": "NAME",
     "abstain_above": "BITS",
 }
 """What an option takes, in words for people; else by its type."""

@@ -20,7 +20,6 @@ from editloupe.cli.options import AsJson, with_options, words
 from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
 from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
-from editloupe.tools.reading import describe_reader
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, parse_json
@@ -34,7 +33,7 @@ _CREDITS: Final = (
     "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
 )
 
-_with_weights = with_options("weights", ("device", "detector", "upscaler", "reader", "picture_budget", "marks"))
+_with_weights = with_options("weights", ("device", "detector", "upscaler", "picture_budget", "marks"))
 Weights = Mapping[str, Any]
 
 
@@ -56,7 +55,6 @@ def tools(context: typer.Context, weights: Weights) -> int:
         return f"{name} {box.tools[name].version}", ", ".join(cast(dict[str, Json], arguments)), offered.description
 
     _table(box, names, ("Tool", "Arguments", "What it does"), row)
-    say(describe_reader(settings))
     say(_CREDITS)
     return 0
 

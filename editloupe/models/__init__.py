@@ -1,4 +1,4 @@
-"""Everything with weights: detectors, segmenters, upscalers, text readers, image encoders, inpainters, image editors.
+"""Everything with weights: detectors, segmenters, upscalers, image encoders, inpainters, image editors.
 
 `get` is the one door to them.
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from editloupe.models.inpaint.base import Inpainter
     from editloupe.models.lpips import LPIPS
     from editloupe.models.preference.base import Preference
-    from editloupe.models.read_text import TextReader
     from editloupe.models.segment.base import Segmenter
     from editloupe.models.upscale.base import Upscaler
 
@@ -41,8 +40,6 @@ def get(kind: Literal["detect"], name: str | None = None, *, device: str = "auto
 def get(kind: Literal["segment"], name: str | None = None, *, device: str = "auto") -> Segmenter: ...
 @overload
 def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "auto") -> Upscaler: ...
-@overload
-def get(kind: Literal["read_text"], name: str | None = None, *, device: str = "auto") -> TextReader: ...
 @overload
 def get(kind: Literal["features", "clip", "dino"], name: str | None = None, *, device: str = "auto") -> Features: ...
 @overload
@@ -64,7 +61,7 @@ def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
     """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
 
-    kind: "detect", "segment", "upscale", "read_text", "features" (CLIP or DINO; also "clip", "dino"), "clip_text",
+    kind: "detect", "segment", "upscale", "features" (CLIP or DINO; also "clip", "dino"), "clip_text",
     "lpips", "faces", "preference", "inpaint", "edit", or a kind that another package brings.
     name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
     device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".

@@ -238,7 +238,7 @@ def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
     names = (
         "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter",
-        "reader", "picture_budget", "marks",
+        "picture_budget", "marks",
     )  # fmt: skip
     given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
     return replace(ToolSettings.from_environment(os.environ), **given)

@@ -16,10 +16,8 @@ from editloupe.imaging import render
 from editloupe.imaging.align import resize
 from editloupe.models.detect.base import Detector
 from editloupe.models.devices import open_device
-from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
-from editloupe.tools.reading import NoReader, TextReading, open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, RESAMPLED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
@@ -29,30 +27,24 @@ LONG_SIDE: Final = 2048
 
 
 class CropTool:
-    """A tool that shows crops: its detector, if it has one, its upscaler and its text reader are part of its version."""
+    """A tool that shows crops: its detector, if it has one, and its upscaler are part of its version."""
 
     computes: ClassVar[bool] = True
     revision: ClassVar[str] = "1"
     """Of the tool itself. It changes with anything that changes the tool's observations."""
 
-    def __init__(
-        self,
-        upscaler: Upscaler | None = None,
-        reader: TextReader | NoReader | None = None,
-        detector: Detector | None = None,
-    ) -> None:
+    def __init__(self, upscaler: Upscaler | None = None, detector: Detector | None = None) -> None:
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-        self.reading = TextReading(reader)
         self._models: list[Detector | Upscaler] = [self.upscaler] if detector is None else [detector, self.upscaler]
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Self:
-        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
-        return cls(open_crop_upscaler(settings), open_reader(settings))
+        """Return the tool with the upscaler for small crops. Raises ConfigError."""
+        return cls(open_crop_upscaler(settings))
 
     @property
     def version(self) -> str:
-        return self.reading.version("; ".join([self.revision, *(model.version for model in self._models)]))
+        return "; ".join([self.revision, *(model.version for model in self._models)])
 
     @property
     def tolerance(self) -> Tolerance:
@@ -60,14 +52,13 @@ class CropTool:
         return LEARNED if self.upscaler.learned else RESAMPLED
 
     def prepare(self) -> None:
-        """Load the models and the reader now. Raises ConfigError."""
+        """Load the models now. Raises ConfigError."""
         for model in self._models:
             models.prepare(model)
-        self.reading.prepare()
 
     def describe(self) -> tuple[str, ...]:
         """Return each model with what it was loaded for."""
-        return (*map(models.describe, self._models), *self.reading.describe())
+        return tuple(map(models.describe, self._models))
 
 
 def open_crop_upscaler(settings: ToolSettings) -> Upscaler:

@@ -18,7 +18,6 @@ from editloupe.imaging.align import resize
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
 from editloupe.tools.crops import CropTool, add_view
-from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
@@ -44,7 +43,7 @@ class Enhancer(CropTool):
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
         """Return the tool with the upscaler that the settings name, whatever the device. Raises ConfigError."""
-        return cls(models.get("upscale", settings.upscaler, device=settings.device), open_reader(settings))
+        return cls(models.get("upscale", settings.upscaler, device=settings.device))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
@@ -75,14 +74,12 @@ class Enhancer(CropTool):
         more = f" (more than ×{args.scale}, since it is small)" if scale > args.scale else ""
         params: dict[str, Json] = {"upscaler": self.upscaler.name, "scale": scale}
         view = add_view(context, made, image, box, "enhance", params)
-        read = self.reading.in_crop(context.images, view, name=name, crop=context.crop_name(1))
-        lines = [
+        text = (
             f"{context.crop_name(1)}: {name!r}, bbox {args.bbox} (px {list(box.ints())} of "
-            f"{image.width}×{image.height}), enlarged ×{scale}{more} to {width}×{height} px by {by}. {caution}.",
-            *read.lines,
-        ]
+            f"{image.width}×{image.height}), enlarged ×{scale}{more} to {width}×{height} px by {by}. {caution}."
+        )
         return Observation(
-            text="\n".join(lines),
+            text=text,
             views=(view,),
             kept=(add_view(context, plain, image, box, "crop"),),
             data={
@@ -96,6 +93,5 @@ class Enhancer(CropTool):
                 "learned": self.upscaler.learned,
                 "weights": self.upscaler.version,
                 **models.computed(self.upscaler),
-                **read.data,
             },
         )

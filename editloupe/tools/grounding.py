@@ -15,12 +15,10 @@ from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
-from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ImageArgs
 from editloupe.tools.crops import CropTool, add_view, open_crop_upscaler, show_crop
-from editloupe.tools.reading import NoReader, open_reader
 from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
@@ -47,17 +45,15 @@ class Grounding(CropTool):
             min_length=1, max_length=MAX_PHRASE, description='What to find, in a few words: for example "red mug".'
         )
 
-    def __init__(
-        self, detector: Detector, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None
-    ) -> None:
-        super().__init__(upscaler, reader, detector)
+    def __init__(self, detector: Detector, upscaler: Upscaler | None = None) -> None:
+        super().__init__(upscaler, detector)
         self.detector = detector
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
         """Return the tool with the models that the settings name. Raises ModelAbsent and ConfigError."""
         detector = models.get("detect", settings.detector, device=settings.device)
-        return cls(detector, open_crop_upscaler(settings), open_reader(settings))
+        return cls(detector, open_crop_upscaler(settings))
 
     @property
     def tolerance(self) -> Tolerance:
@@ -79,14 +75,12 @@ class Grounding(CropTool):
         params: dict[str, Json] = {"boxes": [[round(v, 2) for v in box] for box in boxes]}
         drawn = add_view(context, picture, image, View.whole(image).region, "draw_boxes", params)
         around = list(region.to_thousandths(width=image.width, height=image.height))
-        text = self.reading.in_crop(context.images, crop.view, name=name, crop=context.crop_name(2))
         lines[-1:] = [
             f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
             f"{context.crop_name(2)}: box 1 with its surroundings: bbox {around} (px {list(region.ints())}), {crop.how}.",
-            *text.lines,
             lines[-1],
         ]
-        data = {**facts(result, self.detector), "crops": [context.crop_name(1), context.crop_name(2)], **text.data}
+        data = {**facts(result, self.detector), "crops": [context.crop_name(1), context.crop_name(2)]}
         if crop.by:
             data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)

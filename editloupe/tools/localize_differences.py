@@ -19,14 +19,11 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
-from editloupe.imaging.orientation import UPRIGHT
-from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
 from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
 from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, lay_out, with_overview
-from editloupe.tools.reading import NoReader, open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
 from editloupe.values import Box, Json, View
@@ -62,12 +59,11 @@ class LocalizeDifferences(CropTool):
     def __init__(
         self,
         upscaler: Upscaler | None = None,
-        reader: TextReader | NoReader | None = None,
         *,
         picture_budget: float = ToolSettings.picture_budget,
         marked: bool = True,
     ) -> None:
-        super().__init__(upscaler, reader)
+        super().__init__(upscaler)
         self.picture_budget, self.marked = picture_budget, marked
 
     @classmethod
@@ -75,7 +71,6 @@ class LocalizeDifferences(CropTool):
         """Return the tool as the settings have it. Raises ConfigError."""
         return cls(
             open_crop_upscaler(settings),
-            open_reader(settings),
             picture_budget=settings.picture_budget,
             marked=settings.marks == "on",
         )
@@ -134,10 +129,6 @@ class LocalizeDifferences(CropTool):
         ]
         if len(found.regions) > len(shown):
             lines.append(_not_shown(found, len(shown), names))
-        # Where crops show the text, the whole pair need not be read.
-        read = len(looks) or len(pairs)
-        upright = found.alignment.orientation == UPRIGHT
-        text = self.reading.in_pairs(context.images, views[: 2 * read], names=names, crops=crops[:read], upright=upright)
         if found.widespread:
             lines += _regenerated(found, names)
         numbered = ", with the regions numbered" * (self.marked and bool(found.regions))
@@ -149,7 +140,6 @@ class LocalizeDifferences(CropTool):
                 enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crop} ×{look.scale:.2g}")
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
-        lines += text.lines
         if found.regions:
             lines.append(
                 "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
@@ -168,7 +158,6 @@ class LocalizeDifferences(CropTool):
             **_data(found, crops=shown),
             "pictures": pictures,
             "budget": {"tokens": math.floor(budget), "rule": context.image_tokens.rule},
-            **text.data,
             **(models.computed(self.upscaler) if kept else {}),
         }
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)

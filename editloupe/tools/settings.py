@@ -39,8 +39,6 @@ class ToolSettings:
     """For the measure crop_edit: an image editor (`editloupe.models.edit`); None is none."""
     segmenter: str | None = None
     """For the measure segmentation: a model folder or a hub id of SAM or SAM 2. None takes SAM from the local cache."""
-    reader: str = "auto"
-    """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
     picture_budget: float = 0.5
     """Image tokens of one observation of localize_differences, as a share of what the two compared images cost."""
     marks: str = "on"

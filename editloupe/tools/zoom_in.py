@@ -46,8 +46,6 @@ class ZoomIn(CropTool):
             f"{image.width}×{image.height}), {shown.how}. It is your bbox {args.bbox} (px {list(box.ints())}) with "
             f"{margin} px of margin, less where the image ends.{looked_for}"
         ]
-        text = self.reading.in_crop(context.images, shown.view, name=name, crop=context.crop_name(1))
-        lines += text.lines
         call = canonical_json(
             {"name": self.name, "arguments": args.model_dump(exclude_unset=True) | {"target_image": name}}
         )
@@ -67,6 +65,5 @@ class ZoomIn(CropTool):
                 "size": [shown.view.image.width, shown.view.image.height],
                 "repeated": call in context.past_calls,
                 **shown.by,
-                **text.data,
             },
         )

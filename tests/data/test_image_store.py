@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from editloupe.data import fast_png, images
+from editloupe.data import images
 from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png
 from editloupe.errors import ImageError
 from tests.data.profiles import DISPLAY_P3
@@ -70,27 +70,15 @@ def test_a_decoded_image_is_read_only_rgb() -> None:
     assert np.array_equal(array, gradient()) and not array.flags.writeable
 
 
-@pytest.mark.parametrize("installed", [False, True])
-def test_a_png_by_the_extra_fast_holds_the_same_pixels(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
-    # zlib writes what ISA-L writes, in other bytes.
-    compress = zlib
-    if installed:
-        monkeypatch.delitem(sys.modules, "isal")
-        compress = pytest.importorskip("isal.isal_zlib")
-    monkeypatch.setattr(fast_png, "_isal", lambda: compress)
+def test_an_array_is_kept_as_a_png_of_the_same_pixels_that_is_sent_as_it_is() -> None:
     rng = np.random.default_rng(0)
     for rgb in (gradient(), rng.integers(0, 256, (8, 301, 3), dtype=np.uint8), gradient(90, 80)[::2, 10:70]):
         store = ImageStore()
         ref = store.add_array(rgb)
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(store.data(ref)))), rgb)
-        # Whole, and nothing to do beyond reading: it is sent as it is.
+        # Whole, and nothing to do beyond reading.
         again = ImageStore()
         assert again.notes(again.add_bytes(encode_png(rgb))) == () and encode_png(rgb) == store.data(ref)
-
-
-def test_without_the_extra_fast_opencv_writes_png() -> None:
-    assert fast_png.encode(gradient()) is None
-    assert np.array_equal(decode(encode_png(gradient()), name="a.png")[0], gradient())
 
 
 def test_alpha_is_composited_on_white_and_said_so() -> None:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from editloupe.findings import Observation
+from editloupe.tools.base import ToolContext
+from editloupe.tools.localize_differences import LocalizeDifferences
 from tests.guards.doors import Found, Program, labels, means, name_of, statuses
 from tests.guards.frozen import Figure, holds
 from tests.guards.old_run import unpacked
+from tests.guards.scenarios import draw
 
 
 @pytest.fixture
@@ -63,6 +69,30 @@ def test_it_is_compared_with_the_same_numbers(run: Path, editloupe: Program) -> 
         found[f"cost | {name_of(one['judge'])}"] = {"verdicts": one["verdicts"], "findings": one["findings"], **spent}
     assert sum(about.startswith("people") for about in found) == 2
     holds("old-run-compare", found)
+
+
+def test_what_tools_said_that_this_version_does_not_is_shown_and_replayed_as_recorded(
+    tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = LocalizeDifferences.__call__
+
+    def then(tool: LocalizeDifferences, args: Any, context: ToolContext) -> Observation:
+        seen = now(tool, args, context)
+        read = {"reader": "RapidOCR 3.10", "crops": {"Crop 1": [{"text": "CAFE 12", "box": [1, 2, 30, 8]}]}}
+        return replace(seen, text=f"{seen.text}\nText read in Crop 1: 'CAFE 12'.", data={**seen.data, "text_reading": read})
+
+    with monkeypatch.context() as version:
+        version.setattr(LocalizeDifferences, "__call__", then)
+        version.setattr(LocalizeDifferences, "revision", "5; text 2 RapidOCR 3.10")
+        code, _, err = editloupe("judge", draw(tmp_path / "edits"), "--out", run := tmp_path / "run")
+        assert code == 0, err
+    code, out, err = editloupe("show", run, "mug")
+    assert code == 0 and "Text read in Crop 1: 'CAFE 12'." in out, err
+    code, out, err = editloupe("replay", run)
+    assert code == 0 and "2 as recorded" in out, err
+    # Tools that run again are others, and said to be.
+    code, out, err = editloupe("replay", run, "--observations", "live")
+    assert code == 4 and "text 2 RapidOCR 3.10" in out, (code, out, err)
 
 
 def values(figures: dict[str, dict[str, Figure]]) -> dict[str, Figure]:

@@ -12,21 +12,13 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import MissingExtra, ModelAbsent, UnknownPlugin
-from editloupe.models import hub, read_text
+from editloupe.models import hub
 from editloupe.models.upscale.base import Lanczos
 
 
 def test_an_unknown_kind_lists_the_known() -> None:
-    with pytest.raises(UnknownPlugin, match=r"unknown model 'depth'; known here: .*detect, .*read_text, .*upscale"):
+    with pytest.raises(UnknownPlugin, match=r"unknown model 'depth'; known here: .*detect, .*faces, .*upscale"):
         models.get("depth")
-
-
-def test_a_default_that_is_not_here_is_absent_and_a_named_one_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_text, "find_spec", lambda name: None)
-    with pytest.raises(ModelAbsent, match=r"rapidocr and onnxruntime not installed \(pip install 'editloupe\[ocr\]'\)"):
-        models.get("read_text")
-    with pytest.raises(MissingExtra):
-        models.get("read_text", "rapidocr")
 
 
 @pytest.mark.parametrize(

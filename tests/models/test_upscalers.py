@@ -344,7 +344,7 @@ def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp
 
 
 def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu", reader="off")
+    settings = ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu")
     names = ["enhancer", "zoom_in", "localize_differences"]
     versions = open_toolbox(names, settings).versions()
     assert "tiny_x4" in versions["enhancer"]

@@ -20,7 +20,6 @@ from editloupe.backends.openai import open_backend
 from editloupe.backends.retry import RetryPolicy
 from editloupe.data import images
 from editloupe.runs.execute import Outcome
-from editloupe.tools.settings import ToolSettings
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final
 from tests.setups import open_with, run_over
@@ -31,7 +30,7 @@ POLICY = RetryPolicy(sleep=lambda seconds: time.sleep(seconds / 100))
 
 def judged(folder: Path, url: str, samples: int, *, model: str = "m", timeout_s: float = 10.0) -> Outcome:
     backend = open_backend(parse_uri(f"openai/{model}?base_url={url}&env=none&timeout_s={timeout_s}"), policy=POLICY)
-    setup = open_with(backend=backend, criteria=("if",), weights=ToolSettings(reader="off"))
+    setup = open_with(backend=backend, criteria=("if",))
     data = draw(folder / "data", samples, size=(96, 64))
     return run_over(setup, data, folder / "run", config={}, concurrency=8, max_connections=8)
 
