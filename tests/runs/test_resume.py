@@ -73,6 +73,26 @@ def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits,
     assert kept() == files
 
 
+def test_lines_that_an_editor_ended_its_own_way_are_read_and_damaged_ones_are_named_by_their_number(
+    gallery: Path, editloupe: Program
+):
+    shown = editloupe("show", gallery)
+    path = gallery / "findings.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\r\n".join([*lines, b""]))
+    assert editloupe("show", gallery) == shown
+    path.write_bytes(b"\r\n".join([*lines, b"{}", b"{", b"[]", b'{"task_id": ']))
+    last = len(lines)
+    told = (
+        f"line {last + 4}: the last line is cut off (12 bytes)",
+        f"line {last + 1}: not of the expected shape",
+        f"line {last + 2}: not JSON",
+        f"line {last + 3}: not an object",
+    )
+    for what, problem in zip(told, RunStore.read(gallery).problems, strict=True):
+        assert problem.startswith(f"findings.jsonl, {what}") and problem.endswith(", left out")
+
+
 def test_a_limit_can_be_lifted_later(edits: Edits, tmp_path: Path):
     folder, out = edits(4), tmp_path / "run"
     assert run(talker(), folder, out, limit=1).asked == 1
