@@ -27,6 +27,7 @@ from editloupe.backends.scripted import Line, ScriptedLMM  # noqa: E402
 from editloupe.baseline.backend import PixelBaseline  # noqa: E402
 from editloupe.chat import Reply, Request, ToolCall, Usage  # noqa: E402
 from editloupe.config import RunConfig  # noqa: E402
+from editloupe.runs.run import drive  # noqa: E402
 from editloupe.runs.setup import open_setup  # noqa: E402
 from editloupe.traces import GALLERY  # noqa: E402
 from editloupe.values import Json  # noqa: E402

@@ -227,12 +227,6 @@ class TestASetOfTargets:
         requests, _ = self.asked(sample_of(edit, reference_of(edit), tmp_path), targets=how)
         assert len(requests) == times
 
-    def test_findings_on_each_of_a_set_from_before_still_score(self, tmp_path: Path):
-        sample = sample_of(COUNT, reference_of(COUNT), tmp_path)
-        _, findings = self.asked(sample, targets="each")
-        (score,) = scored(make_protocol("dlebench", {"mode": "oracle", "criteria": "if"}), [sample], findings)
-        assert (score.label, len(score.parts)) == ("Flawless Execution", 3)
-
 
 @pytest.mark.parametrize(
     ("edit", "size"),
