@@ -4,12 +4,10 @@
     python -m benchmarks.big --samples 835            # 5,010 findings
     python -m benchmarks.big --write                  # and put the table into docs/files.md
 
-The run is made (`benchmarks.judged_runs`): two editors, three judges, two metrics, no traces. `merge` joins its halves: for
-the first time every line of theirs is checked, as of shards that came from elsewhere; then they are known to be sound.
-`judge` continues a finished run of as many findings over a folder of small images, where nothing is left to ask: first
-without what it remembers of its end, then with it. `view` is timed from the start of the command to its list of runs and to
-the matrix of the run with all rows. Each command runs in a process of its own, once, after one on a small run that compiles
-what it imports.
+The run is made (`benchmarks.judged_runs`): two editors, three judges, two metrics, no traces. `merge` joins its halves.
+`judge` continues a finished run of as many findings over a folder of small images, where nothing is left to ask. `view` is
+timed from the start of the command to its list of runs and to the matrix of the run with all rows. Each command runs in a
+process of its own, once, after one on a small run that compiles what it imports.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from editloupe.answers import Label
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.findings import Finding
-from editloupe.runs.execute import selected
 from editloupe.runs.schedule import Schedule
+from editloupe.runs.selection import selected
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 
@@ -64,9 +62,7 @@ def main() -> None:
             ("`report RUN`", *_timed("report", run)),
             ("`compare RUN`", *_timed("compare", run)),
             ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
-            ("`merge`, two halves, for the first time", *_timed("merge", folder / "whole", *halves)),
-            ("`merge`, two halves", *_timed("merge", folder / "again", *halves)),
-            ("`judge`, nothing left to ask, for the first time", *_timed("judge", edits, "--out", judged)),
+            ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
             ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
             ("`gc`", *_timed("gc", run)),
             ("`view`, to its first page", *_viewed(run, "index.html")),

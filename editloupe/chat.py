@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.values import Count, ImageRef, Json, Serialisable, cached_property, canonical_json, is_empty, text_digest
+from editloupe.values import Count, ImageRef, Json, Serialisable, digest, is_empty
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
@@ -86,11 +86,6 @@ class Message(Serialisable):
     carry: Annotated[Json, _Given] = None
     """What a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing."""
 
-    @cached_property
-    def canonical(self) -> str:
-        """The canonical JSON: each message is in the hash of the conversation and in the key of every later request."""
-        return canonical_json(self.to_json())
-
     @classmethod
     def of_text(cls, role: ChatRole, text: str) -> Message:
         return cls(role=role, parts=(TextPart(text=text),))
@@ -107,8 +102,7 @@ class Message(Serialisable):
 
 def message_hash(message: Message, parent: str | None) -> str:
     """Return the digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
-    # Put together as the canonical JSON of {"message": …, "parent": …} is.
-    return text_digest(f'{{"message":{message.canonical},"parent":{canonical_json(parent)}}}')
+    return digest({"message": message.to_json(), "parent": parent})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +166,7 @@ class Request(Serialisable):
 
     def key(self) -> str:
         """Return the SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
-        # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
-        # it and the same in every turn.
-        fields = {name: canonical_json(value) for name, value in replace(self, messages=()).to_json().items()}
-        fields["messages"] = f"[{','.join(m.canonical for m in self.messages)}]"
-        return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
+        return digest(self.to_json())
 
 
 @dataclass(frozen=True, kw_only=True)

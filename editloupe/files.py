@@ -55,13 +55,8 @@ def read_tail(path: Path | str, most: int) -> bytes:
 def read_stamped(path: Path) -> tuple[bytes, Stamp]:
     """Return the bytes of a file, and what tells if it was written to since. Raises OSError as `open_plain`."""
     with open_plain(path) as file:
-        stamp = stamp_of(os.fstat(file.fileno()))
-        return file.read(), stamp
-
-
-def stamp_of(at: os.stat_result) -> Stamp:
-    """Return what tells if a file was written to since it was looked at."""
-    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+        at = os.fstat(file.fileno())
+        return file.read(), (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
 
 
 def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> str:

@@ -49,7 +49,7 @@ answer: the model's text was read, whatever it said.   turns, tokens, time, cont
 reminders: no readable reply after all reminders.   refusal, filter: the model or its provider declined.
 backend: the endpoint failed.   tools: tools crashed too often.   recording: a recorded trace could not be continued.
 blocked: the protocol did not ask.   input: an image or a row could not be read.   measure: a measure could not compute.
-protocol: the protocol itself raised.   fault: editloupe itself failed.   "": not recorded (findings of version 1).
+protocol: the protocol itself raised.   fault: editloupe itself failed.   "": not recorded.
 """
 
 TRACE_NAME: Final = re.compile(r"(?:traces|forks)(?:/[\w-][\w.-]*){1,3}\.jsonl", re.ASCII)
@@ -90,16 +90,6 @@ class JudgeSpec(Serialisable):
     def id(self) -> str:
         """The judge id: 16 hex digits of the digest."""
         return digest(self.to_json())[:16]
-
-    @classmethod
-    def from_json(cls, data: object) -> JudgeSpec:
-        """Return the judge that `to_json` wrote, also one of version 1, whose id differs from the recorded one.
-
-        Raises ValueError for data of another shape.
-        """
-        if isinstance(data, Mapping) and "rubric" in data:
-            data = {**data, "questions": digest([data["rubric"], data.get("prompt", "")])}
-        return super().from_json(data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,16 +254,3 @@ class Finding(Serialisable):
         data = super().to_json()
         kind = None if self.answer is None else self.answer.kind
         return {**data, "kind": kind, "label": self.label, "value": self.value, "seconds": round(self.seconds, 4)}
-
-    @classmethod
-    def from_json(cls, data: object) -> Finding:
-        """Return the finding that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
-        return super().from_json(_upgraded(data))
-
-
-def _upgraded(data: object) -> object:
-    """Return a finding of version 1, which has a criterion and the number of a target, in today's shape."""
-    if not isinstance(data, Mapping) or "criterion" not in data:
-        return data
-    target = data.get("target")
-    return {**data, "metric": data["criterion"], "part": "" if target is None else f"target {target}"}

@@ -20,10 +20,8 @@ from editloupe.values import (
     Sample,
     Serialisable,
     cached_property,
-    canonical_bytes,
     digest,
     is_empty,
-    object_digest,
     sample_key,
 )
 
@@ -154,31 +152,6 @@ class Ask(_Task):
     budget: Budget = field(default_factory=Budget)
     kind: Literal["ask"] = "ask"
 
-    @cached_property
-    def id(self) -> str:
-        """Hash of the content, 64 hex digits."""
-        if type(self) is not Ask:
-            return digest(self.to_json())
-        own = {name: canonical_bytes(value) for name, value in self.json_of(include=_OWN).items()}
-        return object_digest(self._shared() | own)
-
-    def _shared(self) -> dict[str, bytes]:
-        """Return the canonical JSON of all fields but `_OWN`: the questions on many samples have them in common."""
-        key = self.protocol, self.metric, self.role, tuple(self.tools), id(self.answer), id(self.budget)
-        known = _KNOWN.get(key)
-        if known is None:
-            if len(_KNOWN) >= _MOST_KNOWN:
-                _KNOWN.clear()
-            made = {name: canonical_bytes(value) for name, value in self.json_of(exclude=_OWN).items()}
-            _KNOWN[key] = known = (self.answer, self.budget, made)
-        return known[2]
-
-
-_OWN: Final = {"about", "blocked", "prompt", "rests_on", "views"}
-_KNOWN: Final[dict[tuple[object, ...], tuple[AnswerSpec, Budget, dict[str, bytes]]]] = {}
-"""What questions share. Answer and budget are known by their identity, which they keep while they are held here."""
-_MOST_KNOWN: Final = 1000
-
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(_Task):
@@ -198,24 +171,5 @@ _TASK: Final[TypeAdapter[Ask | Measure]] = TypeAdapter(Task)
 
 
 def task_from_json(data: object) -> Ask | Measure:
-    """Return the task that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
-    return _TASK.validate_python(_upgraded(data))
-
-
-def _upgraded(data: object) -> object:
-    """Return a task of version 1, which has a criterion and the number of a target, in today's shape."""
-    if not isinstance(data, Mapping) or data.get("kind") != "judge":
-        return data
-    target = data.get("target")
-    about = {
-        "sample_id": data.get("sample_id"),
-        "editor": data.get("editor"),
-        "part": "" if target is None else f"target {target}",
-    }
-    return {
-        **data,
-        "kind": "ask",
-        "metric": data.get("criterion"),
-        "about": about,
-        "answer": {"kind": "labels", "labels": data.get("grammar")},
-    }
+    """Return the task that `to_json` wrote. Raises ValueError for data of another shape."""
+    return _TASK.validate_python(data)

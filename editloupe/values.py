@@ -13,7 +13,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
-from pydantic_core import CoreSchema, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, core_schema
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -33,8 +32,6 @@ else:
 Value = TypeVar("Value")
 
 _MOST: Final = 1_000_000
-_LONG: Final = 256
-"""Letters of a text that is worth another way of writing it."""
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -51,10 +48,6 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
     Raises ValueError for text that is no JSON, and for one nested deeper than `MAX_NESTING`.
     """
-    if not hooks and isinstance(text, bytes) and text.count(b"[") + text.count(b"{") <= MAX_NESTING:
-        with suppress(ValueError):
-            # In a third of the time, and equal texts are held once. It refuses half a surrogate pair, and what is no UTF-8.
-            return from_json(text)
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
     check_nesting(text)
@@ -124,40 +117,12 @@ def canonical_json(value: Json) -> str:
     return _CANONICAL.encode(value)
 
 
-def canonical_bytes(value: Json) -> bytes:
-    """Return the canonical JSON as `digest` hashes it: half a surrogate pair, which UTF-8 does not know, as its escape."""
-    if value is None:
-        return b"null"
-    if isinstance(value, str) and len(value) > _LONG:
-        try:
-            return to_json(value)  # a prompt takes a quarter of the time by it
-        except ValueError:
-            pass
-    return canonical_json(value).encode("utf-8", "backslashreplace")
-
-
 def compact_bytes(value: Json) -> bytes:
     """Return a JSON value without spaces, keys in their order. Half a surrogate pair becomes its JSON escape.
 
     Raises ValueError for NaN and infinity.
     """
-    with suppress(ValueError):
-        # In a quarter of the time. It writes NaN and infinity, and refuses half a surrogate pair.
-        data = to_json(value, inf_nan_mode="constants")
-        if b"NaN" not in data and b"Infinity" not in data:
-            return data
     return _COMPACT.encode(value).encode("utf-8", "backslashreplace")
-
-
-def object_digest(values: Mapping[str, bytes]) -> str:
-    """Return the `digest` of an object. values: key → `canonical_bytes` of its value."""
-    pairs = [_key(name) + values[name] for name in sorted(values)]
-    return hashlib.sha256(b"{" + b",".join(pairs) + b"}").hexdigest()
-
-
-@lru_cache(maxsize=1024)
-def _key(name: str) -> bytes:
-    return canonical_bytes(name) + b":"
 
 
 def json_line(row: Mapping[str, Json]) -> bytes:
@@ -167,13 +132,8 @@ def json_line(row: Mapping[str, Json]) -> bytes:
 
 def digest(value: Json) -> str:
     """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
-    return text_digest(canonical_json(value))
-
-
-def text_digest(canonical: str) -> str:
-    """Return the `digest` of the value whose canonical JSON this is."""
     # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
-    return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def notebook_html(kind: str, value: object) -> str:
@@ -224,12 +184,7 @@ class Serialisable:
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON: objects, lists, strings, numbers, booleans and None."""
-        return self.json_of()
-
-    def json_of(self, include: set[str] | None = None, exclude: set[str] | None = None) -> dict[str, Json]:
-        """Return some of the fields as JSON."""
-        adapter = _adapter(type(self))
-        data: dict[str, Json] = adapter.dump_python(self, mode="json", include=include, exclude=exclude, warnings=False)
+        data: dict[str, Json] = _adapter(type(self)).dump_python(self, mode="json", warnings=False)
         return data
 
     @classmethod
@@ -239,12 +194,6 @@ class Serialisable:
         Raises ValueError (pydantic's ValidationError, which names the field) for data of another shape.
         """
         value: Self = _adapter(cls).validator.validate_python(data)
-        return value
-
-    @classmethod
-    def from_json_text(cls, text: bytes) -> Self:
-        """Return the value of a JSON text that `to_json` made, faster than by `from_json`. Raises ValueError as it does."""
-        value: Self = _adapter(cls).validator.validate_json(text)
         return value
 
 
@@ -259,14 +208,6 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
         with _MAKING:
             found = _ADAPTERS.get(cls) or _ADAPTERS.setdefault(cls, TypeAdapter(cls))
     return found
-
-
-def json_bytes(kind: Any, value: object) -> bytes:
-    """Return a value of this type as JSON, as pydantic makes it: fast, and the same for equal values of one program.
-
-    Raises ValueError for text that is no UTF-8.
-    """
-    return _adapter(kind).dump_json(value, warnings=False)
 
 
 _CONTAINERS: Final = (str, tuple, list, Mapping)

@@ -20,7 +20,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.annotation import Annotation, begin
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.annotate import AnnotationSite
 from editloupe.viewer.export import export
@@ -93,10 +93,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         first, mug, pages = (Path(temporary) / name for name in ("first", "mug", "pages"))
         edits = ROOT / "examples" / "edits"
-        execute(open_setup(RunConfig(path=edits)), first, config={})
+        drive(open_setup(RunConfig(path=edits)), first, config={})
         for name in LOOKS:
             config = RunConfig(path=edits, sample=["kitchen-mug"], judge=judge(name))
-            execute(open_setup(config), mug, config={})
+            drive(open_setup(config), mug, config={})
         export(Site.of([RunReader(mug)]), pages)
         path = os.environ.get("CHROMIUM") or shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])

@@ -27,7 +27,7 @@ from editloupe.backends.scripted import Line, ScriptedLMM  # noqa: E402
 from editloupe.baseline.backend import PixelBaseline  # noqa: E402
 from editloupe.chat import Reply, Request, ToolCall, Usage  # noqa: E402
 from editloupe.config import RunConfig  # noqa: E402
-from editloupe.runs.execute import execute  # noqa: E402
+from editloupe.runs.run import drive  # noqa: E402
 from editloupe.runs.setup import open_setup  # noqa: E402
 from editloupe.traces import GALLERY  # noqa: E402
 from editloupe.values import Json  # noqa: E402
@@ -55,7 +55,7 @@ def main(gallery: Path = GALLERY) -> None:
 def judged(gallery: Path, lmm: LMM, data: Path, *, judge: Mapping[str, Any] | None = None, **options: Any) -> None:
     """One judge's verdicts, into the gallery."""
     config = RunConfig.make(path=data, judge={"backend": lmm, **(judge or {})}, concurrency=1, device="cpu", **options)
-    execute(open_setup(config), gallery, config={})
+    drive(open_setup(config), gallery, config={})
 
 
 def drawn(folder: Path) -> Path:

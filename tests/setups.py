@@ -10,7 +10,8 @@ from editloupe.config import SHORTHANDS, RunConfig
 from editloupe.data.samples import Loaded
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.summary import Summary, summarise
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.tasks import Budget
 from editloupe.tools.settings import ToolSettings
@@ -65,4 +66,4 @@ def run_over(setup: Setup, path: Path | Loaded, out: Path, **given: Any) -> Outc
         toolbox=setup.toolbox,
         spec=setup.spec,
     )
-    return execute(changed, out, loaded=path if isinstance(path, Loaded) else None, **given)
+    return drive(changed, out, loaded=path if isinstance(path, Loaded) else None, **given)

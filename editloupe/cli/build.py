@@ -29,7 +29,8 @@ from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
@@ -147,7 +148,7 @@ def _asked(
     """
     tell_traces(run.langsmith)
     with progress(hidden=as_json) as listener:
-        outcome = execute(
+        outcome = drive(
             setup,
             folder,
             loaded=loaded,

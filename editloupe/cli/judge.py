@@ -22,8 +22,9 @@ from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
 from editloupe.runs.budget import Ledger, RunBudget
-from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.judges import Entry
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup, settled_tools
 from editloupe.runs.store import RunStore
 from editloupe.runs.visits import added
@@ -146,7 +147,7 @@ def _judge(
             for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
                 note(line)
     with stoppable() as stop, progress(events=as_json) as listener:
-        outcome = execute(
+        outcome = drive(
             setup,
             folder,
             config=run.to_options(),
@@ -156,7 +157,6 @@ def _judge(
             listener=listener,
             stop=stop,
             entries=[_entry(run, setup), *entries],
-            remembers=True,
             spreads=True,
         )
     judge_report.report(outcome, heading, folder, as_json=as_json, told=told)

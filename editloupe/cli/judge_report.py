@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from editloupe.reports.closing import Closing, Heading
 from editloupe.reports.judged import judged_in
 from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.runs.trust import words_of
 from editloupe.scores import fault_messages
@@ -67,7 +66,7 @@ class Told:
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, told: Told) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
     unscored = outcome.unscored
-    close = _closing_of(outcome)
+    close = Closing.of(outcome.setup.protocol, outcome.scores, _self_agreement(outcome))
     heading = replace(heading, notes=(*heading.notes, *close.agreement))
     names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
     summary = close.summary(heading, judge_id=id_ if id_ in names else "")
@@ -130,17 +129,6 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         say(stopped)
     elif outcome.failed:
         _tell_failures(outcome, folder)
-
-
-def _closing_of(outcome: Outcome) -> Closing:
-    """Return what a judge's scores come to, and let the next visit know it where nothing is left to ask."""
-    if outcome.ended is not None:
-        with suppress(ValueError):
-            return Closing.from_json(outcome.ended.closing)
-    close = Closing.of(outcome.setup.protocol, outcome.scores, _self_agreement(outcome))
-    if outcome.memory is not None and not outcome.unscored and Closing.from_json(kept := close.to_json()) == close:
-        outcome.memory.keep(kept)
-    return close
 
 
 def next_steps(outcome: Outcome, folder: Path) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from editloupe.cli.output import err, many, note, print_json
 from editloupe.reports.escape import plain
-from editloupe.runs.execute import Progress
+from editloupe.runs.outcome import Progress
 from editloupe.values import Json
 
 EVERY_S: Final = 10.0

@@ -23,7 +23,9 @@ from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.judged import Judged
 from editloupe.reports.ranking import OVERALL, RankedEdit, RankReport, by_pairs, by_scores, unreadable
-from editloupe.runs.execute import Outcome, execute, selected
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
+from editloupe.runs.selection import selected
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, MetricSet
@@ -85,7 +87,7 @@ def rank(
     if not as_json:
         note(f"Ranking with {setup.backend.uri} into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
-        outcome = execute(
+        outcome = drive(
             setup,
             folder,
             loaded=loaded,

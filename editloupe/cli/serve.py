@@ -18,7 +18,7 @@ from editloupe.cli.options import PANELS, finite, only, read_text, run_options
 from editloupe.cli.output import many, note, tell_traces
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
-from editloupe.runs.execute import default_concurrency
+from editloupe.runs.run import default_concurrency
 from editloupe.runs.setup import open_setup
 from editloupe.service.queue import JudgeQueue
 

@@ -30,7 +30,8 @@ from editloupe.exports.write import whole
 from editloupe.reports import targets as report
 from editloupe.reports.plots import cumulative, histogram
 from editloupe.reports.targets import TargetTable, by_rules
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.values import Json, in_one
 
@@ -81,7 +82,7 @@ def targets(
                 note(f"Naming and finding the targets of {path} into {folder}")
             with progress(hidden=as_json) as listener:
                 options, prices = run.to_options(), read_prices(run.prices)
-                found = execute(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
+                found = drive(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
             outcomes.append(found)
             refused.append(stopped_message(found))
             if refused[-1]:

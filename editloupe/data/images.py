@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from editloupe import files
-from editloupe.data.identified import Identified
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
@@ -115,7 +114,7 @@ class ImageStore:
     """All images of a run, each held once.
 
     folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory, and so does `writes=False`,
-    which only reads what lies in the folder.   identified: what is known of files, so that they need not be read.
+    which only reads what lies in the folder.
     Thread-safe. Decoded images (read-only arrays) are cached up to `cache_bytes`, encoded ones up to an eighth of it.
     """
 
@@ -126,10 +125,8 @@ class ImageStore:
         max_pixels: int = MAX_PIXELS,
         cache_bytes: int = CACHE_BYTES,
         writes: bool = True,
-        identified: Identified | None = None,
     ) -> None:
         self.folder, self.max_pixels, self.cache_bytes, self.writes = folder, max_pixels, cache_bytes, writes
-        self.identified = identified
         self._lock = threading.RLock()
         self._paths: dict[str, Path] = {}
         self._memory: dict[str, bytes] = {}
@@ -144,7 +141,7 @@ class ImageStore:
         self._array_bytes = self._encoded_bytes = 0
 
     def add_file(self, path: Path) -> ImageRef:
-        """Identify a file, for which it is read if it is not known; pixels are decoded when they are first needed.
+        """Identify a file, for which it is read; pixels are decoded when they are first needed.
 
         Raises ImageError: missing, empty, not an image, HEIC without the extra, too large, too small.
         """
@@ -158,13 +155,6 @@ class ImageStore:
                 raise ImageError(
                     f"{path}: {seen.st_size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
-            known = None if self.identified is None else self.identified.find(path, files.stamp_of(seen))
-            if known is not None:
-                _check_size(known.width, known.height, str(path), self.max_pixels)
-                with self._lock:
-                    # Not as hashed: `data` looks whether the bytes are those of the image.
-                    self._paths.setdefault(known.sha256, path)
-                return known
             data, stamp = files.read_stamped(path)
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
@@ -174,8 +164,6 @@ class ImageStore:
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
             self._hashed[path] = stamp, ref.sha256
-            if self.identified is not None:
-                self.identified.add(stamp, ref)
         return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image", again: Callable[[], bytes] | None = None) -> ImageRef:

@@ -19,7 +19,7 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     """Return the object in a run's run.json, with the key `identity`.
 
     Raises ConfigError, in words of its own for each: no such folder, a file, a folder without a run, a run.json that may
-    not be read, is no JSON, is another program's, holds NaN, or is of a newer version.
+    not be read, is no JSON, is another program's, holds NaN, or is of an older or a newer version.
     """
     path = folder / NAME
     try:
@@ -42,6 +42,11 @@ def read_run_file(folder: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} is of no run of editloupe: expected an object with the key 'identity', as editloupe judge writes it; "
             "name another folder"
+        )
+    if not isinstance(schema, int) or schema < RUN_SCHEMA:
+        raise ConfigError(
+            f"{path} has the run schema {schema!r}, and this version reads {RUN_SCHEMA}. Runs of editloupe 0.1.0 are not "
+            "read any more: judge again into another folder, or look at this one with editloupe 0.2.0"
         )
     if field := not_finite(info):
         raise ConfigError(f"{path}: {field} is no finite number, and JSON has no other. {_RESTORE}")

@@ -77,8 +77,7 @@ class InspectSample:
             message = f"{finding.status}: {finding.reason}"
             found["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
         if finding.status == "over_budget" and episode is not None and episode.task.kind == "ask":
-            # Version 1 said what ended a task in its reason alone.
-            kind, field = _LIMITS.get(finding.ending or finding.reason.partition(":")[0], ("context", ""))
+            kind, field = _LIMITS.get(finding.ending, ("context", ""))
             limit = getattr(episode.task.budget, field, None) or 0
             found["limit"] = {"type": kind, "limit": limit, "reason": finding.reason}
         return found | {"attachments": self._attachments}

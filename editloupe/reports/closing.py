@@ -52,7 +52,7 @@ class Heading(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Closing(Serialisable):
+class Closing:
     """What the scores of one judge come to, in all forms in which it is told."""
 
     scored: bool

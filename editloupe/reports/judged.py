@@ -15,7 +15,6 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.collector import no_collection
 from editloupe.runs.folders import writer
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.people import Given
@@ -183,7 +182,6 @@ def _listed(metrics: Iterable[Metric]) -> str:
     return ", ".join(m.name if m.short in (m.name, m.id) else f"{m.name} ({m.short})" for m in metrics)
 
 
-@no_collection()
 def judged_in(store: RunStore) -> list[Judged]:
     """Return every judge of a run that has findings.
 

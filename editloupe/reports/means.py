@@ -16,7 +16,7 @@ from editloupe.runs.index import RunIndex
 from editloupe.runs.store import RunStore
 from editloupe.scores import CellKind, Score
 from editloupe.tables import Table
-from editloupe.values import Serialisable
+from editloupe.values import Serialisable, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def _remembered(folder: Path) -> dict[str, tuple[MeanOfAll, ...]] | None:
         last = (folder / "findings.jsonl").stat().st_mtime_ns
         for path in sorted((folder / "report").glob("summary*.json")):
             if path.stat().st_mtime_ns >= last:
-                one = _Written.from_json_text(files.read_bytes(path))
+                one = _Written.from_json(parse_json(files.read_bytes(path)))
                 found[one.judge_id] = one.means
     except (OSError, ValueError):
         return None

@@ -22,7 +22,7 @@ from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.values import Box, Json, Sample, Serialisable

@@ -43,8 +43,8 @@ from editloupe.protocols.base import (
     make_protocol,
     planned,
 )
-from editloupe.runs.execute import selected
 from editloupe.runs.people import Given, Journal, Place, of_metric, person
+from editloupe.runs.selection import selected
 from editloupe.runs.setup import JUDGE, open_questions
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric

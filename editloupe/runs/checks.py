@@ -6,9 +6,7 @@ signature: who makes a whole run anew can make its digests too.
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,18 +47,6 @@ class Seal:
     """Digest of the finding that it holds; None if that is `invalid`."""
     recorded: str | None
     """Digest that it was written with; None for a line without one."""
-    version_1: bool
-    """True for a line of version 0.1.0, which wrote no digests."""
-
-
-_SEALED: Final = re.compile(rb', "digest": "([0-9a-f]{64})"\}\n?\Z')
-"""The end of a line as `to_line` makes it."""
-_SEALED_BYTES: Final = len(', "digest": ""}\n') + 64
-"""Of that end; only there is it looked for."""
-_BEGINNING: Final = re.compile(rb'\{"task_id": "([\w-]+)", "judge_id": "([\w-]+)", "repeat": ([0-9]{1,9}), ')
-"""The beginning of such a line; names that are escaped in JSON are none of these."""
-_NO_TRACE: Final = Seal(found="", recorded="", version_1=False)
-"""Of a sound line about which no trace is asked."""
 
 
 def to_line(finding: Finding) -> dict[str, Json]:
@@ -81,8 +67,8 @@ def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     data of another shape.
     """
     data = dict(line)
-    recorded, version_1 = data.pop("digest", None), "criterion" in line
-    seal = Seal(found=finding_digest(data), recorded=None if recorded is None else str(recorded), version_1=version_1)
+    recorded = data.pop("digest", None)
+    seal = Seal(found=finding_digest(data), recorded=None if recorded is None else str(recorded))
     if seal.found is not None:
         finding = Finding.from_json(data)
         for name, own in (("label", finding.label), ("value", finding.value)):
@@ -93,40 +79,6 @@ def parse_finding(line: Mapping[str, Json]) -> tuple[Finding, Seal]:
     said = ("answer", "evidence", "usage", "turns", "counts", "seconds", "ending")
     rest = {name: value for name, value in data.items() if name not in said}
     return invalid(Finding.from_json({**rest, "status": "invalid"}), "it holds a number that is not finite"), seal
-
-
-def quick_finding(line: bytes) -> tuple[Finding, Seal]:
-    """Return what `parse_finding` makes of a line that is known to be sound, without the check of its digest.
-
-    Raises ValueError for a line of version 1, and for others that only `parse_finding` reads.
-    """
-    seal = _sealed(line)
-    if seal is None or b'"criterion"' in line:
-        raise ValueError("not a line that is written today")
-    finding = Finding.from_json_text(line)
-    if finding.trace is None:
-        return finding, _NO_TRACE
-    digest = seal[1].decode()
-    return finding, Seal(found=digest, recorded=digest, version_1=False)
-
-
-def _sealed(line: bytes) -> re.Match[bytes] | None:
-    return _SEALED.search(line, max(0, len(line) - _SEALED_BYTES))
-
-
-def sealed_lines(content: bytes) -> dict[Key, bytes]:
-    """Return the last line of each finding that is written as `to_line` has it today, by `Finding.key`.
-
-    content: of a findings.jsonl that was found to be sound. The last line comes last; other lines are left out.
-    """
-    found: dict[Key, bytes] = {}
-    for line in io.BytesIO(content):
-        begins = _BEGINNING.match(line)
-        if begins is not None and _sealed(line) is not None:
-            key = begins[1].decode(), begins[2].decode(), int(begins[3])
-            found.pop(key, None)
-            found[key] = line
-    return found
 
 
 def invalid(finding: Finding, why: str) -> Finding:
@@ -160,7 +112,7 @@ def wrong_with(folder: Path, finding: Finding, seal: Seal | None, metrics: Mappi
     if seal is not None and verdict in ("unchecked", "absent"):
         if seal.recorded not in (None, seal.found):
             verdict, why = "wrong", f"it is not what was recorded, and {why}"
-        elif seal.recorded is None and verdict == "absent" and finding.status == "ok" and not seal.version_1:
+        elif seal.recorded is None and verdict == "absent" and finding.status == "ok":
             verdict, why = "wrong", f"it has no digest, and {why}"
     off = off_metric(finding, metrics.get(finding.metric))
     if off and verdict == "equal" and accepted(folder, finding):

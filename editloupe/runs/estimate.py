@@ -25,9 +25,10 @@ from editloupe.data.samples import Loaded
 from editloupe.findings import PENDING
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
-from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
-from editloupe.runs.schedule import Schedule, ScheduledTask
+from editloupe.runs.run import Driver
+from editloupe.runs.schedule import ScheduledTask
+from editloupe.runs.selection import selected
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
@@ -119,12 +120,12 @@ class CostEstimate:
 
 
 def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entries: Iterable[Entry] = ()) -> Ahead:
-    """Return what `execute` with the same arguments would do first. Nothing is written. Raises as `execute` does."""
+    """Return what `drive` with the same arguments would do first. Nothing is written. Raises as `drive` does."""
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
     store = RunStore(out)
     store.look(setup.spec, entries, loaded)
-    schedule = Schedule(setup.protocol, loaded.samples, setup.repeats, standing_in(store, setup, redo))
+    schedule = Driver(setup, store, redo=redo).planned(loaded.samples)
     due = schedule.ready
 
     def begun(place: ScheduledTask) -> bool:

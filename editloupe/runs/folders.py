@@ -130,8 +130,7 @@ def tags_of(record: object) -> tuple[str, ...]:
 
 
 def _mode(info: Mapping[str, Any]) -> str:
-    # Version 1 wrote it into the identity.
-    options = (info.get("record") or {}).get("options") or info["identity"]
+    options = (info.get("record") or {}).get("options") or {}
     return str(options.get("mode") or "")
 
 

@@ -306,11 +306,7 @@ def _columns(line: bytes) -> tuple[object, ...] | None:
             found = (id_, sample_key(editor, id_), *[None] * 8)
         else:
             id_, editor = str(data["sample_id"]), str(data["editor"])
-            # Version 1 wrote a criterion, and the number of the target.
-            target = data.get("target")
-            metric = data["metric"] if "metric" in data else data["criterion"]
-            part = data.get("part", "" if target is None else f"target {target}")
-            question = (data["judge_id"], data["repeat"], metric, data.get("turn", 0), part)
+            question = (data["judge_id"], data["repeat"], data["metric"], data.get("turn", 0), data.get("part", ""))
             found = (id_, sample_key(editor, id_), data["task_id"], *question, data["status"], data.get("trace"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -97,10 +97,9 @@ def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
     rejected = tuple(RejectedRow.from_json(row) for row in shard.rejected.values())
     target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
     taken = [finding for finding in shard.findings.values() if _wins(target, shard, finding)]
-    lines = shard.finding_lines()
     # Each write waits for the disk.
     for start in range(0, len(taken), _AT_ONCE):
-        target.add_findings(taken[start : start + _AT_ONCE], lines)
+        target.add_findings(taken[start : start + _AT_ONCE])
     people.bring(shard.folder, target.folder)
     forks, problems = _bring_forks(shard.folder / FORKS, target.folder / FORKS)
     return Merged(

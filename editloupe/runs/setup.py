@@ -19,7 +19,6 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.collector import no_collection
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
@@ -183,7 +182,6 @@ def settled_tools(setup: Setup) -> Setup:
     return replace(setup, respondents=found)
 
 
-@no_collection()
 def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError).
 

@@ -7,16 +7,14 @@ at a time; any number may read.
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,24 +26,19 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import checks, people
-from editloupe.runs.collector import no_collection
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
-from editloupe.runs.sound import Sound, remember
 from editloupe.runs.trust import names_file
 from editloupe.runs.visits import of_all
 from editloupe.scores import Metric, MetricSet
-from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-
-_LINES_AT_ONCE: Final = 1000
-"""Lines that are written together."""
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
@@ -69,8 +62,6 @@ class RunStore:
         self._findings_file: BinaryIO | None = None
         self._torn: dict[str, int] = {}
         """File → where its last complete line ends, if something follows."""
-        self._sound: dict[str, Sound] = {"samples.jsonl": Sound(), "findings.jsonl": Sound()}
-        """File → what is known of all its lines; none with a problem is among them."""
 
     @property
     def blobs(self) -> Path:
@@ -81,7 +72,6 @@ class RunStore:
         """Return a run as it stands. Raises ConfigError if `folder` is no run."""
         store = cls(folder)
         store._load()
-        store._remember()
         return store
 
     @classmethod
@@ -217,8 +207,8 @@ class RunStore:
         for row in rows:
             self.rejected[row.key] = row.to_json()
         with _storage(self.folder), self._appended("samples.jsonl") as file:
-            self._append("samples.jsonl", file, (_line(sample.to_json()) for sample in samples))
-            self._append("samples.jsonl", file, (_line({"rejected": row.to_json()}) for row in rows))
+            file.writelines(_line(sample.to_json()) for sample in samples)
+            file.writelines(_line({"rejected": row.to_json()}) for row in rows)
 
     def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
         """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
@@ -226,37 +216,15 @@ class RunStore:
             self.add_judge(by)
         self.add_findings([finding])
 
-    def add_findings(self, findings: Sequence[Finding], lines: Mapping[checks.Key, bytes] | None = None) -> None:
-        """Append findings of listed judges and make sure that they are on disk. Raises StorageError.
-
-        lines: what `finding_lines` of the run that they come from returns; these need not be made again.
-        """
+    def add_findings(self, findings: Sequence[Finding]) -> None:
+        """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
-        known = lines or {}
         with _storage(self.folder):
-            made = (known.get(finding.key) or _line(checks.to_line(finding)) for finding in findings)
-            self._append("findings.jsonl", self._findings_file, made)
+            self._findings_file.writelines(_line(checks.to_line(finding)) for finding in findings)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         for finding in findings:
             self._keep(finding)
-
-    def finding_lines(self) -> Mapping[checks.Key, bytes]:
-        """Return the line of each finding as it stands in findings.jsonl.
-
-        There are none if the file is no longer what was read, or if a line is not sound or not as it is written today.
-        """
-        sound = self._sound.get("findings.jsonl")
-        if sound is None or not sound.size:
-            return {}
-        content = files.read_bytes(self.folder / "findings.jsonl")[: sound.size]
-        lines = checks.sealed_lines(content) if sound.holds(content) else {}
-        return lines if list(lines) == list(self.findings) else {}
-
-    def findings_digest(self) -> str:
-        """Return the digest of all lines of findings.jsonl; "" where one of them is not sound."""
-        sound = self._sound.get("findings.jsonl")
-        return "" if sound is None or self.invalid else str(sound.digest.hexdigest())
 
     def latest(self, finding: Finding) -> Finding | None:
         """Return the latest finding of the same judge, question and repeat."""
@@ -426,7 +394,6 @@ class RunStore:
         if self._findings_file is not None:
             self._findings_file.close()
             self._findings_file = None
-            self._remember()
         if self._lock is not None:
             # A child process may hold the file open too.
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -450,26 +417,6 @@ class RunStore:
 
     def _appended(self, name: str) -> BinaryIO:
         return files.append(self.folder / name, below=self.folder)
-
-    def _append(self, name: str, file: BinaryIO, lines: Iterable[bytes]) -> None:
-        rest = iter(lines)
-        while True:
-            made: list[bytes] = []
-            try:
-                made.extend(islice(rest, _LINES_AT_ONCE))
-            finally:
-                # Where a line cannot be made, those before it are written all the same.
-                written = b"".join(made)
-                file.write(written)
-                if name in self._sound:
-                    self._sound[name].add(written)
-            if not made:
-                return
-
-    def _remember(self) -> None:
-        """Let those who read a large run after this know what is sound."""
-        if RunIndex.worth(self.folder):
-            remember(self.folder, self._sound)
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
@@ -566,35 +513,17 @@ class RunStore:
     def _load_info(self) -> None:
         if os.path.lexists(self.folder / "run.json"):
             check_contents(self.folder)
-        info = read_run_file(self.folder)
-        schema = info.get("schema")
-        if not isinstance(schema, int) or schema < RUN_SCHEMA:
-            info["record"] = _record_of_1(info["identity"], _object(info.get("record")))
-        self.info = info
+        self.info = read_run_file(self.folder)
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """Read the run. part: file → those of its lines that are wanted; None reads the files."""
-        with no_collection():
-            self._load_all(part)
-
-    def _load_all(self, part: Mapping[str, bytes] | None) -> None:
         self._load_info()
-        self._load_samples(part)
-        if not (self.folder / "findings.jsonl").exists():
-            self.findings = {f.key: f for f in self.findings_from_traces()}
-        seals: dict[checks.Key, checks.Seal] = {}
-        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, checks.quick_finding, part):
-            seals[self._keep(finding)] = seal
-            if seal.found is None or seal.found != seal.recorded:
-                self._sound.pop("findings.jsonl", None)
         try:
             metrics = self.metrics()
         except ConfigError:
             metrics = {}  # those who need the metrics say what is wrong with them
-        wrong = checks.checked(self.folder, self.findings, seals, metrics)
-        self.findings |= wrong
-        self.invalid = checks.problems(wrong.values())
-        self.problems += self.invalid
+        self._load_samples(part, metrics)
+        self._load_findings(part, metrics)
         said = people.read(self.folder, metrics, self.problems)
         self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
         ratings: dict[str, list[people.Given]] = {}
@@ -604,12 +533,10 @@ class RunStore:
         for key, own in ratings.items():
             self.samples[key] = people.rated(self.samples[key], own)
 
-    def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
-        try:
-            known = human.names_of(self.metrics().values())
-        except ConfigError:
-            known = human.names_of(())  # those who need the metrics say what is wrong with them
-        for sample in self._parsed("samples.jsonl", _sample_or_row, _quick_sample, part):
+    def _load_samples(self, part: Mapping[str, bytes] | None, metrics: Mapping[str, Metric]) -> None:
+        """Read samples.jsonl. People's ratings stand under the ids of the metrics then."""
+        known = human.names_of(metrics.values())
+        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 own = human.named(sample.human, known) if sample.human else sample.human
                 self.samples[sample.key] = sample if own == sample.human else replace(sample, human=own)
@@ -617,65 +544,43 @@ class RunStore:
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
 
-    def _parsed(
-        self,
-        name: str,
-        parse: Callable[[Mapping[str, Json]], Parsed],
-        quick: Callable[[bytes], Parsed],
-        part: Mapping[str, bytes] | None,
-    ) -> Iterator[Parsed]:
-        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`.
+    def _load_findings(self, part: Mapping[str, bytes] | None, metrics: Mapping[str, Metric]) -> None:
+        """Read findings.jsonl, or the traces where there is none, and check what was found."""
+        if not (self.folder / "findings.jsonl").exists():
+            self.findings = {f.key: f for f in self.findings_from_traces()}
+        seals: dict[checks.Key, checks.Seal] = {}
+        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, part):
+            seals[self._keep(finding)] = seal
+        wrong = checks.checked(self.folder, self.findings, seals, metrics)
+        self.findings |= wrong
+        self.invalid = checks.problems(wrong.values())
+        self.problems += self.invalid
 
-        quick: reads a line that is known to be sound. Raises ValueError for one that it leaves to `parse`.
-        """
+    def _parsed(
+        self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
+    ) -> Iterator[Parsed]:
+        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
         content = files.read_bytes(path) if part is None else part.get(name, b"")
-        end = content.rfind(b"\n") + 1
-        sound = Sound.of(self.folder, name, content) if part is None else Sound()
-        known, rest = sound.size, content[sound.size : end]
-        # Others take a carriage return for the end of a line, too. Without any, no line need be there twice.
-        lines = rest.splitlines() if b"\r" in rest else io.BytesIO(rest)
-        quickly = io.BytesIO(content[:known])
-        first = content.count(b"\n", 0, known) + 1
-        if end < len(content):
+        lines, end = complete_lines(content)
+        torn = len(content) - end
+        del content  # it may be large, and the lines hold it again
+        if torn:
             self._torn[name] = end
             # One that writes just now may be in the middle of a line.
             if not is_written(self.folder):
-                cut = f"the last line is cut off ({len(content) - end} bytes), left out"
-                self.problems.append(f"{name}, line {first + len(rest.splitlines())}: {cut}")
-        sound.add(rest)
-        if part is None and b"\r" not in rest:
-            self._sound[name] = sound
-        else:
-            self._sound.pop(name, None)
-        for number, line in enumerate(chain(quickly, lines), start=1):
-            if number < first:
-                try:
-                    value = quick(line)
-                except ValueError:
-                    pass
-                else:
-                    yield value
-                    continue
-            problem = ""
+                self.problems.append(f"{name}, line {len(lines) + 1}: the last line is cut off ({torn} bytes), left out")
+        for number, line in enumerate(lines, start=1):
             try:
                 data = parse_json(line)
                 if isinstance(data, dict):
                     yield parse(data)
                 else:
-                    problem = "not an object"
-            except (json.JSONDecodeError, UnicodeDecodeError):
-                problem = "not JSON"
-            except ValidationError as error:
-                wrong = error.errors()[0]
-                problem = f"not of the expected shape ({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
+                    self.problems.append(f"{name}, line {number}: not an object, left out")
             except (KeyError, TypeError, ValueError, AssertionError) as error:
-                problem = f"not of the expected shape ({error!r})"
-            if problem:
-                self._sound.pop(name, None)
-                self.problems.append(f"{name}, line {number}: {problem}, left out")
+                self.problems.append(f"{name}, line {number}: {_problem(error)}, left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
         """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.
@@ -710,16 +615,6 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(word), "") if word.isdigit() else (-1, word) for word in text.split())
 
 
-def _record_of_1(identity: Mapping[str, Json], record: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the record of a run of version 1, which knew one protocol and kept its options in several places."""
-    criteria = [_object(criterion) for criterion in _list(_object(record.get("rubric")).get("criteria"))]
-    return {
-        **record,
-        "options": {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")},
-        "metrics": [{**data, "domain": {"kind": "levels", "levels": data.get("levels")}} for data in criteria],
-    }
-
-
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
@@ -735,11 +630,16 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
     return Sample.from_json(data)
 
 
-def _quick_sample(line: bytes) -> Sample | Mapping[str, Json]:
-    """Return what `_sample_or_row` makes of a line that is known to be sound. Raises ValueError for some."""
-    if b'"rejected"' in line:
-        raise ValueError("it may be a row that was rejected")
-    return Sample.from_json_text(line)
+def _problem(error: Exception) -> str:
+    """Say why a line of a run's file is no value."""
+    match error:
+        case json.JSONDecodeError() | UnicodeDecodeError():
+            return "not JSON"
+        case ValidationError():
+            wrong = error.errors()[0]
+            return f"not of the expected shape ({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
+        case _:
+            return f"not of the expected shape ({error!r})"
 
 
 @contextmanager

@@ -14,19 +14,13 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from editloupe.agent.graph import Loop, build_graph
-from editloupe.agent.judge import initial_state, run_loop
-from editloupe.agent.recorder import TraceRecorder
-from editloupe.agent.state import Context
 from editloupe.backends.base import parse_uri
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError, DataError
-from editloupe.runs.schedule import Schedule
+from editloupe.runs.run import Driver
 from editloupe.runs.setup import open_setup
 from editloupe.runs.trust import foreign
-from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, View
 
 StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 
@@ -116,33 +110,12 @@ def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[st
     judge = JudgeConfig(backend=wiring.backend)
     setup = open_setup(RunConfig.make(judge=judge, option=options, max_turns=wiring.max_turns))
     sample = load_sample(question["source"], question["edited"], question["instruction"])
-    place = Schedule(setup.protocol, [sample], setup.repeats, lambda task, repeat: None).next()
-    task = None if place is None else place.task
-    if task is None or task.kind != "ask":
-        raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
-    context = Context(
-        backend=setup.backend,
-        judge=setup.judge,
-        toolbox=setup.toolbox,
-        images=ImageStore(),
-        recorder=TraceRecorder.resume(TraceWriter(None)),
-        task=task,
-        # LangGraph's server has its own settings.
-        langsmith=None,
-    )
-    for recipe in task.views:
-        context.images.array(recipe.origin)
     try:
-        views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
-        state = run_loop(initial_state(context, views), context, graph=loop)
+        findings = Driver(setup, graph=loop).judge(sample)
     except KeyError as error:
         # The server resumes a loop whose state names messages that were in the memory of the earlier call.
         raise ConfigError("this question was interrupted and cannot be gone on with; ask it again") from error
-    outcome: Mapping[str, Json] = state["outcome"] or {}
-    answer = outcome.get("answer")
-    return {
-        "status": outcome.get("status"),
-        "label": answer.get("name") if isinstance(answer, Mapping) else None,
-        "reason": outcome.get("reason"),
-        "turns": state["turns"],
-    }
+    if not findings:
+        raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
+    finding = findings[0]
+    return {"status": finding.status, "label": finding.label, "reason": finding.reason, "turns": finding.turns}

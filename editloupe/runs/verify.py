@@ -1,7 +1,7 @@
 """Verify a run in full: run.json, samples, findings, traces and pictures against one another and against their digests.
 
-What was written without a digest (version 0.1.0), or is not there, cannot be checked; that is said and is no fault. Traces
-that were set aside are not looked at, since no finding rests on them.
+What was written without a digest, or is not there, cannot be checked; that is said and is no fault. Traces that were set
+aside are not looked at, since no finding rests on them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class _Verification:
         task = _task(trace)
         if not self.store.rescored:
             self.judge(trace.header)
-        part.add(name, self.trace_problems(trace, task), _unsealed(trace))
+        part.add(name, self.trace_problems(trace, task), "" if isinstance(trace.events[-1], End) else "it has not ended")
         for message in trace.messages():
             for shown in message.images:
                 self.shown.setdefault(shown.image.sha256, name)
@@ -256,13 +256,3 @@ def _task(trace: Trace) -> Task | None:
         return task_from_json(trace.header.task)
     except (EditLoupeError, ValueError):
         return None
-
-
-def _unsealed(trace: Trace) -> str:
-    """Return why no digest covers the whole trace; "" if one does."""
-    last = trace.events[-1]
-    if not isinstance(last, End):
-        return "it has not ended"
-    if last.lines_digest is None:
-        return "of version 1, which keeps digests of the question and the messages alone, and none of tool results"
-    return ""

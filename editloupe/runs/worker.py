@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import editloupe
 from editloupe.agent.judge import finding_of, initial_state, run_loop
@@ -35,6 +35,9 @@ from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View, digest
 
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
+
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
@@ -52,6 +55,8 @@ class Worker:
     """What tools have said before in this run; None runs every call."""
     pool: Pool | None = None
     """Where tools and measures compute; None for this process's threads."""
+    graph: Loop | None = None
+    """The graph of LangGraph's server, which has ways of its own to stop a task and to send traces; None for ours."""
     _listed: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
     """Names of tools → how a header lists them, which is the same for thousands of tasks."""
 
@@ -98,7 +103,9 @@ class Worker:
             raise
         except OSError as error:
             raise StorageError(f"the run cannot be written ({error}); make room, then give the same command") from error
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
+        except Exception as error:  # a fault of ours must not cost the other samples; it is recorded, and pending
+            if self.graph is not None:
+                raise
             reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
@@ -173,9 +180,10 @@ class Worker:
                 elapsed=stopwatch(self.clock),
                 earlier=seconds_spent(writer.events),
                 cache=self.cache,
-                langsmith=self.setup.config.langsmith,
+                langsmith=self.setup.config.langsmith if self.graph is None else None,
             )
-            finding = finding_of(run_loop(initial_state(context, views), context), context, trace=name)
+            state = run_loop(initial_state(context, views), context, graph=self.graph)
+            finding = finding_of(state, context, trace=name)
             writer.finish(finding)
             return finding
 

@@ -17,16 +17,18 @@ from typing import Final
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import Interrupted
-from editloupe.findings import Finding
+from editloupe.errors import Interrupted, TraceError
+from editloupe.findings import PENDING, Finding
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.execute import standing_in_trace
 from editloupe.runs.judges import Entry
-from editloupe.runs.schedule import Schedule, repeatable
+from editloupe.runs.lineage import set_aside
+from editloupe.runs.run import Driver
+from editloupe.runs.schedule import Schedule, ScheduledTask, repeatable
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Worker, trace_path
+from editloupe.runs.worker import ends_the_same, trace_path
 from editloupe.tasks import Task
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Sample
 
 RECENT_S: Final = 60.0
@@ -105,6 +107,7 @@ class JudgeQueue:
         """
         self.setup, self.concurrency, self.timeout_s = setup, concurrency, timeout_s
         self.store = _open_store(setup, out)
+        self._driver = Driver(setup, self.store)
         self.capacity = concurrency + max_queue
         """Edits that may be judged or wait at once."""
 
@@ -237,13 +240,13 @@ class JudgeQueue:
             raise Interrupted
         judge, folder = self.setup.judge_of(task), self.store.folder
         trace = trace_path(folder, judge.id, task.id, repeat)
-        recorded = standing_in_trace(trace, folder)
+        recorded = _standing(trace, folder)
         if recorded is not None:
             return Result(finding=recorded, reused=True)
         if not trace.exists():
             self._list(sample, Entry(judge=judge, role=task.role))
-        worker = Worker(setup=self.setup, images=images, run=folder, stop=stop, samples={sample.key: sample})
-        finding = worker.run_task(task, repeat=repeat)
+        worker = self._driver.worker([sample], images, stop)
+        finding = self._driver.answer(ScheduledTask(task=task, repeat=repeat), worker.run_task)
         with self._writing() as store:
             store.add_finding(finding)
         return Result(finding=finding, reused=False)
@@ -289,6 +292,20 @@ class JudgeQueue:
             self._closed = True
             self.store.close()
         return len(hanging)
+
+
+def _standing(trace: Path, run: Path) -> Finding | None:
+    """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
+    try:
+        recorded = read_trace(trace)
+    except TraceError:
+        return None  # no file, or the worker says what is wrong with it and begins anew
+    finding = None if recorded.tampering else last_finding(recorded.events)
+    if finding is None or finding.status not in PENDING:
+        return finding
+    if ends_the_same(finding):
+        set_aside(trace, below=run)
+    return None
 
 
 def _open_store(setup: Setup, out: Path) -> RunStore:

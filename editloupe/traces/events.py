@@ -139,9 +139,9 @@ class End(_Event):
 
     kind: Literal["end"] = "end"
     finding_digest: str | None = None
-    """Digest of the finding, as its line in findings.jsonl has it. None in traces of version 1."""
+    """Digest of the finding, as its line in findings.jsonl has it. None where somebody took it away."""
     lines_digest: str | None = None
-    """SHA-256 of all lines before this one (`traces.read.lines_digest`). None in traces of version 1."""
+    """SHA-256 of all lines before this one (`traces.read.lines_digest`). None where somebody took it away."""
 
 
 Event: TypeAlias = Annotated[

@@ -48,7 +48,6 @@ from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.reports.trial_tables import answers, heading
 from editloupe.reports.trial_tables import tables as trial_tables
-from editloupe.runs.collector import no_collection
 from editloupe.runs.folders import tags_of
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
@@ -479,12 +478,7 @@ class Site:
             }
             return _matrix(run.reader.version, columns, metrics, _named(run), overview, facts, found)
 
-        def made_fast() -> str:
-            # All that is made stays for as long as the pages are served.
-            with no_collection():
-                return made()
-
-        return self.numbers.once("rows", made_fast, run.reader)
+        return self.numbers.once("rows", made, run.reader)
 
     def first_rows(self, run: SiteRun) -> str:
         """Return the matrix of a large run with its first rows alone, for a page to show until it has `rows`.

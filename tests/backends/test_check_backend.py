@@ -19,7 +19,7 @@ from editloupe.chat import Reply, Request, Token, Usage
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend
 from tests.backends import gemini_server, openai_server
@@ -207,12 +207,12 @@ def test_an_answer_that_is_no_reply_is_a_failure_that_says_what_to_return(answer
     assert all(re.search(told, finding.reason) for finding in findings)
     lmm = Mine(answer)
     config = RunConfig(path=draw_edits(tmp_path / "edits", 3), judge=JudgeConfig(backend=lmm), concurrency=1)
-    outcome = execute(open_setup(config), tmp_path / "run")
+    outcome = drive(open_setup(config), tmp_path / "run")
     # The next question would have no answer either.
     assert lmm.asked == 1 and re.search(told, outcome.ledger.refused)
     assert "ok" not in {finding.status for finding in outcome.findings}
     # And a backend that answers goes on in the same folder.
     right = Mine(Reply(text=final("Wrong Action")))
-    execute(open_setup(config.with_judge(JudgeConfig(backend=right))), tmp_path / "run")
+    drive(open_setup(config.with_judge(JudgeConfig(backend=right))), tmp_path / "run")
     # Three edits. For visual consistency that is no label; one reminder is spent on each, since the reply repeats itself.
     assert right.asked == 3 + 3 * 2

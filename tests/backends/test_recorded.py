@@ -17,7 +17,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
 

@@ -14,7 +14,7 @@ from editloupe.backends import openai as adapter
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Act, Body
@@ -394,7 +394,7 @@ def test_a_judge_has_one_name_and_every_command_takes_it(edits: Edits, tmp_path:
         config = RunConfig(
             path=folder, judge=JudgeConfig(backend=lmm, name=name), option={"criteria": "if", "mode": "plain"}
         )
-        execute(open_setup(config), out)
+        drive(open_setup(config), out)
     # The model's name, and the one that was given.
     assert json.loads(editloupe("runs", out.parent, "--json")[1])["judges"] == ["model-x", "mine"]
     judges = json.loads(editloupe("compare", out, "--json")[1])["judges"]

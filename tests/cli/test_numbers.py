@@ -14,7 +14,6 @@ import pytest
 from editloupe import cli
 from editloupe.backends.base import open_backend
 from editloupe.backends.prices import read_prices
-from editloupe.chat import Sampling
 from editloupe.cli.options import finite, kind_of
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
@@ -115,4 +114,4 @@ def test_a_price_is_a_number_of_usd(value: str, tmp_path: Path):
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e308])
 def test_a_judge_in_python_has_finite_numbers_too(value: float):
     with pytest.raises(ConfigError, match="temperature: "):
-        Judge(sampling=Sampling(temperature=value))
+        Judge(temperature=value)

@@ -1,4 +1,4 @@
-"""RunConfig is the one value behind the command line and config.yaml, also that of version 1."""
+"""RunConfig is the one value behind the command line and config.yaml."""
 
 from __future__ import annotations
 

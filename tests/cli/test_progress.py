@@ -15,7 +15,7 @@ from rich.console import Console
 
 from editloupe.cli import progress as module
 from editloupe.cli.progress import State, Told, Watch, panel
-from editloupe.runs.execute import Progress, Spent
+from editloupe.runs.outcome import Progress, Spent
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.conftest import draw_edits, final
 from tests.terminal import Terminal

@@ -206,8 +206,13 @@ description = "It was."
             b'{"schema": 9}',
             "FOLDER/run.json was written by a newer editloupe: run schema 9, and this version reads up to 2",
         ),
+        (
+            b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}',
+            "FOLDER/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read any "
+            "more: judge again into another folder, or look at this one with editloupe 0.2.0",
+        ),
     ],
-    ids=["none", "binary", "text", "list", "other program", "newer"],
+    ids=["none", "binary", "text", "list", "other program", "newer", "0.1.0"],
 )
 @pytest.mark.parametrize("command", ["show", "report"])
 def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, command: str, content: bytes | None, told: str):

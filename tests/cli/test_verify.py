@@ -160,7 +160,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "the judge": (event("header", judge={"backend": "x"}), "traces", "its judge was changed after it was recorded"),
     "the end's finding": (event("end", finding_digest="0" * 64), "traces", "its end is that of another finding"),
     "the end": (lambda run: lines(trace(run), lambda rows: rows[:-1]), "findings.jsonl", "its trace has no end"),
-    "an end of version 1": (
+    "an end without digests": (
         lambda run: lines(trace(run), lambda rows: [*rows[:-1], {"time": "x", "kind": "end"}]),
         "traces",
         "the digests of its end were taken away",

@@ -24,12 +24,12 @@ from editloupe import Box, Judge, Run, Sample, load_samples, tool
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.function import FunctionLMM
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply, Sampling
+from editloupe.chat import Reply
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, SampleError, ToolError
 from editloupe.rubrics import load_rubric
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
@@ -156,7 +156,7 @@ def test_a_function_is_a_backend_whose_name_and_source_are_its_identity() -> Non
     assert all(np.array_equal(part["image"], right) for part, right in zip(pictures, (BEFORE, AFTER), strict=True))
     assert FunctionLMM(model, name="m").uri == "function/m"
     assert FunctionLMM(model, name="m").version != FunctionLMM(other, name="m").version
-    assert len({plain(model).id, plain(other).id, plain(model, sampling=Sampling(seed=1)).id}) == 3
+    assert len({plain(model).id, plain(other).id, plain(model, seed=1).id}) == 3
     check_backend(FunctionLMM(lambda messages: "a blue square", name="blue"))
 
 
@@ -244,7 +244,7 @@ def test_a_tool_that_crashes_says_why_to_people_and_not_to_the_model(
     config = RunConfig.make(
         path=draw_edits(tmp_path / "edits", 2), judge={"backend": lmm}, option={"criteria": ["if"]}, tools=["broken"]
     )
-    outcome = execute(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
+    outcome = drive(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
     (note,) = [note for note in outcome.notes if "crashed" in note]
     assert re.match(r"Tools crashed 2 times, in 2 of 2 findings, first in sample .+; `editloupe show`", note)
     assert "the tool broken crashed: KeyError: 'weights'" in caplog.text

@@ -108,9 +108,6 @@ def test_values_come_back_from_json():
     assert [v for v in values if type(v).from_json(json.loads(canonical_json(v.to_json()))) != v] == []
     answers = (Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Record(data={"k": [1]}))
     assert [answer for answer in answers if answer_from_json(answer.to_json()) != answer] == []
-    # A finding of version 1.
-    old = {name: value for name, value in finding(status="refused").to_json().items() if name not in ("metric", "part")}
-    assert Finding.from_json({**old, "criterion": "c", "target": 2}) == finding(status="refused", part="target 2")
 
 
 def test_the_content_of_a_sample_is_what_a_judge_sees():

@@ -16,7 +16,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
 from editloupe.data.write import metadata_row, place_image
 from editloupe.errors import RunMismatch
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with
@@ -223,7 +223,7 @@ def test_a_chain_may_gain_outputs_and_no_other_may_change(
     setup = open_with(criteria=("if",))
 
     def judged() -> None:
-        execute(setup, out, loaded=opened(path))
+        drive(setup, out, loaded=opened(path))
 
     judged()
     draw("set/mug_turn_2.png", 9)

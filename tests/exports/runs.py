@@ -10,7 +10,7 @@ from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, m
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import Unavailable
 from editloupe.findings import Finding
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Header, MessageEvent, ModelCall
@@ -52,7 +52,7 @@ def native_run(folder: Path, *, name: str = "run") -> Path:
     """s00, s03: a zoom, then a label.   s01: no label of the rubric.   s02: the endpoint fails.   s04: no edited image."""
     backend = ScriptedLMM(_script, name=name, native_tools=True)
     judge = JudgeConfig(backend=backend, tool_protocol="native")
-    execute(open_setup(RunConfig(path=edits(folder / "edits"), judge=judge, concurrency=1)), folder / name)
+    drive(open_setup(RunConfig(path=edits(folder / "edits"), judge=judge, concurrency=1)), folder / name)
     return folder / name
 
 
@@ -67,13 +67,13 @@ def oracle_run(folder: Path) -> Path:
 
     data = edits(folder / "edits", count=2, several=True)
     judge = JudgeConfig(backend=ScriptedLMM(script))
-    execute(open_setup(RunConfig(path=data, judge=judge, option={"mode": "oracle"}, concurrency=1)), folder / "run")
+    drive(open_setup(RunConfig(path=data, judge=judge, option={"mode": "oracle"}, concurrency=1)), folder / "run")
     return folder / "run"
 
 
 def baseline_run(folder: Path) -> Path:
     """The embedded judge: no LMM."""
-    execute(open_setup(RunConfig(path=edits(folder / "edits", count=2), concurrency=1)), folder / "run")
+    drive(open_setup(RunConfig(path=edits(folder / "edits", count=2), concurrency=1)), folder / "run")
     return folder / "run"
 
 

@@ -17,7 +17,7 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.inspect_log import write_inspect
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests import clients
 from tests.conftest import LOOK, final
@@ -73,7 +73,7 @@ def test_a_log_has_one_judge(native: Path, tmp_path: Path):
     shutil.copytree(native, run)
     judge = JudgeConfig(backend=ScriptedLMM([final("Wrong Action")], name="two"))
     two = open_setup(RunConfig(path=native.parent / "edits", limit=1, judge=judge, concurrency=1))
-    execute(two, run)
+    drive(two, run)
     with pytest.raises(ConfigError, match="choose a judge with --judge"):
         exported(run, tmp_path)
     assert len(exported(run, tmp_path, judge=two.judge.id[:6])["samples"]) == 2
@@ -169,7 +169,7 @@ def test_a_budget_that_is_used_up_is_a_limit(tmp_path: Path):
     """One turn is allowed, and the last word holds no label, whatever the reminders say."""
     judge = JudgeConfig(backend=ScriptedLMM([LOOK, *[LOOK] * 3]))
     config = RunConfig(path=edits(tmp_path / "edits", count=2), judge=judge, max_turns=1, concurrency=1)
-    execute(open_setup(config), tmp_path / "run")
+    drive(open_setup(config), tmp_path / "run")
     sample = exported(tmp_path / "run", tmp_path)["samples"]
     limits = [s["limit"] for s in sample if s["metadata"]["status"] == "over_budget"]
     assert [(limit["type"], limit["limit"]) for limit in limits] == [("turn", 1)] * 2

@@ -15,7 +15,7 @@ from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
 from editloupe.exports.training import Answers, write_sft
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says
@@ -41,7 +41,7 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
     with OpenAIServer(answers, model="m", key=CANARY) as server:
         judge = JudgeConfig(backend=f"openai/m?base_url={server.url}")
         config = RunConfig(path=edits(tmp_path / "edits", count=3), judge=judge, concurrency=1)
-        execute(open_setup(config), tmp_path / "run")
+        drive(open_setup(config), tmp_path / "run")
     source = Source(folder=tmp_path / "run")
     out = tmp_path / "out"
     assert write_otel(source, out / "spans.jsonl", content=True) == 4

@@ -17,7 +17,7 @@ from PIL import Image
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests.conftest import final
 from tests.exports.runs import INSTRUCTION, edits
@@ -57,7 +57,7 @@ def judged(
         repeats=repeats,
         concurrency=1,
     )
-    execute(open_setup(config), folder / name)
+    drive(open_setup(config), folder / name)
     return folder / name
 
 
@@ -268,7 +268,7 @@ def verify(folder: Path, *, alike: bool = True, parses: bool = True) -> Path:
         return final(json.dumps({"is_changed": bool(restated[number]), "instruction": restated[number]}), "I compare.")
 
     backend = JudgeConfig(backend=ScriptedLMM(script))
-    execute(open_setup(RunConfig(path=data, protocol="unicverify", judge=backend, concurrency=1)), folder / "run")
+    drive(open_setup(RunConfig(path=data, protocol="unicverify", judge=backend, concurrency=1)), folder / "run")
     return folder / "run"
 
 

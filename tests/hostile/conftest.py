@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.config import RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests.conftest import draw_edits
 
@@ -31,7 +31,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("good")
     data = draw_edits(home / "data", 2)
     config = RunConfig.make(path=data, concurrency=1)
-    execute(open_setup(config), home / "run", config={"path": "../data", "backend": "baseline"})
+    drive(open_setup(config), home / "run", config={"path": "../data", "backend": "baseline"})
     return home
 
 

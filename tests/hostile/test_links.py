@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.data import identified
-from editloupe.runs import ended, index
+from editloupe.runs import index
 from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
-          "samples.jsonl", "config.yaml", "index.sqlite", "images.txt", "ended.json", "report/.files.json",
+          "samples.jsonl", "config.yaml", "index.sqlite", "report/.files.json",
           "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
@@ -49,13 +48,10 @@ DAILY = ("report", "gc", "merge into it", "judge")
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The links come after the look, and every run is worth an index, as its data are worth remembering."""
+    """The links come after the look, and every run is worth an index."""
     for module in ("store", "folders"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
     monkeypatch.setattr(index, "LARGE", 0)
-    for module in (identified, ended):
-        monkeypatch.setattr(module, "MANY", 0)
-        monkeypatch.setattr(module, "_SETTLED", -(10**18))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +71,6 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
             "run.lock",
             "run.owner",
             "index.sqlite",
-            "images.txt",
-            "ended.json",
             "probes/x",
             "forks/x",
             "report/report.md",
@@ -120,8 +114,6 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
         "run.lock",
         "run.owner",
         "index.sqlite",
-        "images.txt",
-        "ended.json",
         "report/report.md",
         "report/summary.md",
     ):

@@ -23,7 +23,7 @@ from editloupe.models import hub
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import DetectionResult
 from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, DETECTORS
-from editloupe.runs.execute import Worker
+from editloupe.runs.worker import Worker
 from editloupe.testing import check_tool
 from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
 from editloupe.tools.detect_object import DetectObject

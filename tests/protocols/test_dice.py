@@ -23,7 +23,7 @@ from editloupe.protocols.base import make_protocol
 from editloupe.protocols.dice.differences import union
 from editloupe.protocols.dice.protocol import DICE
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.tasks import Ask, Task
 from editloupe.testing import check_protocol

@@ -23,7 +23,7 @@ from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.edival.chain import Chain, Mode, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.protocol import EdiVal
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.tasks import About, Ask, Measure, Task
 from editloupe.testing import check_protocol

@@ -31,7 +31,8 @@ from editloupe.reports.compare import compare
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
@@ -251,7 +252,7 @@ def judged(tmp_path: Path) -> Callable[..., Outcome]:
         more = {} if options.get("null_edit") else {"edited": {"omni": tmp_path / "omni"}}
         given = {"null_edit": options.pop("null_edit", False), "option": options, "concurrency": 2}
         config = RunConfig.make(path=root, protocol="giebench", judge=judge, **more, **given)
-        return execute(open_setup(config), tmp_path / "run")
+        return drive(open_setup(config), tmp_path / "run")
 
     return run
 
@@ -560,7 +561,7 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
 
     judge = JudgeConfig.make(backend=ScriptedLMM(script))
     config = RunConfig.make(path=tmp_path / "gie", protocol="giebench", edited=edited, judge=judge)
-    execute(open_setup(config), tmp_path / "run")
+    drive(open_setup(config), tmp_path / "run")
     few = ("--resamples", "100")
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))

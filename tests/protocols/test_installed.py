@@ -17,7 +17,7 @@ from PIL import Image
 
 from editloupe import plugins
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.toys.install import install
@@ -338,7 +338,7 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     data, out = draw(tmp_path / "data", "turns"), tmp_path / "run"
     config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), workers=2)
-    outcome = execute(open_setup(config), out)
+    outcome = drive(open_setup(config), out)
     assert (outcome.failed, outcome.asked) == (0, CALLS["turns"])
     assert len(calls()) == CALLS["turns"]
     assert {f.key for f in RunStore.read(out).findings.values()} == {f.key for f in outcome.findings}

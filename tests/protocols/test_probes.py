@@ -20,7 +20,7 @@ from editloupe.errors import ConfigError, DataError
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Ask, Measure
 from editloupe.testing import check_protocol

@@ -23,7 +23,8 @@ from editloupe.models.detect.base import Detector
 from editloupe.prompts import render
 from editloupe.protocols.targets.protocol import PROMPT, Targets
 from editloupe.reports.targets import TargetRow, TargetTable, as_csv, with_boxes
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.testing import check_measure, check_protocol
@@ -68,7 +69,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
 
         monkeypatch.setattr(detectors, "open_detector", opened)
         config = RunConfig.make(path=root, protocol="targets", judge=JudgeConfig.make(backend=lmm), concurrency=2)
-        return execute(open_setup(config), tmp_path / "run", stop=stop)
+        return drive(open_setup(config), tmp_path / "run", stop=stop)
 
     return run
 

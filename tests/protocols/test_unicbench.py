@@ -24,7 +24,7 @@ from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.unicbench.protocol import UnicBench
 from editloupe.reports.ranking import by_scores
 from editloupe.rubrics import load_rubric
-from editloupe.runs.execute import Worker
+from editloupe.runs.worker import Worker
 from editloupe.scores import Score
 from editloupe.tasks import Ask, Budget
 from editloupe.testing import check_protocol

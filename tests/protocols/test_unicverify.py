@@ -27,7 +27,7 @@ from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, 
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.testing import check_measure, check_protocol
 from editloupe.values import Sample

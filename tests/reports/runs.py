@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import load_rubric
+from editloupe.runs.setup import options_of
 from editloupe.scores import Metric
 from editloupe.values import digest
 
@@ -58,7 +60,7 @@ def finding(of: Row, given: str, *, criterion: str = IF, repeat: int = 0, **more
         "repeat": repeat,
         "sample_id": of["id"],
         "editor": of["editor"],
-        "criterion": criterion,
+        "metric": criterion,
         "status": given.strip("()") if failed else "ok",
         "label": label,
         "value": value,
@@ -83,30 +85,21 @@ def write_run(
     mode: str = "tool",
     repeats: int = 1,
 ) -> Path:
-    """A run folder. judges: name → findings.   backends: name → URI where it is not the baseline."""
-    folder.mkdir(parents=True)
-    ids = {name: digest(name)[:16] for name in judges}
-    info = {
-        "schema": 1,
-        "identity": {"protocol": "dlebench", "mode": mode, "rubric": RUBRIC.digest, "options": {}},
-        "record": {
-            "editloupe": "0.1.0",
-            "rubric": RUBRIC.to_json(),
-            "repeats": {"count": repeats, "by": "median", "abstain_above": None},
-        },
-        "judges": {ids[name]: {"name": name, "backend": (backends or {}).get(name, "baseline")} for name in judges},
+    """A run folder of DLEBench. judges: name → findings.   backends: name → URI where it is not the baseline."""
+    protocol = make_protocol("dlebench", {"mode": mode})
+    record = {
+        "options": options_of(protocol),
+        "metrics": [metric.to_json() for metric in protocol.metrics],
+        "repeats": {"count": repeats, "by": "median", "abstain_above": None},
     }
-    rows = [{"judge_id": ids[name], **row} for name, findings in judges.items() for row in findings]
-    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
-    for file, lines in (("samples.jsonl", samples), ("findings.jsonl", rows)):
-        (folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return folder
+    listed = {name: {"name": name, "backend": (backends or {}).get(name, "baseline")} for name in judges}
+    return _written(folder, "dlebench", record, listed, samples, judges)
 
 
 def answered(
     of: Row, metric: str, given: float | str | None, *, turn: int = 0, part: str = "", status: str = "ok", **more: Any
 ) -> Row:
-    """A line of findings.jsonl of version 2. given: a number, "yes" or "no"; None with a status."""
+    """A line of findings.jsonl. given: a number, "yes" or "no"; None with a status."""
     answer: Row | None = None
     if isinstance(given, str):
         answer = {"kind": "choice", "name": given}
@@ -138,16 +131,28 @@ def write_protocol_run(
     *,
     options: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A run folder of version 2 of any protocol. judges: backend URI → findings."""
+    """A run folder of any protocol. judges: backend URI → findings."""
+    record = {"options": dict(options or {}), "metrics": [metric.to_json() for metric in metrics]}
+    return _written(folder, protocol, record, {uri: {"backend": uri} for uri in judges}, samples, judges)
+
+
+def _written(
+    folder: Path,
+    protocol: str,
+    record: Row,
+    listed: Mapping[str, Row],
+    samples: Sequence[Row],
+    judges: Mapping[str, Sequence[Row]],
+) -> Path:
     folder.mkdir(parents=True)
-    ids = {uri: digest(uri)[:16] for uri in judges}
+    ids = {name: digest(name)[:16] for name in judges}
     info = {
         "schema": 2,
         "identity": {"protocol": protocol},
-        "record": {"options": dict(options or {}), "metrics": [metric.to_json() for metric in metrics]},
-        "judges": {id_: {"backend": uri} for uri, id_ in ids.items()},
+        "record": record,
+        "judges": {ids[name]: judge for name, judge in listed.items()},
     }
-    rows = [{"judge_id": ids[uri], **row} for uri, findings in judges.items() for row in findings]
+    rows = [{"judge_id": ids[name], **row} for name, findings in judges.items() for row in findings]
     rows = [{**row, "digest": digest(row)} for row in rows]
     (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
     for file, lines in (("samples.jsonl", samples), ("findings.jsonl", rows)):

@@ -12,7 +12,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, RunMismatch, Unavailable
 from editloupe.findings import Observation
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.testing import check_tool
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace

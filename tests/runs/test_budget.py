@@ -18,7 +18,7 @@ from editloupe.chat import Reply, Usage
 from editloupe.cli.judge_report import spent_message
 from editloupe.errors import ConfigError, Interrupted
 from editloupe.runs.budget import Ledger, RunBudget
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.tasks import Budget
 from tests.conftest import final
 from tests.setups import open_with, run_over

@@ -16,8 +16,8 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import checks
-from editloupe.runs.execute import Outcome
 from editloupe.runs.merge import merge
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.runs.verify import verify

@@ -37,13 +37,6 @@ def test_two_turns_and_two_parts_are_questions_of_their_own_and_the_latest_of_on
         assert opened.keys() == [("e/s", "s")]
 
 
-def test_targets_of_version_1_are_questions_of_their_own(tmp_path: Path) -> None:
-    old = {k: v for k, v in finding(criterion="m").items() if k not in ("metric", "turn", "part")}
-    write(tmp_path, old | {"target": 1}, old | {"target": 2}, old | {"target": 2, "status": "off_menu"}, old)
-    with RunIndex(tmp_path) as opened:
-        assert opened.statuses() == {"ok": 2, "off_menu": 1}
-
-
 def test_refresh_sees_what_is_appended_and_what_was_changed(tmp_path: Path) -> None:
     write(tmp_path, finding(trace="traces/a"))
     with RunIndex(tmp_path) as opened:

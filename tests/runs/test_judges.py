@@ -19,9 +19,9 @@ from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
-from editloupe.runs.execute import Outcome
 from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.recording import Live
 from editloupe.runs.rerun import Replay
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored

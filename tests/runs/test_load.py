@@ -19,7 +19,7 @@ from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import open_backend
 from editloupe.backends.retry import RetryPolicy
 from editloupe.data import images
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final
 from tests.setups import open_with, run_over

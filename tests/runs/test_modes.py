@@ -19,7 +19,7 @@ from editloupe.imaging.views import size_of
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 from tests.conftest import final

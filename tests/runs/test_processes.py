@@ -23,7 +23,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import MeasureError
 from editloupe.measures.base import Models
 from editloupe.models.upscale.base import NetworkUpscaler
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.pool import Pool, measured_here, pool_of
 from editloupe.runs.verify import verify
 from editloupe.tools.ablations import ablated

@@ -15,7 +15,7 @@ import pytest
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, WorkerError
 from editloupe.runs import cluster as clusters
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
 from tests.backends.loopback import Body
@@ -87,7 +87,7 @@ def test_a_worker_that_differs_breaks_the_run_with_its_reason(cluster: Any, edit
     monkeypatch.setattr("editloupe.__version__", "9.9")
     config = RunConfig.make(path=edits(2), workers=1, executor="ray")
     with pytest.raises(ConfigError, match=r"editloupe is .* here and 9\.9 where the run was started"):
-        execute(open_setup(config), tmp_path / "run")
+        drive(open_setup(config), tmp_path / "run")
 
 
 def test_a_cluster_that_starts_no_worker_any_more_breaks_the_run(
@@ -128,6 +128,6 @@ def test_an_address_without_a_cluster_is_told_within_seconds(
         monkeypatch.setenv("RAY_ADDRESS", address.replace("PORT", str(taken.getsockname()[1])))
         config, began = RunConfig.make(path=edits(1), workers=1, executor="ray"), time.monotonic()
         with pytest.raises(ConfigError, match=told):
-            execute(open_setup(config), tmp_path / "run")
+            drive(open_setup(config), tmp_path / "run")
     assert time.monotonic() - began < 12
     assert not (tmp_path / "run").exists()

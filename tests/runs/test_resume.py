@@ -16,7 +16,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
 from editloupe.findings import PENDING
-from editloupe.runs.execute import Outcome
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
@@ -24,6 +24,7 @@ from tests.conftest import LOOK, final, pixels
 from tests.setups import open_with, run_over, summaries
 
 Edits = Callable[..., Path]
+Program = Callable[..., tuple[int, str, str]]
 
 
 def talker(answer: str = "Wrong Action") -> ScriptedLMM:
@@ -45,6 +46,51 @@ def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
     again = run(second, folder, out)
     assert (len(first.requests), len(second.requests)) == (8, 0)
     assert (again.reused, again.asked, again.failed) == (4, 4, 0)
+
+
+def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits, editloupe: Program, tmp_path: Path):
+    data = edits(3)
+    (data / "edited" / "s01.png").write_bytes(b"")
+    (tmp_path / "script.jsonl").write_text(json.dumps(final("Superb")) + "\n" + json.dumps(final("Wrong Action")) + "\n")
+    words = ("judge", data, "--backend", "scripted/script.jsonl", "--criteria", "if", "--out", "run")
+
+    def kept() -> dict[str, bytes]:
+        paths = (path for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "run.owner")
+        return {str(path.relative_to(tmp_path)): path.read_bytes() for path in paths}
+
+    def means(out: str) -> list[str]:
+        lines = out.partition("Means of all samples")[2].splitlines()
+        return lines[: next(number for number, line in enumerate(lines) if "findings judged" in line)]
+
+    code, out, _ = editloupe(*words)
+    assert code == 3 and "2 of 3 findings judged, in" in out
+    files = kept()
+    again, told, _ = editloupe(*words)
+    assert (again, means(told)) == (code, means(out)) and len(means(out)) > 3
+    assert "2 of 3 findings judged, 2 of them from before, in" in told
+    *_, done = map(json.loads, editloupe(*words, "--json")[1].splitlines())
+    assert (done["judged"], done["asked"], done["spent"]["calls"]) == (2, 3, 0)
+    assert kept() == files
+
+
+def test_lines_that_an_editor_ended_its_own_way_are_read_and_damaged_ones_are_named_by_their_number(
+    gallery: Path, editloupe: Program
+):
+    shown = editloupe("show", gallery)
+    path = gallery / "findings.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\r\n".join([*lines, b""]))
+    assert editloupe("show", gallery) == shown
+    path.write_bytes(b"\r\n".join([*lines, b"{}", b"{", b"[]", b'{"task_id": ']))
+    last = len(lines)
+    told = (
+        f"line {last + 4}: the last line is cut off (12 bytes)",
+        f"line {last + 1}: not of the expected shape",
+        f"line {last + 2}: not JSON",
+        f"line {last + 3}: not an object",
+    )
+    for what, problem in zip(told, RunStore.read(gallery).problems, strict=True):
+        assert problem.startswith(f"findings.jsonl, {what}") and problem.endswith(", left out")
 
 
 def test_a_limit_can_be_lifted_later(edits: Edits, tmp_path: Path):

@@ -11,8 +11,8 @@ import pytest
 from editloupe.backends.base import Traits
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.runs.execute import Worker
 from editloupe.runs.sent_sizes import sent_targets, small_targets_message
+from editloupe.runs.worker import Worker
 from editloupe.traces.events import Note
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, Sample, Target, Turn

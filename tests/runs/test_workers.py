@@ -25,7 +25,8 @@ from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, WorkerError
 from editloupe.runs import workers
 from editloupe.runs.budget import Ledger, RunBudget
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
 from tests.backends.loopback import Act, Body
@@ -84,7 +85,7 @@ def run(server: OpenAIServer, edits: Path, out: Path, *, budget: RunBudget | Non
         path=edits, judge={"backend": f"openai/m?base_url={server.url}&env=none"}, option={"criteria": ["if"]}, **given
     )
     prices = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
-    return execute(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
+    return drive(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
 
 
 def paid(server: OpenAIServer) -> Counter[str]:
@@ -349,5 +350,5 @@ def test_a_backend_that_is_an_object_is_refused_before_anything_is_spent(edits: 
 
     config = RunConfig.make(path=edits(1), judge={"backend": ScriptedLMM([])}, workers=2)
     with pytest.raises(ConfigError, match="an object cannot go to another process; name it by its URI"):
-        execute(open_setup(config), tmp_path / "run")
+        drive(open_setup(config), tmp_path / "run")
     assert not (tmp_path / "run").exists()

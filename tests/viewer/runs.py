@@ -8,7 +8,7 @@ from pathlib import Path
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests.conftest import final, pngs
 
@@ -58,7 +58,7 @@ def make_run(folder: Path, *, count: int = 6, name: str = "run") -> Path:
         )
     (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     config = RunConfig(path=data, judge=JudgeConfig(backend=ScriptedLMM(_script, name=name)), concurrency=1)
-    execute(open_setup(config), folder / name)
+    drive(open_setup(config), folder / name)
     return folder / name
 
 

@@ -24,7 +24,7 @@ from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
 from editloupe.exports.schema import schema
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
@@ -60,7 +60,7 @@ def judged(protocol: str, edits: Path, out: Path, answer: Callable[[str], str] |
     turns = tuple(Turn(instruction=f"Do it, {n}.", edited=images.add_file(edits / f"{n}.png")) for n in ("first", "second"))
     sample = Sample(id="s", source=images.add_file(edits / "source.png"), turns=turns)
     setup = open_setup(RunConfig(path=edits, protocol=protocol, judge=judge, concurrency=1, **more))
-    execute(setup, out, loaded=Loaded(format="toy", samples=(sample,), rejected=()))
+    drive(setup, out, loaded=Loaded(format="toy", samples=(sample,), rejected=()))
     return out
 
 
@@ -264,7 +264,7 @@ def test_ratings_are_shown_whether_their_column_names_the_metric_by_id_or_short(
     rated = row | {"human_if_ann": "Wrong Action", "human_instruction_following_ben": "Flawless Execution"}
     (tmp_path / "metadata.jsonl").write_text(json.dumps(rated) + "\n")
     setup = open_setup(RunConfig(path=tmp_path, judge=JudgeConfig(backend=ScriptedLMM([final("x")])), concurrency=1))
-    execute(setup, tmp_path / "run")
+    drive(setup, tmp_path / "run")
     grid = page_of(tmp_path / "run").partition('<table class="labels">')[2].partition("</table>")[0]
     words = " ".join(re.sub(r"<[^>]*>", " ", grid).split())
     assert "Question Answer ann person ben person Instruction Following" in words

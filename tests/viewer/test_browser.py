@@ -23,7 +23,7 @@ from PIL import Image
 
 from editloupe import plugins
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
@@ -381,7 +381,7 @@ def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             backend = None if protocol in ("pixels", "places") else "toy/judge"
             data = draw(at / "data", "turns" if protocol == "places" else protocol)
             config = RunConfig(path=data, protocol=protocol, judge=JudgeConfig(backend=backend))
-            execute(open_setup(config), at / "run")
+            drive(open_setup(config), at / "run")
             export(Site.of([RunReader(at / "run")]), at / "pages")
             folders[protocol] = at / "pages"
     plugins.forget()

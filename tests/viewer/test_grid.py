@@ -12,7 +12,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.pages import Site
 from editloupe.viewer.people import Rating
@@ -48,7 +48,7 @@ def page_of(
     }  # fmt: skip
     (data / "metadata.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     for one in judges:
-        execute(open_setup(RunConfig(path=data, judge=one, concurrency=1, repeats=repeats)), folder / "run")
+        drive(open_setup(RunConfig(path=data, judge=one, concurrency=1, repeats=repeats)), folder / "run")
     site = Site.of([RunReader(folder / "run")], rating=Rating(rater="anna") if rating else None)
     return site.sample_page(site.runs[0], site.runs[0].reader.samples()[0])
 

@@ -16,7 +16,7 @@ from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
@@ -70,7 +70,7 @@ def listing_run(folder: Path, samples: Mapping[str, Mapping[str, Any]]) -> Path:
         patch.syspath_prepend(str(folder / "site"))
         plugins.forget()
         judge = JudgeConfig(backend=ScriptedLMM(answer, name="eye"))
-        execute(open_setup(RunConfig(path=data, protocol="spots", judge=judge, concurrency=1)), folder / "run")
+        drive(open_setup(RunConfig(path=data, protocol="spots", judge=judge, concurrency=1)), folder / "run")
         # While the protocol is installed: pages score by it.
         export(Site.of([RunReader(folder / "run")]), folder / "pages")
     plugins.forget()

@@ -16,7 +16,7 @@ from PIL import Image
 from editloupe import plugins
 from editloupe.config import RunConfig
 from editloupe.data.images import RGB
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.compared import GAIN
 from editloupe.viewer.export import export
@@ -62,7 +62,7 @@ def masked_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder / "site"))
         plugins.forget()
-        execute(open_setup(RunConfig(path=data, protocol="outside", concurrency=1)), folder / "run")
+        drive(open_setup(RunConfig(path=data, protocol="outside", concurrency=1)), folder / "run")
         yield folder / "run"
     plugins.forget()
 

@@ -18,8 +18,8 @@ from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
 from editloupe.runs.judges import names_of
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.viewer.export import export
@@ -36,7 +36,7 @@ def judge(folder: Path, out: Path, answers: dict[str, Callable[[Request], str]])
     for name, script in answers.items():
         lmm = ScriptedLMM(lambda r, s=script: Reply(text=s(r), model="m", usage=Usage(input_tokens=1000)), name=name)
         config = JudgeConfig(backend=lmm, name=name)
-        execute(open_setup(RunConfig(path=folder, judge=config, option={"criteria": "if"}, concurrency=1)), out)
+        drive(open_setup(RunConfig(path=folder, judge=config, option={"criteria": "if"}, concurrency=1)), out)
     return out
 
 

@@ -15,7 +15,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.episodes import Source
-from editloupe.runs.execute import execute
+from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import MARKER, export
 from editloupe.viewer.pages import CSP, Site, assets
@@ -355,7 +355,7 @@ def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
     runs = []
     for name, lines in scripts.items():
         judge = JudgeConfig(backend=ScriptedLMM(lines, name=name))
-        execute(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
+        drive(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
         runs.append(tmp_path / name)
     site = Site.of([RunReader(path) for path in runs])
     page = site.compare_page()
@@ -379,7 +379,7 @@ def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[...,
     runs = []
     for name in ("then", "now"):
         judge = JudgeConfig(backend=ScriptedLMM([final("Flawless Execution")], name=name))
-        execute(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
+        drive(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
         runs.append(tmp_path / name)
         rows = folder / "metadata.jsonl"
         rows.write_text(rows.read_text().replace("Make square 1 red.", "Make <b>square</b> 1 blue."))

@@ -178,7 +178,7 @@ class DLEBench(RubricProtocol):
         for sample in group:
             dims = _dims(sample)
             for criterion in self.criteria:
-                numbers = self._answered(sample, criterion, known)
+                numbers = self._targets(sample, criterion)
                 found = [known.finding(criterion.id, _about(sample, number) if number else sample) for number in numbers]
                 missing = next((status for status in map(_status, found) if status != "ok"), None)
                 answers = [f.answer for f in found if f is not None and isinstance(f.answer, Label)]
@@ -200,14 +200,6 @@ class DLEBench(RubricProtocol):
         if self.mode != "oracle" or criterion.concerns != "target" or sample.edited is None or self._is_set(sample):
             return (0,)
         return _numbers(sample) or (0,)
-
-    def _answered(self, sample: Sample, criterion: Criterion, known: Known) -> tuple[int, ...]:
-        """Return the numbers of the targets as they were asked about: version 0.1.0 asked about each, also of a set."""
-        numbers = self._targets(sample, criterion)
-        if numbers == (0,) and known.finding(criterion.id, sample) is None:
-            single = [n for n in _numbers(sample) if known.finding(criterion.id, _about(sample, n)) is not None]
-            return _numbers(sample) if single else numbers
-        return numbers
 
     def _is_set(self, sample: Sample) -> bool:
         """Return True if the instruction is about all targets as one set, so that none can be judged by itself."""

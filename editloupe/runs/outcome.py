@@ -1,0 +1,160 @@
+"""How far a visit to a run is, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from editloupe.data.samples import Loaded
+from editloupe.findings import Finding
+from editloupe.protocols.base import rejected_scores, scored
+from editloupe.runs.budget import Ledger
+from editloupe.runs.schedule import Schedule
+from editloupe.runs.sent_sizes import shown_whole, small_targets_message
+from editloupe.runs.setup import Setup
+from editloupe.runs.store import RunStore
+from editloupe.scores import Score, protocol_faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a visit has spent so far, and what is under way."""
+
+    calls: int = 0
+    in_flight: int = 0
+    """Calls at the endpoint now."""
+    retries: int = 0
+    """Attempts of calls that were made again."""
+    tokens: int = 0
+    """Input and output, estimated where the endpoint does not tell."""
+    cost_usd: float | None = None
+    """None where no price is known."""
+    waits_s: float = 0.0
+    """Seconds until the endpoint is asked again, where it named a wait."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands."""
+
+    phase: str = "judging"
+    """What is done now, in words: reading the data, loading weights, judging."""
+    done: int = 0
+    total: int = 0
+    """Of the tasks that are known so far; it grows while findings make further tasks ready. 0 before the first is known."""
+    failed: int = 0
+    """Findings that are not ok, of those `done`."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Status → how many of these, without rows that could not be read."""
+    rejected: int = 0
+    """Rows of the data that could not be read."""
+    reused: int = 0
+    """Of those `done`, findings of earlier visits."""
+    grows: bool = False
+    """True if further tasks may follow from findings that are not there yet."""
+    finding: Finding | None = None
+    """What has just arrived."""
+    spent: Callable[[], Spent] = Spent
+    """Returns what is spent at the moment of asking."""
+
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A run as it ended, for one judge and the samples asked."""
+
+    store: RunStore
+    setup: Setup
+    loaded: Loaded
+    findings: tuple[Finding, ...]
+    """In the order of the samples, those of the other roles and of measures included; what a key says is none of them."""
+    judged: tuple[Finding, ...]
+    """Those that scores are made of."""
+    scores: tuple[Score, ...] = field(repr=False)
+    """Of all samples asked, those that are missing included."""
+    asked: int
+    reused: int
+    """Findings of earlier visits."""
+    interrupted: bool
+    seconds: float
+    ledger: Ledger
+    """What this visit spent, and which budget ended it."""
+    tool_calls: int = 0
+    """Calls of tools in this visit that ran."""
+    cached: int = 0
+    """Calls of tools that were answered from equal ones before."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of the data and of how it was sent."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every sample of the run was asked for, and not a part of it."""
+        keys = {s.key for s in self.loaded.samples} | {r.key for r in self.loaded.rejected}
+        return keys >= set(self.store.samples) | set(self.store.rejected)
+
+    @property
+    def unscored(self) -> dict[str, str]:
+        """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
+        return protocol_faults(self.scores)
+
+    @property
+    def unusable(self) -> int:
+        """Of those asked, how many have no answer, or one of which no score could be made.
+
+        A measure that is not defined on a pair has said so: that is no failure.
+        """
+        lost = self.unscored
+        said = ({"ok"}, {"ok", "not_defined"})
+        return self.asked - sum(f.status in said[f.role == "measure"] and f.sample_key not in lost for f in self.findings)
+
+    @property
+    def failed(self) -> int:
+        """Of those asked, how many have no answer (those not yet judged included)."""
+        return self.asked - sum(f.status == "ok" for f in self.findings)
+
+
+def scores_of(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
+    """Return the scores of all samples asked; rows that could not be read have missing ones."""
+    found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
+    unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
+    return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
+
+
+def notes_of(
+    setup: Setup, loaded: Loaded, schedule: Schedule, judged: Sequence[Finding], *, limit: int, throttled: int
+) -> Iterator[str]:
+    """Yield what a reader should know of the data, and of how it was asked.
+
+    limit: calls at once at the end.   throttled: how often the endpoint refused a call for its rate.
+    """
+    yield from loaded.notes
+    if setup.backend.traits.is_lmm:
+        whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
+        shown = [sample for sample in loaded.samples if sample.key in whole]
+        if small := small_targets_message(shown, setup.backend.traits.image_policy):
+            yield small
+    if left_off := sorted(getattr(setup.backend, "left_off", ())):
+        tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
+        yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."
+    crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
+    if crashed:
+        total = sum(finding.counts["tool_crashes"] for finding in crashed)
+        times = "once" if total == 1 else f"{total} times"
+        yield (
+            f"Tools crashed {times}, in {len(crashed)} of {len(judged)} findings, first in sample "
+            f"{crashed[0].sample_id}; `editloupe show` with this sample says how."
+        )
+    if throttled:
+        times = "once" if throttled == 1 else f"{throttled} times"
+        calls = "one call" if limit == 1 else f"{limit} calls"
+        yield f"The endpoint refused calls for their rate {times}; at the end it was asked {calls} at a time."
+    if setup.repeats.count > 1 and setup.backend.uri == "baseline":
+        yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
+    elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:
+        yield (
+            "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
+            "--temperature 1 lets them differ."
+        )
+    yield from dict.fromkeys(problem.reason for problem in schedule.problems())

@@ -1,0 +1,424 @@
+"""The driver: from samples to findings, for the command line, Python, HTTP and Studio alike.
+
+`Driver` asks the questions of one setup about samples, in whatever thread calls it. `drive` is one visit of it to a run
+folder: load, plan, answer, record, score. One bad sample never stops the others, and nothing done is lost.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import cv2
+
+from editloupe.backends.base import reach
+from editloupe.backends.limits import MOST, limit_of
+from editloupe.backends.prices import Prices
+from editloupe.backends.stopping import stopping
+from editloupe.config import RunConfig
+from editloupe.cores import usable_cores
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError, ImageError, Interrupted, Unavailable
+from editloupe.findings import PENDING, Finding
+from editloupe.protocols.base import looks_at_outputs
+from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.executors import together
+from editloupe.runs.judges import Entry
+from editloupe.runs.lineage import set_aside
+from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of, scores_of
+from editloupe.runs.pool import Pool, pool_of
+from editloupe.runs.schedule import Schedule, ScheduledTask
+from editloupe.runs.selection import rejected_findings, selected
+from editloupe.runs.setup import Setup, settled_tools, weights_of
+from editloupe.runs.store import RunStore
+from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
+from editloupe.runs.workers import Crew, Job, Launcher, Local
+from editloupe.tasks import Task
+from editloupe.tools.cache import ToolCache
+from editloupe.values import Json, Sample
+
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
+
+
+class RunTask(Protocol):
+    """Who answers one question: `Worker.run_task`, or one like it in another process."""
+
+    def __call__(self, task: Task, *, repeat: int) -> Finding: ...
+
+
+def drive(
+    setup: Setup,
+    out: Path,
+    *,
+    loaded: Loaded | None = None,
+    config: Mapping[str, Json] | None = None,
+    redo: frozenset[str] = PENDING,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+    budget: RunBudget | None = None,
+    prices: Prices | None = None,
+    entries: Sequence[Entry] = (),
+    spreads: bool = False,
+) -> Outcome:
+    """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
+
+    loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
+    without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
+    budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
+    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
+    address takes no connection: one is tried before the first question, unless other machines ask.
+    entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
+    spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
+    Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
+    work.
+    """
+    stop = stop or threading.Event()
+    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop, at_least=setup.config.workers or 1)
+    ledger.check(setup.backend)
+    visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
+    with closing(visit):
+        visit.begin(loaded, entries, config, spreads=spreads)
+        visit.answer()
+        return visit.outcome()
+
+
+class Driver:
+    """Asks the questions of one setup about samples. Thread-safe: equal questions that are asked at once share an answer.
+
+    store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
+    redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
+    graph: that of LangGraph's server; None for ours.   pool: where tools and measures compute; None for threads.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        store: RunStore | None = None,
+        *,
+        ledger: Ledger | None = None,
+        redo: frozenset[str] = PENDING,
+        stop: threading.Event | None = None,
+        graph: Loop | None = None,
+        pool: Pool | None = None,
+    ) -> None:
+        self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
+        self.store, self.redo, self.stop = store, redo, stop or threading.Event()
+        self.cache = (
+            None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
+        )
+        self._ledger, self._graph, self._pool = ledger, graph, pool
+        self._lock = threading.Lock()
+        self._busy: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
+
+    def planned(self, samples: Sequence[Sample]) -> Schedule:
+        """Return what is to be asked about samples; what stands from before has arrived."""
+        return Schedule(self.setup.protocol, samples, self.setup.repeats, self.standing)
+
+    def standing(self, task: Task, repeat: int) -> Finding | None:
+        """Return the finding of a question that the run holds and that is not to be asked again."""
+        found = self._known(task, repeat)
+        return None if found is None or found.status in self.redo else found
+
+    def worker(self, samples: Iterable[Sample], images: ImageStore, stop: threading.Event | None = None) -> Worker:
+        """Return who answers single questions about these samples."""
+        return Worker(
+            setup=self.setup,
+            images=images,
+            run=None if self.store is None else self.store.folder,
+            stop=stop or self.stop,
+            samples={sample.key: sample for sample in samples},
+            cache=self.cache,
+            graph=self._graph,
+            pool=self._pool,
+        )
+
+    def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
+        """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
+        task, repeat = place.task, place.repeat
+        before = self._known(task, repeat)
+        if before is not None and self.store is not None and ends_the_same(before):
+            judge_id = self.setup.judge_of(task).id
+            set_aside(trace_path(self.store.folder, judge_id, task.id, repeat), below=self.store.folder)
+        return run_task(task, repeat=repeat)
+
+    def add(self, loaded: Loaded) -> None:
+        """List samples, and rows that cannot be judged, in the run. Raises RunMismatch for a sample that has changed."""
+        if self.store is None:
+            return
+        with self._lock:
+            self.store.add_samples(loaded)
+            unread = rejected_findings(self.setup, loaded.rejected)
+            self.store.add_findings([finding for finding in unread if self.store.latest(finding) != finding])
+
+    def keep(self, findings: Sequence[tuple[Task, Finding]]) -> None:
+        """Write findings into the run, and list who answered."""
+        if self.store is None:
+            return
+        with self._lock:
+            for task, _ in findings:
+                self.store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
+            # A disk takes as long for one as for all that have come meanwhile.
+            self.store.add_findings([finding for _, finding in findings])
+
+    def judge(self, sample: Sample) -> list[Finding]:
+        """Return the findings of one sample, asked one question after another in this thread.
+
+        Raises Interrupted once the driver is to stop, or its budget is used up.
+        """
+        # Of its own for each sample, so that a driver that lives long does not keep every crop.
+        worker = self.worker([sample], ImageStore(None if self.store is None else self.store.blobs))
+        schedule = self.planned([sample])
+        while (place := schedule.next()) is not None:
+            with self._alone(place.task, place.repeat):
+                finding = self.standing(place.task, place.repeat)
+                if finding is None:
+                    if self._ledger is not None and self._ledger.reason:
+                        raise Interrupted(f"the budget is used up ({self._ledger.reason}); what was judged is kept")
+                    finding = self.answer(place, worker.run_task)
+                    self.keep([(place.task, finding)])
+            schedule.arrived(finding)
+        return [*schedule.findings, *schedule.problems()]
+
+    def _known(self, task: Task, repeat: int) -> Finding | None:
+        if self.store is None:
+            return None
+        return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
+
+    @contextmanager
+    def _alone(self, task: Task, repeat: int) -> Iterator[None]:
+        with self._lock:
+            busy = self._busy[task.id, repeat]
+        with busy:
+            yield
+
+
+class _Visit:
+    """One visit to a run folder, in three steps: `begin`, `answer`, `outcome`."""
+
+    def __init__(
+        self, setup: Setup, out: Path, *, ledger: Ledger, redo: frozenset[str], stop: threading.Event, listener: Listener
+    ) -> None:
+        self._began = time.monotonic()
+        self._setup, self._out, self._ledger, self._redo, self._stop = setup, out, ledger, redo, stop
+        self._tell = listener
+        self._limit = limit_of(setup.backend.endpoint)
+        self._throttled, self._retried = self._limit.throttled, self._limit.retried
+        self._left = ExitStack()
+        self._failures: Counter[str] = Counter()
+        self._notes: list[str] = []
+
+    def close(self) -> None:
+        """Give the run folder back, and end the workers."""
+        self._left.close()
+
+    def begin(
+        self, loaded: Loaded | None, entries: Sequence[Entry], config: Mapping[str, Json] | None, *, spreads: bool
+    ) -> None:
+        """Load the samples, open the run folder, plan, and open the tools that will be called."""
+        # What a loader draws, such as masks, is written when the folder is known to be a run.
+        self._images = ImageStore(self._out / "blobs", writes=False)
+        self._tell(Progress(phase="reading the data"))
+        outputs = looks_at_outputs(self._setup.protocol)
+        # Samples at hand may be none.
+        self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
+        self._setup.protocol.check(self._loaded.samples)
+        self._launcher = _launcher(self._setup.config)
+        if self._launcher is not None:
+            self._left.enter_context(closing(self._launcher))
+        self._setup = settled_tools(self._setup)
+        listed = [*self._setup.entries(), *entries]
+        self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
+        self._left.enter_context(closing(self._store))
+        self._images.write()
+        for mask in (mask for sample in self._loaded.samples for mask in sample.masks.values()):
+            # So that a run can be measured and shown without the data that it was made from.
+            with suppress(ImageError):
+                self._images.keep(mask)
+        self._refused = rejected_findings(self._setup, self._loaded.rejected)
+        self._store.add_findings([finding for finding in self._refused if self._store.latest(finding) != finding])
+        self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
+        pool = pool_of(self._setup.config, unasked=spreads)
+        if pool is not None:
+            self._left.enter_context(pool)
+        self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
+        self._schedule = self._driver.planned(self._loaded.samples)
+        self._done = self._schedule.reused + len(self._refused)
+        self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")
+        self._calls_tools = any(p.task.kind == "ask" and p.task.tools and not p.task.blocked for p in self._schedule.ready)
+        if self._calls_tools and self._launcher is None:
+            # Weights that cannot be loaded are found before anything is spent.
+            self._tell(Progress(phase="opening tools"))
+            self._setup.toolbox.prepare()
+        if self._setup.config.executor == "local":
+            if self._setup.backend.endpoint != "in process":
+                self._tell(Progress(phase=f"connecting to {self._setup.backend.endpoint}"))
+            self._ledger.refused = _unreachable(self._setup, self._schedule)
+
+    def answer(self) -> None:
+        """Answer all that is planned, and what follows from the answers."""
+        plan = self._setup.config
+        width = plan.concurrency or default_concurrency(self._setup, plan.max_connections)
+        samples = {sample.key: sample for sample in self._loaded.samples}
+        run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
+        with ExitStack() as left:
+            crew: Crew | None = None
+            if self._launcher is not None and plan.workers and self._schedule.ready:
+                crew = Crew(
+                    self._launcher, self._setup, self._out, self._ledger, count=plan.workers,
+                    seats=math.ceil(width / plan.workers), tools=self._calls_tools,
+                )  # fmt: skip
+                width, run_task = crew.width, _through(crew, samples, self._stop)
+                self._report(phase=f"starting {plan.workers} workers")
+                left.enter_context(crew)
+            else:
+                self._report()
+            left.enter_context(self._limit.fixed(plan.max_connections))
+            left.enter_context(_one_opencv_thread(width))
+
+            def ask(place: ScheduledTask) -> tuple[ScheduledTask, Finding | None]:
+                if self._stop.is_set() or self._ledger.refused:
+                    return place, None
+                try:
+                    return place, self._driver.answer(place, run_task)
+                except Interrupted:
+                    return place, None
+
+            for ended in together(ask, self._schedule.next, width=width, stop=self._stop):
+                self._arrived([(place.task, finding) for place, finding in ended if finding is not None])
+                self._ledger.check_time()
+            self._at_once = self._limit.limit
+            if crew is not None:
+                self._tools = crew.tool_calls
+            elif self._driver.cache is not None:
+                self._tools = self._driver.cache.ran, self._driver.cache.hits
+
+    def _arrived(self, findings: Sequence[tuple[Task, Finding]]) -> None:
+        if not findings:
+            return
+        self._driver.keep(findings)
+        for _, finding in findings:
+            self._schedule.arrived(finding)
+            self._done += 1
+            self._failures.update([finding.status] if finding.status != "ok" else [])
+            self._report(finding)
+
+    def _report(self, finding: Finding | None = None, *, phase: str = "") -> None:
+        measures = self._setup.judge.kind == "measure"
+        self._tell(
+            Progress(
+                phase=phase or ("measuring" if measures else "judging"),
+                done=self._done,
+                total=self._schedule.total + len(self._refused),
+                failed=len(self._refused) + self._failures.total(),
+                failures=dict(self._failures),
+                rejected=len(self._loaded.rejected),
+                reused=self._schedule.reused,
+                grows=self._schedule.grows,
+                finding=finding,
+                spent=self._spent,
+            )
+        )
+
+    def _spent(self) -> Spent:
+        return Spent(
+            calls=self._ledger.calls,
+            in_flight=self._limit.under_way,
+            retries=self._limit.retried - self._retried,
+            tokens=self._ledger.tokens,
+            cost_usd=self._ledger.cost if self._setup.backend.traits.is_lmm else None,
+            waits_s=self._limit.opens_in_s,
+        )
+
+    def outcome(self) -> Outcome:
+        """Score, and return how the visit ended."""
+        judged, places = self._schedule.findings, self._schedule.places
+        if self._stop.is_set() and (left := self._limit.under_way):
+            calls = "1 call was" if left == 1 else f"{left} calls were"
+            self._notes.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
+        throttled = self._limit.throttled - self._throttled
+        self._notes += notes_of(self._setup, self._loaded, self._schedule, judged, limit=self._at_once, throttled=throttled)
+        keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
+        findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
+        asked = self._schedule.total + len(self._refused) - sum(id_ in keys for id_, _ in places)
+        return Outcome(
+            store=self._store,
+            setup=self._setup,
+            loaded=self._loaded,
+            findings=tuple(findings),
+            judged=tuple(judged),
+            scores=scores_of(self._setup, self._loaded, judged),
+            asked=asked,
+            reused=self._schedule.reused,
+            interrupted=self._stop.is_set() and len(findings) < asked,
+            seconds=time.monotonic() - self._began,
+            ledger=self._ledger,
+            tool_calls=self._tools[0],
+            cached=self._tools[1],
+            notes=tuple(self._notes),
+        )
+
+
+@contextmanager
+def _one_opencv_thread(width: int) -> Iterator[None]:
+    """Let OpenCV use one thread a task while several tasks run at once: its own threads would fight for the cores."""
+    before = cv2.getNumThreads()
+    if width > 1:
+        cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
+
+
+def _through(crew: Crew, samples: Mapping[str, Sample], stop: threading.Event) -> RunTask:
+    def run_task(task: Task, *, repeat: int) -> Finding:
+        with stopping(stop):
+            return crew.answer(Job(task=task, repeat=repeat, sample=samples.get(task.about.key)))
+
+    return run_task
+
+
+def _unreachable(setup: Setup, schedule: Schedule) -> str:
+    """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
+    roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
+    for role in sorted(roles):
+        try:
+            reach(setup.respondents[role].backend)
+        except Unavailable as error:
+            return str(error)
+    return ""
+
+
+def _launcher(plan: RunConfig) -> Launcher | None:
+    """Return what starts a run's workers; None without any. Raises ConfigError for what no other process can be given."""
+    if plan.workers is None:
+        return None
+    if any(not isinstance(judge.backend, str | None) for judge in (plan.judge, *plan.role.values())):
+        raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
+    if plan.executor == "ray":
+        from editloupe.runs.cluster import Cluster
+
+        return Cluster(plan.worker_gpus)
+    return Local()
+
+
+def default_concurrency(setup: Setup, connections: int | None = None) -> int:
+    """Return how many tasks run at once.
+
+    In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
+    half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    connections: at once at the endpoint; None for as many as it takes.
+    """
+    config = setup.config
+    if setup.backend.endpoint == "in process":
+        # A worker of Ray has a core.
+        return max(1 if config.executor == "ray" else usable_cores(), config.workers or 1)
+    return math.ceil(1.5 * (connections or MOST))
