@@ -276,12 +276,10 @@ class RunConfig(_Strict):
     """Seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing."""
     processes: Whole | None = Field(default=None, ge=1, le=1024)
     """Processes in which tools and measures compute; 1 is none. Default: one a core."""
-    workers: Whole | None = Field(default=None, ge=1, le=1024)
-    """Answer the tasks in so many processes. Default: in this one."""
     executor: Literal["local", "ray"] = "local"
-    """Where workers run: local (this machine) or ray (a cluster; RAY_ADDRESS names another than this machine's)."""
-    worker_gpus: Number = Field(default=0.0, ge=0, le=64)
-    """GPUs that Ray reserves for each worker; a fraction shares one."""
+    """Where tasks run: local (this process) or ray (a cluster; RAY_ADDRESS names another than this machine's)."""
+    ray_gpus: Number = Field(default=0.0, ge=0, le=64)
+    """GPUs that Ray reserves for each task; a fraction shares one."""
 
     max_run_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of the whole run."""
@@ -300,11 +298,13 @@ class RunConfig(_Strict):
     """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
 
     @model_validator(mode="after")
-    def _check_workers(self) -> Self:
-        if self.executor == "ray" and self.workers is None:
-            raise ValueError("--executor ray needs --workers N, the number of workers")
-        if self.worker_gpus and self.executor != "ray":
-            raise ValueError("--worker-gpus needs --executor ray, which reserves them")
+    def _check_ray(self) -> Self:
+        if self.ray_gpus and self.executor != "ray":
+            raise ValueError("--ray-gpus needs --executor ray, which reserves them")
+        if self.ray_gpus > 1 and self.ray_gpus % 1:
+            raise ValueError(f"--ray-gpus: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}")
+        if self.processes is not None and self.executor == "ray":
+            raise ValueError("--processes is for one machine; with --executor ray each task has a process of Ray's")
         return self
 
     @classmethod

@@ -26,7 +26,6 @@
     ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
     ├── ToolAbsent               a tool that cannot be offered here; said to be absent
     ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
-    ├── WorkerError              the operator: workers that do not start, or are lost again and again
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
@@ -211,10 +210,6 @@ class ToolAbsent(EditLoupeError):
 
 class ModelAbsent(EditLoupeError):
     """A model that nobody named is not here: no weights, no extra. The message is the reason that is shown."""
-
-
-class WorkerError(EditLoupeError):
-    """The processes that answer a run's tasks do not start, or are lost again and again. What is done is kept."""
 
 
 class StorageError(EditLoupeError):

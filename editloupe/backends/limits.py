@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from editloupe.backends.stopping import LOOK_S, check_stop, sleep
@@ -17,6 +18,21 @@ START: Final = 8
 MOST: Final = 64
 REMEMBERED_S: Final = 60.0
 """How long a backend that has never answered, and refuses every request, is not asked again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What an endpoint takes, and has refused, at one moment."""
+
+    limit: int
+    """How many calls may be under way now."""
+    under_way: int
+    opens_in_s: float
+    """Seconds until calls may begin again, where the endpoint named a wait; else 0."""
+    throttled: int
+    """How often the endpoint refused a call for its rate."""
+    retried: int
+    """How often a call was made again, for whatever reason."""
 
 
 class ConnectionLimit:
@@ -56,6 +72,16 @@ class ConnectionLimit:
     def opens_in_s(self) -> float:
         """Seconds until calls may begin again, where the endpoint named a wait; else 0."""
         return max(0.0, self._opens_at - time.monotonic())
+
+    def seen(self) -> Seen:
+        """Return how things are now."""
+        return Seen(
+            limit=self.limit,
+            under_way=self._under_way,
+            opens_in_s=self.opens_in_s,
+            throttled=self.throttled,
+            retried=self.retried,
+        )
 
     def again(self) -> None:
         """Take note that a call is made again."""

@@ -33,9 +33,8 @@ EXTRA = ("fastapi", "starlette", "uvicorn", "prometheus_client", "multipart")
         *(
             "concurrency",
             "processes",
-            "workers",
             "executor",
-            "worker_gpus",
+            "ray_gpus",
             "max_run_tokens",
             "max_run_seconds",
             "max_cost",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
@@ -19,6 +19,7 @@ from editloupe.values import Json
 
 LOST_IN_A_ROW: Final = 5
 """Calls whose connection fails in the same way before nothing more is asked. The attempts within a call are not counted."""
+_COUNTED: Final = ("calls", "usage", "calls_without_usage", "estimated", "cost", "reason", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,6 @@ class Ledger:
     prices: Prices
     stop: threading.Event
     clock: Callable[[], float] = time.monotonic
-    at_least: int = 1
-    """So many calls may be under way, however little is left: a limit of tokens or money holds within them."""
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     """As the endpoint reports it."""
@@ -160,6 +159,20 @@ class Ledger:
         with self._lock:
             self._check_limits()
 
+    def counted(self) -> dict[str, Any]:
+        """Return what was counted, for `follow` in another process."""
+        with self._lock:
+            return {name: getattr(self, name) for name in _COUNTED}
+
+    def follow(self, counted: Mapping[str, Any]) -> None:
+        """Take over what the ledger of another process has counted, and stop where it stops."""
+        with self._lock:
+            for name, value in counted.items():
+                if value or name not in ("reason", "refused"):
+                    setattr(self, name, value)
+            if self.reason:
+                self.stop.set()
+
     def to_json(self) -> dict[str, Json]:
         """Return what was spent as JSON."""
         return {
@@ -174,7 +187,7 @@ class Ledger:
 
     def _leaves_something(self, backend: LMM) -> bool:
         limits = self.budget.max_tokens, self.budget.max_cost
-        if limits == (None, None) or self._under_way < self.at_least or not backend.traits.live:
+        if limits == (None, None) or not self._under_way or not backend.traits.live:
             return True
         if self._largest is None:
             return False

@@ -31,7 +31,7 @@ from editloupe.tools.function import as_tool
 from editloupe.values import Sample
 
 OF_A_FOLDER: Final = (
-    "path", "format", "edited", "null_edit", "fields", "columns", "limit", "sample", "workers", "executor", "worker_gpus",
+    "path", "format", "edited", "null_edit", "fields", "columns", "limit", "sample", "executor", "ray_gpus",
     "fail_on_error", "tags",
 )  # fmt: skip
 """Fields of RunConfig that say which folder the command line judges, and how it ends."""

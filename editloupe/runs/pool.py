@@ -45,7 +45,7 @@ def pool_of(config: RunConfig, *, unasked: bool = False) -> Pool | None:
     unasked: whether processes are started without the config's `processes`, by a run that has work for them.
     """
     count = config.processes or (usable_cores() if unasked else 1)
-    if count == 1 or config.workers is not None:
+    if count == 1 or config.executor == "ray":
         return None
     return Pool(count, after_s=0.0 if config.processes else _AFTER_S)
 
@@ -112,7 +112,7 @@ class Pool:
                 value = call()
             self._left_s -= time.monotonic() - began
             return value
-        sent, named = _written(call)
+        sent, named = written(call)
         folder = images.folder if images.writes else None
         pictures = {ref.sha256: images.data(ref) for ref in named if folder is None or images.path(ref) is None}
         if folder is None:
@@ -192,7 +192,8 @@ class _Reader(pickle.Unpickler):
         return self._images
 
 
-def _written(thing: object) -> tuple[bytes, set[ImageRef]]:
+def written(thing: object) -> tuple[bytes, set[ImageRef]]:
+    """Return a thing pickled, and the images that it names, whose bytes are left out."""
     writer = _Writer(file := io.BytesIO())
     writer.dump(thing)
     return file.getvalue(), writer.named
@@ -238,4 +239,4 @@ def _answered(sent: bytes, folder: Path | None, pictures: Mapping[str, bytes], c
         outcome = _Reader(sent, images).load()()
     except Exception as error:  # noqa: BLE001 - it is raised in the parent
         outcome = _Raised.of(error)
-    return _written((outcome, [data for sha256, data in images.in_memory().items() if sha256 not in pictures]))[0]
+    return written((outcome, [data for sha256, data in images.in_memory().items() if sha256 not in pictures]))[0]

@@ -20,7 +20,6 @@ import cv2
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
-from editloupe.backends.stopping import stopping
 from editloupe.config import RunConfig
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
@@ -39,13 +38,13 @@ from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
-from editloupe.runs.workers import Crew, Job, Launcher, Local
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
 
 if TYPE_CHECKING:
     from editloupe.agent.graph import Loop
+    from editloupe.runs.ray import Cluster
 
 
 class RunTask(Protocol):
@@ -77,11 +76,10 @@ def drive(
     address takes no connection: one is tried before the first question, unless other machines ask.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
-    Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
-    work.
+    Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     stop = stop or threading.Event()
-    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop, at_least=setup.config.workers or 1)
+    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
     ledger.check(setup.backend)
     visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
     with closing(visit):
@@ -210,13 +208,14 @@ class _Visit:
         self._setup, self._out, self._ledger, self._redo, self._stop = setup, out, ledger, redo, stop
         self._tell = listener
         self._limit = limit_of(setup.backend.endpoint)
-        self._throttled, self._retried = self._limit.throttled, self._limit.retried
+        self._seen = self._limit.seen
+        self._before = self._seen()
         self._left = ExitStack()
         self._failures: Counter[str] = Counter()
         self._notes: list[str] = []
 
     def close(self) -> None:
-        """Give the run folder back, and end the workers."""
+        """Give the run folder back, and end processes."""
         self._left.close()
 
     def begin(
@@ -230,9 +229,9 @@ class _Visit:
         # Samples at hand may be none.
         self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
         self._setup.protocol.check(self._loaded.samples)
-        self._launcher = _launcher(self._setup.config)
-        if self._launcher is not None:
-            self._left.enter_context(closing(self._launcher))
+        self._cluster = _cluster(self._setup)
+        if self._cluster is not None:
+            self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
         listed = [*self._setup.entries(), *entries]
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
@@ -253,11 +252,11 @@ class _Visit:
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")
         self._calls_tools = any(p.task.kind == "ask" and p.task.tools and not p.task.blocked for p in self._schedule.ready)
-        if self._calls_tools and self._launcher is None:
+        if self._calls_tools and self._cluster is None:
             # Weights that cannot be loaded are found before anything is spent.
             self._tell(Progress(phase="opening tools"))
             self._setup.toolbox.prepare()
-        if self._setup.config.executor == "local":
+        if self._cluster is None:
             if self._setup.backend.endpoint != "in process":
                 self._tell(Progress(phase=f"connecting to {self._setup.backend.endpoint}"))
             self._ledger.refused = _unreachable(self._setup, self._schedule)
@@ -265,21 +264,19 @@ class _Visit:
     def answer(self) -> None:
         """Answer all that is planned, and what follows from the answers."""
         plan = self._setup.config
-        width = plan.concurrency or default_concurrency(self._setup, plan.max_connections)
+        cluster = self._cluster if self._schedule.ready else None
+        places = self._cluster.places if self._cluster else None
+        width = plan.concurrency or default_concurrency(self._setup, plan.max_connections, cores=places)
         samples = {sample.key: sample for sample in self._loaded.samples}
         run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
         with ExitStack() as left:
-            crew: Crew | None = None
-            if self._launcher is not None and plan.workers and self._schedule.ready:
-                crew = Crew(
-                    self._launcher, self._setup, self._out, self._ledger, count=plan.workers,
-                    seats=math.ceil(width / plan.workers), tools=self._calls_tools,
-                )  # fmt: skip
-                width, run_task = crew.width, _through(crew, samples, self._stop)
-                self._report(phase=f"starting {plan.workers} workers")
-                left.enter_context(crew)
-            else:
-                self._report()
+            if cluster is not None:
+                # More would wait there for room, which a stop does not end.
+                width, run_task = min(width, cluster.places), cluster.run_task
+                self._report(phase="starting on the cluster")
+                cluster.open(self._setup, self._out, self._ledger, samples, tools=self._calls_tools)
+                self._seen, self._before = cluster.seen, cluster.seen()
+            self._report()
             left.enter_context(self._limit.fixed(plan.max_connections))
             left.enter_context(_one_opencv_thread(width))
 
@@ -294,9 +291,10 @@ class _Visit:
             for ended in together(ask, self._schedule.next, width=width, stop=self._stop):
                 self._arrived([(place.task, finding) for place, finding in ended if finding is not None])
                 self._ledger.check_time()
-            self._at_once = self._limit.limit
-            if crew is not None:
-                self._tools = crew.tool_calls
+            self._at_once = self._seen().limit
+            if cluster is not None:
+                cluster.look()
+                self._tools = cluster.tool_calls
             elif self._driver.cache is not None:
                 self._tools = self._driver.cache.ran, self._driver.cache.hits
 
@@ -328,22 +326,23 @@ class _Visit:
         )
 
     def _spent(self) -> Spent:
+        seen = self._seen()
         return Spent(
             calls=self._ledger.calls,
-            in_flight=self._limit.under_way,
-            retries=self._limit.retried - self._retried,
+            in_flight=seen.under_way,
+            retries=seen.retried - self._before.retried,
             tokens=self._ledger.tokens,
             cost_usd=self._ledger.cost if self._setup.backend.traits.is_lmm else None,
-            waits_s=self._limit.opens_in_s,
+            waits_s=seen.opens_in_s,
         )
 
     def outcome(self) -> Outcome:
         """Score, and return how the visit ended."""
-        judged, places = self._schedule.findings, self._schedule.places
-        if self._stop.is_set() and (left := self._limit.under_way):
+        judged, places, seen = self._schedule.findings, self._schedule.places, self._seen()
+        if self._stop.is_set() and (left := seen.under_way):
             calls = "1 call was" if left == 1 else f"{left} calls were"
             self._notes.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
-        throttled = self._limit.throttled - self._throttled
+        throttled = seen.throttled - self._before.throttled
         self._notes += notes_of(self._setup, self._loaded, self._schedule, judged, limit=self._at_once, throttled=throttled)
         keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
         findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
@@ -378,14 +377,6 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def _through(crew: Crew, samples: Mapping[str, Sample], stop: threading.Event) -> RunTask:
-    def run_task(task: Task, *, repeat: int) -> Finding:
-        with stopping(stop):
-            return crew.answer(Job(task=task, repeat=repeat, sample=samples.get(task.about.key)))
-
-    return run_task
-
-
 def _unreachable(setup: Setup, schedule: Schedule) -> str:
     """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
     roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
@@ -397,28 +388,22 @@ def _unreachable(setup: Setup, schedule: Schedule) -> str:
     return ""
 
 
-def _launcher(plan: RunConfig) -> Launcher | None:
-    """Return what starts a run's workers; None without any. Raises ConfigError for what no other process can be given."""
-    if plan.workers is None:
+def _cluster(setup: Setup) -> Cluster | None:
+    """Return where a run's tasks go; None for this process. Raises ConfigError."""
+    if setup.config.executor == "local":
         return None
-    if any(not isinstance(judge.backend, str | None) for judge in (plan.judge, *plan.role.values())):
-        raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
-    if plan.executor == "ray":
-        from editloupe.runs.cluster import Cluster
+    from editloupe.runs.ray import Cluster
 
-        return Cluster(plan.worker_gpus)
-    return Local()
+    return Cluster(setup)
 
 
-def default_concurrency(setup: Setup, connections: int | None = None) -> int:
+def default_concurrency(setup: Setup, connections: int | None = None, *, cores: int | None = None) -> int:
     """Return how many tasks run at once.
 
     In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
     half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
-    connections: at once at the endpoint; None for as many as it takes.
+    connections: at once at the endpoint; None for as many as it takes.   cores: None for those of this machine.
     """
-    config = setup.config
     if setup.backend.endpoint == "in process":
-        # A worker of Ray has a core.
-        return max(1 if config.executor == "ray" else usable_cores(), config.workers or 1)
+        return cores or usable_cores()
     return math.ceil(1.5 * (connections or MOST))

@@ -1,27 +1,32 @@
-"""Workers on a Ray cluster of two nodes, both on this machine."""
+"""Runs on a Ray cluster of two nodes, both on this machine: the same findings, one owner of all limits, nothing lost."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError, WorkerError
-from editloupe.runs import cluster as clusters
+from editloupe.errors import ConfigError
+from editloupe.runs.budget import RunBudget
+from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
-from tests.backends.loopback import Body
-from tests.backends.openai_server import Handler, OpenAIServer
+from tests.backends.loopback import Act, Body
+from tests.backends.openai_server import Handler, OpenAIServer, fails, says
+from tests.conftest import LOOK, final
 from tests.runs.test_kill import findings
-from tests.runs.test_workers import looks_then_answers, paid, run
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
 ray: Any = pytest.importorskip("ray", reason="NOT RUN: ray is not installed (pip install 'editloupe[ray]')")
@@ -29,92 +34,250 @@ ray: Any = pytest.importorskip("ray", reason="NOT RUN: ray is not installed (pip
 Edits = Callable[..., Path]
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head without cores, where the command runs, and two nodes with two cores each."""
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without cores, where the command runs, and two nodes with a core each: room for 32 tasks."""
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.nodes = [made.add_node(num_cpus=2) for _ in range(2)]
+    made.nodes = [made.add_node(num_cpus=1) for _ in range(2)]
     made.wait_for_nodes()
-    monkeypatch.setenv("RAY_ADDRESS", made.address)
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", made.address)
+        yield made
     ray.shutdown()
     made.shutdown()
 
 
-def test_workers_on_a_cluster_find_what_one_process_finds_and_a_lost_node_loses_nothing(
-    cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+@pytest.fixture
+def serve() -> Iterator[Callable[..., OpenAIServer]]:
+    """Starts a server of the model "m"; in the end, it may have seen no request that breaks the protocol."""
+    servers: list[OpenAIServer] = []
+
+    def start(act: Act) -> OpenAIServer:
+        servers.append(OpenAIServer(act, model="m").__enter__())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+    assert [c for s in servers for c in s.complaints] == []
+
+
+def looks_then_answers(handler: Handler, body: Body) -> None:
+    """Calls a tool, reads the observation, and answers by the number in the instruction."""
+    asked_before = any(message["role"] == "assistant" for message in body["messages"])
+    texts = "".join(part.get("text", "") for part in body["messages"][0]["content"])
+    number = int(texts.partition("Make square ")[2].partition(" ")[0])
+    says(final(("Wrong Action", "Flawless Execution")[number % 2]) if asked_before else LOOK)(handler, body)
+
+
+def run(server: OpenAIServer, edits: Path, out: Path, *, budget: RunBudget | None = None, **given: Any) -> Outcome:
+    config = RunConfig.make(
+        path=edits,
+        judge={"backend": f"openai/m?base_url={server.url}&env=none"},
+        option={"criteria": ["if"]},
+        **{"executor": "ray", "concurrency": 4, **given},
+    )
+    prices = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
+    return drive(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
+
+
+def paid(server: OpenAIServer) -> Counter[str]:
+    return Counter(json.dumps(body, sort_keys=True) for body in server.seen)
+
+
+def labels(out: Path) -> dict[object, object]:
+    """Label by sample; judges at different addresses have other ids."""
+    return {row["sample_id"]: row["label"] for row in findings(out).values()}
+
+
+def processes_of_tasks() -> list[int]:
+    """Ids of Ray's processes that answer a task; the process's title says so while it does."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if line.read_bytes().startswith(b"ray::run_task"):
+                found.append(int(line.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+    server, folder, before = serve(looks_then_answers), edits(8), signal.getsignal(signal.SIGTERM)
+    alone = run(server, folder, tmp_path / "alone", executor="local")
+    calls = paid(server)
+    server.seen.clear()
+    outcome = run(server, folder, tmp_path / "run")
+    assert findings(tmp_path / "run") == findings(tmp_path / "alone")
+    assert paid(server) == calls and set(calls.values()) == {1}
+    assert (outcome.ledger.calls, outcome.ledger.usage) == (alone.ledger.calls, alone.ledger.usage) == (16, alone.ledger.usage)
+    assert (outcome.ledger.cost, outcome.failed) == (pytest.approx(alone.ledger.cost), 0)
+    assert outcome.tool_calls == alone.tool_calls
+    assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
+    assert list((tmp_path / "run" / "cache").glob("ray-*")) == []
+    # How a run is made is no part of what it is, and nothing is left to ask.
+    again = run(server, folder, tmp_path / "run", executor="local")
+    assert (again.reused, again.ledger.calls) == (8, 0)
+    assert not ray.is_initialized() and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_rate_is_learnt_once(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+    def act(handler: Handler, body: Body) -> None:
+        with lock:
+            busy.append(body)
+            most.append(len(busy))
+            refused = len(server.seen) == 10
+        time.sleep(0.1)
+        with lock:
+            busy.remove(body)
+        fails(429, "slow down", headers={"Retry-After": "1"})(handler, body) if refused else looks_then_answers(handler, body)
+
+    lock, busy, most = threading.Lock(), list[Body](), list[int]()
+    server = serve(act)
+    outcome = run(server, edits(12), tmp_path / "run", concurrency=8, max_connections=3)
+    assert outcome.failed == 0
+    assert max(most) == 3
+    assert any("slow" in note or "rate" in note for note in outcome.notes), outcome.notes
+    assert len(server.seen) == 25
+
+
+def test_money_is_not_overspent(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+    server, folder = serve(looks_then_answers), edits(8)
+    outcome = run(server, folder, tmp_path / "run", concurrency=8, budget=RunBudget(max_cost=0.0004))
+    # 0.000052 USD an answer: 8 calls.
+    assert outcome.interrupted and outcome.ledger.reason.startswith("cost: 0.0004")
+    assert 8 <= len(server.seen) == outcome.ledger.calls <= 9
+    again = run(server, folder, tmp_path / "run")
+    assert (again.failed, set(paid(server).values()), len(server.seen)) == (0, {1}, 16)
+
+
+def test_a_backend_that_refuses_all_is_asked_once(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+    server = serve(fails(401, "no such key"))
+    outcome = run(server, edits(6), tmp_path / "run")
+    assert "no such key" in outcome.ledger.refused
+    assert len(server.seen) == 1
+
+
+def test_a_killed_process_loses_nothing_and_pays_twice_what_was_in_flight(
+    cluster: Any, serve: Any, edits: Edits, tmp_path: Path
 ):
-    started: list[int] = []
-    start = clusters.Cluster.start
+    killed: list[int] = []
 
-    def counted(self: clusters.Cluster, address: Any, key: bytes, number: int) -> clusters.ClusterTask:
-        started.append(number)
-        return start(self, address, key, number)
+    def act(handler: Handler, body: Body) -> None:
+        with lock:
+            if len(killed) < 2 and len(server.seen) >= (8, 18)[len(killed)]:
+                os.kill(pid := processes_of_tasks()[0], signal.SIGKILL)
+                killed.append(pid)
+        time.sleep(0.05)
+        looks_then_answers(handler, body)
 
-    monkeypatch.setattr(clusters.Cluster, "start", counted)
+    lock, folder = threading.Lock(), edits(12)
+    calm, server = serve(looks_then_answers), serve(act)
+    run(calm, folder, tmp_path / "calm", executor="local")
+    # A place that was not given back would be the only one.
+    outcome = run(server, folder, tmp_path / "killed", max_connections=1)
+    assert (len(killed), outcome.failed, len(outcome.findings)) == (2, 0, 12)
+    assert labels(tmp_path / "killed") == labels(tmp_path / "calm")
+    assert [part.wrong for part in verify(tmp_path / "killed")] == [[]] * 5
+    calls = paid(server)
+    assert len(calls) == 24 and sum(calls.values()) <= 26
 
+
+def test_a_task_that_ends_every_process_is_a_finding(
+    cluster: Any, serve: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("editloupe.runs.ray.LOST_ON_A_TASK", 2)
+
+    def act(handler: Handler, body: Body) -> None:
+        if "Make square 1 " in json.dumps(body):
+            for pid in processes_of_tasks():
+                os.kill(pid, signal.SIGKILL)
+        looks_then_answers(handler, body)
+
+    outcome = run(serve(act), edits(3), tmp_path / "run", concurrency=1)
+    found = {f.sample_id: (f.status, f.ending) for f in outcome.findings}
+    assert found.pop("s01") == ("tool_failed", "fault")
+    assert set(found.values()) == {("ok", "answer")}
+    (reason,) = [f.reason for f in outcome.findings if f.status != "ok"]
+    assert reason.startswith("2 processes were lost while they answered this, the last one because ")
+
+
+def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+    def act(handler: Handler, body: Body) -> None:
+        if len(server.seen) == 6:
+            stop.set()
+        time.sleep(0.3)
+        looks_then_answers(handler, body)
+
+    server, folder, stop = serve(act), edits(12), threading.Event()
+    judge = {"backend": f"openai/m?base_url={server.url}&env=none"}
+    config = RunConfig.make(path=folder, judge=judge, option={"criteria": ["if"]}, executor="ray", concurrency=4)
+    stopped = drive(open_setup(config), tmp_path / "run", stop=stop)
+    assert stopped.interrupted and len(stopped.findings) < 12
+    again = drive(open_setup(config), tmp_path / "run")
+    assert (again.failed, len(again.findings)) == (0, 12)
+    # What was in flight is waited for, and kept.
+    assert set(paid(server).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"ray_gpus": 2}, r"each task asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
+        ({"ray_gpus": 0.5}, "asks for 1 CPU and 0.5 GPU"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
+    given: dict[str, Any], told: str, cluster: Any, edits: Edits, tmp_path: Path
+):
+    config = RunConfig.make(path=edits(1), executor="ray", **given)
+    with pytest.raises(ConfigError, match=told):
+        drive(open_setup(config), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and not ray.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "told"),
+    [
+        ("editloupe.__version__", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
+        ("editloupe.runs.ray_task.Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
+        ("editloupe.runs.ray_task._identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
+    ],
+)
+def test_a_machine_that_differs_ends_the_run_with_the_reason(
+    attribute: str, value: Any, told: str, cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(attribute, value)
+    config = RunConfig.make(path=edits(1), executor="ray")
+    with pytest.raises(ConfigError, match=told):
+        drive(open_setup(config), tmp_path / "run")
+
+
+def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_path: Path, capsys: Any):
     def act(handler: Handler, body: Body) -> None:
         with lock:
             if len(server.seen) == 15:
                 cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
-        # A worker ends some time after its node.
+        # A process ends some time after its node.
         time.sleep(0.2)
         looks_then_answers(handler, body)
 
-    lock, folder, before = threading.Lock(), edits(20), signal.getsignal(signal.SIGTERM)
-    with OpenAIServer(looks_then_answers, model="m") as server:
-        alone = run(server, folder, tmp_path / "alone")
-        calls = paid(server)
-        server.seen.clear()
-        server.script[:] = [act]
-        outcome = run(server, folder, tmp_path / "run", workers=2, executor="ray", concurrency=4)
-    assert server.complaints == []
-    assert (len(cluster.nodes), outcome.failed, alone.failed) == (1, 0, 0)
-    assert started == [0, 1, 2]
-    assert findings(tmp_path / "run") == findings(tmp_path / "alone")
+    lock, folder = threading.Lock(), edits(16)
+    server = serve(act)
+    outcome = run(server, folder, tmp_path / "run")
+    assert (len(cluster.nodes), outcome.failed, len(outcome.findings)) == (1, 0, 16)
     assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
-    again = paid(server)
-    assert set(again) == set(calls)
-    # A worker with two tasks was on the node that was lost.
-    assert sum(again.values()) - len(again) <= 2
+    calls = paid(server)
+    assert len(calls) == 32 and sum(calls.values()) <= 36
     assert "raylet" not in capsys.readouterr().out
-    assert not ray.is_initialized() and signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_worker_that_differs_breaks_the_run_with_its_reason(cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr("editloupe.__version__", "9.9")
-    config = RunConfig.make(path=edits(2), workers=1, executor="ray")
-    with pytest.raises(ConfigError, match=r"editloupe is .* here and 9\.9 where the run was started"):
-        drive(open_setup(config), tmp_path / "run")
-
-
-def test_a_cluster_that_starts_no_worker_any_more_breaks_the_run(
-    cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: Any
-):
-    def act(handler: Handler, body: Body) -> None:
-        with lock:
-            if cluster.nodes:
-                monkeypatch.setattr(clusters.Cluster, "start", lost)
-                for _ in range(2):
-                    cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
-        # A worker ends some time after its node.
-        time.sleep(0.3)
-        looks_then_answers(handler, body)
-
-    def lost(*_: object) -> Any:
-        raise ConnectionError("the head is gone")
-
-    lock = threading.Lock()
-    with OpenAIServer(act, model="m") as server, pytest.raises(WorkerError, match="cannot be replaced: the head is gone"):
-        run(server, edits(20), tmp_path / "run", workers=1, executor="ray", concurrency=1)
 
 
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("ray://10.0.0.1:10001", "start it on a machine of the cluster"),
+        ("ray://10.0.0.1:10001", "no connection"),
         ("127.0.0.1:PORT", r"no connection .*ray start --head"),
         ("10.0.0.1:port", "expected HOST:PORT"),
         ("auto", r"no Ray cluster at auto .*ray start --head"),
@@ -126,7 +289,7 @@ def test_an_address_without_a_cluster_is_told_within_seconds(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", address.replace("PORT", str(taken.getsockname()[1])))
-        config, began = RunConfig.make(path=edits(1), workers=1, executor="ray"), time.monotonic()
+        config, began = RunConfig.make(path=edits(1), executor="ray"), time.monotonic()
         with pytest.raises(ConfigError, match=told):
             drive(open_setup(config), tmp_path / "run")
     assert time.monotonic() - began < 12

@@ -1,0 +1,336 @@
+"""What runs on a Ray cluster: `run_task` answers one question, and the actor `Gate` owns what all of them share.
+
+A process opens the run's setup once and answers one task at a time. Before each call and each attempt it asks the gate, and
+tells it afterwards what came of it. So there is one ledger for the run, and one limit, one patience and one first call for each
+endpoint. What the gate granted to a task that was lost is given back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import cv2
+
+import editloupe
+from editloupe.backends import langsmith
+from editloupe.backends.base import LMM, Traits
+from editloupe.backends.limits import ConnectionLimit, FirstCall, Seen, limit_of, stand_in
+from editloupe.backends.prices import Prices
+from editloupe.backends.stopping import sleep, stopping
+from editloupe.chat import Reply, Request, Usage
+from editloupe.config import RunConfig, RunSpec
+from editloupe.data.images import CACHE_BYTES, ImageStore
+from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted, RateLimited, Unavailable
+from editloupe.findings import Finding
+from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.setup import Setup, open_setup, weights_of
+from editloupe.runs.worker import Worker, tool_cache_of
+from editloupe.tools.cache import ToolCache
+from editloupe.values import Json
+
+_LOOK_S: Final = 1.0
+"""How often a process asks whether the run is to stop."""
+_ENDED: Final = Interrupted("the run has ended; this task goes on from here next time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A backend as the ledger knows it."""
+
+    uri: str
+    endpoint: str
+    version: str
+    traits: Traits
+
+    @classmethod
+    def of(cls, backend: LMM) -> Named:
+        """Return what the ledger must know of a backend."""
+        traits = replace(backend.traits, image_tokens=None)
+        return cls(uri=backend.uri, endpoint=backend.endpoint, version=backend.version, traits=traits)
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Raise BackendError: it stands for a backend of another process."""
+        raise BackendError(f"{self.uri} is asked in another process")
+
+
+class Gate:
+    """Grants the calls of a run and counts them. Ray calls each method in a thread of its own.
+
+    connections: endpoint → how many at once; None learns it.
+    """
+
+    def __init__(
+        self, budget: RunBudget, prices: Prices, backends: Sequence[Named], connections: Mapping[str, int | None]
+    ) -> None:
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._ledger = Ledger(budget=budget, prices=prices, stop=self._stop)
+        self._backends = {backend.uri: backend for backend in backends}
+        self._first = {backend.uri: FirstCall() for backend in backends}
+        # Who holds something → what ends it; None for one that is gone.
+        self._held: dict[str, list[AbstractContextManager[None]] | None] = {}
+        for endpoint, count in connections.items():
+            if count is not None:
+                limit_of(endpoint).fix(count)
+
+    def look(self, *, stop: bool) -> tuple[dict[str, Any], dict[str, Seen]]:
+        """Return what was spent, and what the endpoints take.   stop: whether the run is to stop."""
+        if stop:
+            self._stop.set()
+        return self._ledger.counted(), {one.endpoint: limit_of(one.endpoint).seen() for one in self._backends.values()}
+
+    def stopping(self) -> bool:
+        """Return whether the run is to stop."""
+        return self._stop.is_set()
+
+    def grant(self, holder: str, uri: str) -> bool:
+        """Wait until a call is granted. Return whether the backend has answered before. Raises what `Ledger.call` does."""
+        self._hold(holder, self._granted(self._backends[uri]))
+        return self._first[uri].answered
+
+    def ended(self, holder: str, uri: str, outcome: tuple[Usage, Usage | None] | Exception | None) -> None:
+        """Take note of how a granted call ended: what it took, how it failed, or None for an answer that costs nothing."""
+        backend = self._backends[uri]
+        if isinstance(outcome, BackendError):
+            self._ledger.refuse(backend, outcome)
+        elif isinstance(outcome, tuple):
+            self._ledger.spend(backend, *outcome)
+        self.leave(holder, outcome if isinstance(outcome, Exception) else None)
+
+    def connect(self, holder: str, endpoint: str, patience_s: float) -> None:
+        """Wait for a connection to an endpoint. Raises Interrupted."""
+        self._hold(holder, limit_of(endpoint).call(patience_s=patience_s))
+
+    def again(self, endpoint: str) -> None:
+        """Take note that a call is made again."""
+        limit_of(endpoint).again()
+
+    def trouble_s(self, endpoint: str) -> float:
+        """Return for how long the endpoint has answered nobody: clocks of two machines tell different times."""
+        now = time.monotonic()
+        return now - limit_of(endpoint).trouble_since(now)
+
+    def leave(self, holder: str, error: Exception | None = None) -> None:
+        """Give back what was granted last.   error: how it failed."""
+        with self._lock:
+            held = self._held.get(holder)
+            last = held.pop() if held else None
+        if last is not None:
+            last.__exit__(type(error) if error else None, error, None)
+
+    def end(self, holder: str) -> None:
+        """Give back all that a lost task held."""
+        with self._lock:
+            held, self._held[holder] = self._held.get(holder), None
+        for manager in reversed(held or []):
+            manager.__exit__(Interrupted, Interrupted(*_ENDED.args), None)
+
+    @contextmanager
+    def _granted(self, backend: Named) -> Iterator[None]:
+        with self._ledger.call(backend), self._first[backend.uri].turn(), limit_of(backend.endpoint).asking():
+            yield
+
+    def _hold(self, holder: str, manager: AbstractContextManager[None]) -> None:
+        with stopping(self._stop):
+            manager.__enter__()
+        with self._lock:
+            if (held := self._held.setdefault(holder, [])) is not None:
+                return held.append(manager)
+        # It was lost while it waited.
+        manager.__exit__(Interrupted, lost := Interrupted(*_ENDED.args), None)
+        raise lost
+
+
+def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
+    """Return what a process must know of a run.   mark: a file in the run folder.   tools: whether tasks may call them."""
+    return {
+        "editloupe": editloupe.__version__,
+        "folder": str(Path.cwd()),
+        "mark": str(mark),
+        "config": setup.config.model_dump(mode="json"),
+        "protocols": {role: one.spec.tool_protocol for role, one in setup.respondents.items()},
+        "identity": _identity(setup),
+        "tools": tools,
+    }
+
+
+def run_task(
+    gate: Any, told: dict[str, Any], holder: str, job: bytes
+) -> tuple[Finding | tuple[type[EditLoupeError], str], tuple[int, int]]:
+    """Answer one task. Return its finding, or what it raised; and how many calls of tools ran, and had equal ones before.
+
+    holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
+    """
+    global _here
+    try:
+        if _here is None or _here.mark != told["mark"]:
+            _here = _Process(gate, told)
+        return _here.answer(holder, job)
+    except EditLoupeError as error:
+        return (type(error), str(error)), (0, 0)
+
+
+class _Process:
+    """A process of the cluster, opened for one run."""
+
+    def __init__(self, gate: Any, told: dict[str, Any]) -> None:
+        self._gate, self.holder, self.mark = gate, "", told["mark"]
+        self._stop = threading.Event()
+        cv2.setNumThreads(1)  # each process of a machine computes
+        setup, run = _opened(told), Path(self.mark).parent.parent
+        for one in setup.respondents.values():
+            stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
+        grants = _Grants(self)
+        self._cache = ToolCache(tool_cache_of(run), device=weights_of(setup.config).device, shared=True)
+        self._worker = Worker(
+            setup=setup.with_backends(lambda backend: Metered(backend, grants)),
+            images=ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 8),
+            run=run,
+            stop=self._stop,
+            cache=self._cache,
+        )
+        threading.Thread(target=self._watch, daemon=True, name="ray looks").start()
+
+    def answer(self, holder: str, job: bytes) -> tuple[Finding, tuple[int, int]]:
+        """Answer one task. Raises what `Worker.run_task` does."""
+        self.holder, (task, repeat, sample) = holder, pickle.loads(job)
+        ran, hits = self._cache.ran, self._cache.hits
+        worker = replace(self._worker, samples={} if sample is None else {sample.key: sample})
+        finding = worker.run_task(task, repeat=repeat)
+        if worker.setup.config.langsmith:
+            langsmith.flush()  # Ray ends the process when it likes
+        return finding, (self._cache.ran - ran, self._cache.hits - hits)
+
+    def ask(self, method: str, *given: Any) -> Any:
+        """Ask the gate. Raises what it does, and Interrupted where it is gone."""
+        import ray
+
+        try:
+            return ray.get(getattr(self._gate, method).remote(*given))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError:
+            raise Interrupted(*_ENDED.args) from None
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            try:
+                stop = self.ask("stopping")
+            except Interrupted:
+                stop = True
+            if stop:
+                self._stop.set()
+
+
+_here: _Process | None = None
+"""One at a time: Ray gives a process one task after another."""
+
+
+def _opened(told: Mapping[str, Any]) -> Setup:
+    """Return the run's setup. Raises ConfigError that says what is not as it is where the run was started."""
+    where = f"on {socket.gethostname()}"
+    if (theirs := told["editloupe"]) != (ours := editloupe.__version__):
+        raise ConfigError(f"{where} editloupe is {ours}, and {theirs} where the run was started; install the same version")
+    config = RunConfig.model_validate(told["config"])
+    for path in map(Path, filter(None, (told["folder"], told["mark"], config.path, *config.edited.values()))):
+        if not (Path(told["folder"]) / path).exists():
+            raise ConfigError(f"{where} there is no {path}; the working folder, the data and --out must be shared by all")
+    os.chdir(told["folder"])
+    setup = open_setup(config)
+    settled = {
+        role: replace(one, spec=replace(one.spec, tool_protocol=told["protocols"][role]))
+        for role, one in setup.respondents.items()
+    }
+    setup = replace(setup, respondents=settled)
+    if differing := RunSpec(identity=_identity(setup)).differs_from(RunSpec(identity=told["identity"])):
+        said = "; ".join(f"{name} is {ours!r} here and {theirs!r} there" for name, ours, theirs in differing)
+        raise ConfigError(f"{where} it is not as it is where the run was started: {said}")
+    if told["tools"]:
+        setup.toolbox.prepare()
+    return setup
+
+
+def _identity(setup: Setup) -> dict[str, Json]:
+    """Return what must be the same in all processes of a run."""
+    judges = {role: one.spec.to_json() for role, one in setup.respondents.items()}
+    found: dict[str, Json] = json.loads(json.dumps({**setup.spec.identity, "judges": judges}))
+    return found
+
+
+class _Grants:
+    """The gate's ledger, as a process sees it."""
+
+    def __init__(self, process: _Process) -> None:
+        self._process = process
+        self._outcome: tuple[Usage, Usage | None] | Exception | None = None
+
+    @contextmanager
+    def call(self, backend: LMM) -> Iterator[None]:
+        # A process that is new must not take an endpoint for one that has never answered.
+        if self._process.ask("grant", self._process.holder, backend.uri) and (
+            known := getattr(backend, "has_answered", None)
+        ):
+            known()
+        self._outcome = _ENDED
+        try:
+            yield
+            if self._outcome is _ENDED:
+                self._outcome = None
+        finally:
+            self._process.ask("ended", self._process.holder, backend.uri, self._outcome)
+
+    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
+        self._outcome = usage, guess
+
+    def refuse(self, backend: LMM, error: BackendError) -> None:
+        self._outcome = _plain(error)
+
+
+class _Connections(ConnectionLimit):
+    """The gate's limit of an endpoint's connections, as a process sees it. Who is granted a call asks (`asking`)."""
+
+    def __init__(self, endpoint: str, process: _Process) -> None:
+        super().__init__()
+        self._endpoint, self._process = endpoint, process
+
+    def again(self) -> None:
+        self._process.ask("again", self._endpoint)
+
+    def trouble_since(self, now: float) -> float:
+        return now - float(self._process.ask("trouble_s", self._endpoint))
+
+    @contextmanager
+    def call(
+        self,
+        clock: Callable[[], float] | None = None,
+        wait: Callable[[float], None] = sleep,
+        *,
+        patience_s: float = math.inf,
+    ) -> Iterator[None]:
+        self._process.ask("connect", self._process.holder, self._endpoint, patience_s)
+        ended: Exception | None = _ENDED
+        try:
+            yield
+            ended = None
+        except BackendError as error:
+            ended = _plain(error)
+            raise
+        finally:
+            self._process.ask("leave", self._process.holder, ended)
+
+
+def _plain(error: BackendError) -> BackendError:
+    """Return the same failure as an error that any process can read: a stranger's subclass may be one that none can."""
+    kind = next((kind for kind in (RateLimited, Unavailable) if isinstance(error, kind)), BackendError)
+    given = {name: getattr(error, name) for name in ("status", "retry_after_s", "for_all", "lost", "how")}
+    return kind(str(error), **given)
