@@ -32,7 +32,7 @@ from editloupe.tasks import Task
 from editloupe.values import Sample
 
 SHARE: Final = 1 / 16
-"""Of a core that a task asks for which mostly waits for an endpoint. One whose judge runs in its process asks for a core."""
+"""Of a core, for a task that mostly waits for an endpoint. One whose judge runs in its process asks for a whole core."""
 LOST_ON_A_TASK: Final = 5
 """Losses of the same task after which it gets a finding that says so."""
 REACH_S: Final = 10.0
@@ -171,16 +171,14 @@ class Cluster:
 
 def _places(ray: Any, asked: Mapping[str, float]) -> int:
     """Return how many tasks have room at once. Raises ConfigError where none has."""
-    nodes = {node["NodeManagerAddress"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-    places = sum(min(int(has.get(kind, 0) / amount) for kind, amount in asked.items()) for has in nodes.values())
+    nodes = [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    places = sum(min(int(has.get(kind, 0) / amount) for kind, amount in asked.items()) for _, has in nodes)
     if not places:
         wants = " and ".join(f"{amount:g} {kind}" for kind, amount in asked.items())
-        has = "; ".join(
-            f"{name} has " + ", ".join(f"{of.get(kind, 0):g} {kind}" for kind in asked) for name, of in nodes.items()
-        )
+        found = [f"{name} has " + ", ".join(f"{has.get(kind, 0):g} {kind}" for kind in asked) for name, has in nodes]
         raise ConfigError(
-            f"--executor ray: each task asks for {wants}, which no machine of the cluster has ({has}); lower --ray-gpus, or "
-            "add a machine that has them"
+            f"--executor ray: each task asks for {wants}, which no machine of the cluster has ({'; '.join(found)}); lower "
+            "--ray-gpus, or add a machine that has them"
         )
     return places
 

@@ -1,8 +1,8 @@
 """What runs on a Ray cluster: `run_task` answers one question, and the actor `Gate` owns what all of them share.
 
 A process opens the run's setup once and answers one task at a time. Before each call and each attempt it asks the gate, and
-tells it afterwards what came of it. So there is one ledger for the run, and one limit, one patience and one first call for each
-endpoint. What the gate granted to a task that was lost is given back.
+tells it afterwards what came of it. So there is one ledger for the run, and one limit, one patience and one first call for
+each endpoint. What the gate granted to a task that was lost is given back.
 """
 
 from __future__ import annotations

@@ -20,11 +20,10 @@ import cv2
 from editloupe.backends.base import reach
 from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
-from editloupe.config import RunConfig
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, ImageError, Interrupted, Unavailable
+from editloupe.errors import ImageError, Interrupted, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.budget import Ledger, Metered, RunBudget

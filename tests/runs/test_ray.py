@@ -104,6 +104,28 @@ def processes_of_tasks() -> list[int]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("ray://10.0.0.1:10001", "no connection"),
+        ("127.0.0.1:PORT", r"no connection .*ray start --head"),
+        ("10.0.0.1:port", "expected HOST:PORT"),
+        ("auto", r"no Ray cluster at auto .*ray start --head"),
+    ],
+)
+def test_an_address_without_a_cluster_is_told_within_seconds(
+    address: str, told: str, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", address.replace("PORT", str(taken.getsockname()[1])))
+        config, began = RunConfig.make(path=edits(1), executor="ray"), time.monotonic()
+        with pytest.raises(ConfigError, match=told):
+            drive(open_setup(config), tmp_path / "run")
+    assert time.monotonic() - began < 12
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
     server, folder, before = serve(looks_then_answers), edits(8), signal.getsignal(signal.SIGTERM)
     alone = run(server, folder, tmp_path / "alone", executor="local")
@@ -112,7 +134,9 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits:
     outcome = run(server, folder, tmp_path / "run")
     assert findings(tmp_path / "run") == findings(tmp_path / "alone")
     assert paid(server) == calls and set(calls.values()) == {1}
-    assert (outcome.ledger.calls, outcome.ledger.usage) == (alone.ledger.calls, alone.ledger.usage) == (16, alone.ledger.usage)
+    assert (
+        (outcome.ledger.calls, outcome.ledger.usage) == (alone.ledger.calls, alone.ledger.usage) == (16, alone.ledger.usage)
+    )
     assert (outcome.ledger.cost, outcome.failed) == (pytest.approx(alone.ledger.cost), 0)
     assert outcome.tool_calls == alone.tool_calls
     assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
@@ -132,7 +156,9 @@ def test_a_rate_is_learnt_once(cluster: Any, serve: Any, edits: Edits, tmp_path:
         time.sleep(0.1)
         with lock:
             busy.remove(body)
-        fails(429, "slow down", headers={"Retry-After": "1"})(handler, body) if refused else looks_then_answers(handler, body)
+        fails(429, "slow down", headers={"Retry-After": "1"})(handler, body) if refused else looks_then_answers(
+            handler, body
+        )
 
     lock, busy, most = threading.Lock(), list[Body](), list[int]()
     server = serve(act)
@@ -272,25 +298,3 @@ def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_p
     calls = paid(server)
     assert len(calls) == 32 and sum(calls.values()) <= 36
     assert "raylet" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [
-        ("ray://10.0.0.1:10001", "no connection"),
-        ("127.0.0.1:PORT", r"no connection .*ray start --head"),
-        ("10.0.0.1:port", "expected HOST:PORT"),
-        ("auto", r"no Ray cluster at auto .*ray start --head"),
-    ],
-)
-def test_an_address_without_a_cluster_is_told_within_seconds(
-    address: str, told: str, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("RAY_ADDRESS", address.replace("PORT", str(taken.getsockname()[1])))
-        config, began = RunConfig.make(path=edits(1), executor="ray"), time.monotonic()
-        with pytest.raises(ConfigError, match=told):
-            drive(open_setup(config), tmp_path / "run")
-    assert time.monotonic() - began < 12
-    assert not (tmp_path / "run").exists()
