@@ -73,9 +73,8 @@ class Judge:
         the judge, or use it in a `with` block.
         options: the options of `editloupe judge` by the names that a config file gives them, such as protocol="dlebench",
         mode="plain", rubric, criteria=["if"], temperature, answers="tags", max_turns, repeats, max_cost, prices, device and
-        detector; docs/judges.md lists them. With processes=N, too, close the judge.
-        A rubric is a name, a file, a Rubric, or a mapping with what a rubric's file
-        holds.
+        detector; docs/python.md has more. With processes=N, too, close the judge. A rubric is a name, a file, a Rubric, or
+        a mapping with what a rubric's file holds.
 
         Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
         """

@@ -177,9 +177,13 @@ class Driver:
             with self._alone(place.task, place.repeat):
                 finding = self.standing(place.task, place.repeat)
                 if finding is None:
-                    if self._ledger is not None and self._ledger.reason:
-                        raise Interrupted(f"the budget is used up ({self._ledger.reason}); what was judged is kept")
-                    finding = self.answer(place, worker.run_task)
+                    try:
+                        finding = self.answer(place, worker.run_task)
+                    except Interrupted:
+                        if self._ledger is None or not self._ledger.reason:
+                            raise
+                        spent = f"the budget is used up ({self._ledger.reason}); what was judged is kept"
+                        raise Interrupted(spent) from None
                     self.keep([(place.task, finding)])
             schedule.arrived(finding)
         return [*schedule.findings, *schedule.problems()]
