@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.config import RunConfig
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
 from editloupe.runs.executors import Stop, together
+from editloupe.runs.run import drive
+from editloupe.runs.setup import open_setup
 
 
 def test_the_next_item_begins_while_results_are_looked_at():
@@ -55,3 +62,17 @@ def test_a_stop_that_waits_no_longer_leaves_what_is_under_way() -> None:
     assert list(batches) == []
     assert 0.3 <= time.monotonic() - began < 5
     late.set()
+
+
+def test_what_does_not_go_with_ray_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for given, told in (
+        ({"ray_gpus": 1.0}, "--ray-gpus needs --executor ray"),
+        ({"executor": "ray", "ray_gpus": 1.5}, "expected a whole number, or a fraction of one GPU, found 1.5"),
+        ({"executor": "ray", "processes": 2}, "--processes is for one machine"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            RunConfig.make(**given)
+    config = RunConfig.make(judge={"backend": ScriptedLMM([])}, executor="ray")
+    with pytest.raises(ConfigError, match="an object cannot go to another process; name it by its URI"):
+        drive(open_setup(config), tmp_path / "run", loaded=Loaded(samples=()))
+    assert not (tmp_path / "run").exists()
