@@ -277,7 +277,7 @@ class RunConfig(_Strict):
     processes: Whole | None = Field(default=None, ge=1, le=1024)
     """Processes in which tools and measures compute; 1 is none. Default: one a core."""
     executor: Literal["local", "ray"] = "local"
-    """Where tasks run: local (this process) or ray (a cluster; RAY_ADDRESS names another than this machine's)."""
+    """Where tasks run: local (this process) or ray (a cluster; RAY_ADDRESS names it, else one starts here)."""
     ray_gpus: Number = Field(default=0.0, ge=0, le=64)
     """GPUs that Ray reserves for each task; a fraction shares one."""
 

@@ -11,7 +11,7 @@ label. No two pairs are alike, so that nothing is decoded, hashed or encoded for
 stand threads with the openai SDK, and Inspect AI and a plain LangGraph loop where they are installed, and a lean loop over
 the HTTP library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call and
 hold the same dialogue, with two crops that are at hand; editloupe asks a second time, with its tools really running: on all
-cores, in threads alone, on one core, with two workers, and with two workers on a Ray cluster of two nodes. All take turns,
+cores, in threads alone, on one core, and on a Ray cluster of two nodes. All take turns,
 round after round, and the middle round counts. Threads are as many as each takes by itself. CPU and memory are of all
 processes that an asker starts, Ray's own ones included. Needs Linux.
 """
@@ -41,15 +41,14 @@ NAMES = {
     "editloupe": "editloupe, localize_differences and zoom_in running",
     "editloupe_threads": "the same, `--processes 1`",
     "editloupe_one_core": "the same on one core, `taskset -c 0`",
-    "editloupe_workers": "the same, `--workers 2`",
-    "editloupe_ray": "the same, `--workers 2 --executor ray`, two nodes",
+    "editloupe_ray": "the same, `--executor ray`, two nodes",
     "threads_openai": "threads + openai",
     "langgraph": "LangGraph + langchain-openai",
     "inspect_ai": "Inspect AI",
 }
 
 ONE_CORE = "editloupe_one_core"
-SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_workers", "editloupe_ray")
+SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_ray")
 """The ways to spread a run, of docs/scale.md; compared with one core."""
 
 
@@ -105,7 +104,7 @@ def main() -> None:
     beside = [who for who in NAMES if who not in SPREAD or who == "editloupe"]
     for page, block, names, make in (
         ("backends.md", "measured load", beside, report),
-        ("scale.md", "measured workers", SPREAD, spread_report),
+        ("scale.md", "measured processes", SPREAD, spread_report),
     ):
         text = make({who: rows[who] for who in names if rows.get(who)}, args)
         told = [f"{NAMES[who]} was not measured: {missing[who]} is not installed." for who in names if who in missing]
@@ -142,7 +141,7 @@ def spread_report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
     ]
     for who, found in rows.items():
         row, (rate, after) = _middle(found), (_ratio(found, rows.get(ONE_CORE, []), of) for of in ("rate", "after"))
-        parent = f"{row.parent_ms:.0f}" if who in ("editloupe_workers", "editloupe_ray") else ""
+        parent = f"{row.parent_ms:.0f}" if who == "editloupe_ray" else ""
         figures = [
             f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.others:.1f}",
             f"{row.start:.1f}", after, f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}",

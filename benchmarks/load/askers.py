@@ -61,14 +61,9 @@ def editloupe_one_core() -> Work:
     return _run("looks", crops_at_hand=False)
 
 
-def editloupe_workers() -> Work:
-    """The same, its tasks spread over two workers, whose start counts."""
-    return _run("looks", crops_at_hand=False, workers=2)
-
-
 def editloupe_ray() -> Work:
-    """The same, its two workers on a Ray cluster of two nodes with a core each, both on this machine. Its start does not
-    count; that of the workers does."""
+    """The same on a Ray cluster of two nodes with a core each, both on this machine. Its start does not count; that of the
+    processes of its tasks does."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -77,7 +72,7 @@ def editloupe_ray() -> Work:
         cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     os.environ["RAY_ADDRESS"] = cluster.address
-    return _run("looks", crops_at_hand=False, workers=2, executor="ray")
+    return _run("looks", crops_at_hand=False, executor="ray")
 
 
 def editloupe_alike() -> Work:
@@ -86,7 +81,7 @@ def editloupe_alike() -> Work:
 
 
 def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
-    """spread: `workers` and `executor` of the run."""
+    """spread: `processes` and `executor` of the run."""
     from dataclasses import replace
 
     # Before the clock starts, as all of the others' packages are.
@@ -250,7 +245,7 @@ def inspect_ai() -> Work:
 ASKERS: dict[str, Callable[[], Work]] = {
     f.__name__: f
     for f in (
-        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_workers, editloupe_ray,
+        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_ray,
         editloupe_alike, langgraph, inspect_ai,
     )
 }  # fmt: skip

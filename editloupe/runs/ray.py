@@ -21,6 +21,7 @@ from typing import Any, Final
 from editloupe import files
 from editloupe.backends.limits import Seen
 from editloupe.backends.stopping import LOOK_S
+from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
@@ -41,7 +42,7 @@ _START: Final = "start one with `ray start --head`, and other machines' with `ra
 
 
 class Cluster:
-    """The Ray cluster that RAY_ADDRESS names, or runs on this machine, or is started here. Close it in the end.
+    """The Ray cluster that RAY_ADDRESS names, or one that is started on this machine. Close it in the end.
 
     Raises MissingExtra, and ConfigError where there is no cluster, where no machine of it has what a task asks for, and for
     a backend that is an object.
@@ -192,7 +193,7 @@ def _imported() -> Any:
 
 
 def _connect(ray: Any) -> None:
-    """Raises ConfigError, within REACH_S where nobody answers at RAY_ADDRESS."""
+    """Join a cluster, or start one. Raises ConfigError, within REACH_S where nobody answers at RAY_ADDRESS."""
     address = os.environ.get("RAY_ADDRESS", "").strip()
     host, _, port = address.rpartition(":")
     if host:
@@ -207,8 +208,10 @@ def _connect(ray: Any) -> None:
     # Ray's own handlers would end a run that the user stops.
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    # Ray's own default would first wait for minutes for a cluster of this machine that was killed.
+    own = {} if address else {"num_cpus": usable_cores(), "include_dashboard": False}
     try:
-        ray.init(address=address or None, log_to_driver=False, logging_level="error", include_dashboard=False)
+        ray.init(address=address or "local", log_to_driver=False, logging_level="error", **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"no Ray cluster at {address or 'this machine'} ({first_words(error)}); {_START}") from error
     finally:

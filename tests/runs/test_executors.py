@@ -74,5 +74,5 @@ def test_what_does_not_go_with_ray_is_refused_before_anything_is_written(tmp_pat
             RunConfig.make(**given)
     config = RunConfig.make(judge={"backend": ScriptedLMM([])}, executor="ray")
     with pytest.raises(ConfigError, match="an object cannot go to another process; name it by its URI"):
-        drive(open_setup(config), tmp_path / "run", loaded=Loaded(samples=()))
+        drive(open_setup(config), tmp_path / "run", loaded=Loaded(samples=(), format="manifest", rejected=()))
     assert not (tmp_path / "run").exists()
