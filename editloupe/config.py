@@ -279,7 +279,7 @@ class RunConfig(_Strict):
     executor: Literal["local", "ray"] = "local"
     """Where tasks run: local (this process) or ray (a cluster; RAY_ADDRESS names it, else one starts here)."""
     ray_gpus: Number = Field(default=0.0, ge=0, le=64)
-    """GPUs that Ray reserves for each task; a fraction shares one."""
+    """GPUs that Ray reserves for each of its processes; a fraction shares one."""
 
     max_run_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of the whole run."""
@@ -304,7 +304,7 @@ class RunConfig(_Strict):
         if self.ray_gpus > 1 and self.ray_gpus % 1:
             raise ValueError(f"--ray-gpus: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}")
         if self.processes is not None and self.executor == "ray":
-            raise ValueError("--processes is for one machine; with --executor ray each task has a process of Ray's")
+            raise ValueError("--processes is for one machine; with --executor ray its processes compute")
         return self
 
     @classmethod

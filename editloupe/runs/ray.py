@@ -1,20 +1,23 @@
-"""A run's questions on a Ray cluster, each a task of Ray's, for `--executor ray`.
+"""A run's questions on a Ray cluster, for `--executor ray`.
 
-What runs on the cluster is `ray_task`: processes that answer into the shared run folder, and one actor that owns the ledger
-and each endpoint's limit. A task that is lost with its process or its machine is submitted again. The driver alone writes
-findings.
+What runs on the cluster is `ray_task`: processes with a core each, which answer into the shared run folder, and one actor that
+owns the ledger and each endpoint's limit. A task that is lost with its process or its machine is given to another one. The
+driver alone writes findings.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import secrets
 import signal
 import socket
 import threading
-from collections.abc import Mapping
-from concurrent.futures import wait
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +26,17 @@ from editloupe.backends.limits import Seen
 from editloupe.backends.stopping import LOOK_S
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, Interrupted, MissingExtra, first_words
+from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger
 from editloupe.runs.pool import written
-from editloupe.runs.ray_task import Gate, Named, run_task, told
+from editloupe.runs.ray_task import ENDED, Answerer, Gate, Named, told
 from editloupe.runs.setup import Setup
 from editloupe.tasks import Task
 from editloupe.values import Sample
 
-SHARE: Final = 1 / 16
-"""Of a core, for a task that mostly waits for an endpoint. One whose judge runs in its process asks for a whole core."""
+PER_CORE: Final = 8
+"""Tasks at once in a process while there are cores for more processes: tasks mostly wait for an endpoint."""
 LOST_ON_A_TASK: Final = 5
 """Losses of the same task after which it gets a finding that says so."""
 REACH_S: Final = 10.0
@@ -41,11 +44,21 @@ REACH_S: Final = 10.0
 _START: Final = "start one with `ray start --head`, and other machines' with `ray start --address=HOST:6379`"
 
 
+@dataclass(eq=False)
+class _Process:
+    """One process of the cluster."""
+
+    actor: Any
+    opening: Future[Any]
+    """Done once it is open, with what hinders it."""
+    busy: int = 0
+
+
 class Cluster:
     """The Ray cluster that RAY_ADDRESS names, or one that is started on this machine. Close it in the end.
 
-    Raises MissingExtra, and ConfigError where there is no cluster, where no machine of it has what a task asks for, and for
-    a backend that is an object.
+    Raises MissingExtra, and ConfigError where there is no cluster, where no machine of it has what a process asks for, and
+    for a backend that is an object.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -53,27 +66,27 @@ class Cluster:
         if any(not isinstance(judge.backend, str | None) for judge in (config.judge, *config.role.values())):
             raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
         self._setup, self._ray, self._closed = setup, _imported(), threading.Event()
-        computes = any(one.backend.endpoint == "in process" for one in setup.respondents.values())
-        self._asked = {"CPU": 1 if computes else SHARE, "GPU": config.ray_gpus}
         self._mark: Path | None = None
-        self._under_way: dict[str, Any] = {}
+        self._all: list[_Process] = []
         self.tool_calls: tuple[int, int] = (0, 0)
         """Calls of tools that ran, and that were answered from equal ones."""
-        self._lock, self._ours = threading.Lock(), not self._ray.is_initialized()
+        self._changed, self._ours = threading.Condition(), not self._ray.is_initialized()
         if self._ours:
             _connect(self._ray)
         try:
-            self.places = _places(self._ray, {kind: amount for kind, amount in self._asked.items() if amount})
-            """How many tasks have room at once."""
+            self.places = _places(self._ray, {"CPU": 1, **({"GPU": config.ray_gpus} if config.ray_gpus else {})})
+            """How many processes have room."""
         except ConfigError:
             self.close()
             raise
 
-    def open(self, setup: Setup, run: Path, ledger: Ledger, samples: Mapping[str, Sample], *, tools: bool) -> None:
-        """Get ready for `run_task`.
+    def open(
+        self, setup: Setup, run: Path, ledger: Ledger, samples: Mapping[str, Sample], *, width: int, tools: bool
+    ) -> None:
+        """Start processes, and get ready for `run_task`.
 
         ledger: gets what the calls take.   samples: by key, for remarks on how large their targets are sent.
-        tools: whether tasks may call tools, whose weights are then loaded before a process's first task.
+        width: tasks at once.   tools: whether tasks may call tools, whose weights are then loaded first.
         """
         ray, self._setup, self._ledger, self._samples = self._ray, setup, ledger, samples
         self._images = ImageStore(run / "blobs")
@@ -84,14 +97,24 @@ class Cluster:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        gate = ray.remote(Gate).options(num_cpus=0, max_concurrency=2 * self.places + 32, scheduling_strategy=here)
+        gate = ray.remote(Gate).options(num_cpus=0, max_concurrency=2 * width + 32, scheduling_strategy=here)
         backends = [Named.of(one.backend) for one in setup.respondents.values()]
         fixed = {setup.backend.endpoint: setup.config.max_connections}
         self._gate = gate.remote(ledger.budget, ledger.prices, backends, fixed)
-        self._told = ray.put(told(setup, self._mark, tools=tools))
-        self._task = ray.remote(run_task).options(
-            num_cpus=self._asked["CPU"], num_gpus=self._asked["GPU"], max_retries=0, scheduling_strategy="SPREAD"
+        count = min(self.places, width if setup.backend.endpoint == "in process" else math.ceil(width / PER_CORE))
+        self._seats = math.ceil(width / count)
+        process = ray.remote(Answerer).options(
+            num_cpus=1,
+            num_gpus=setup.config.ray_gpus,
+            max_restarts=-1,
+            # Beside its tasks it is opened, and told to stop.
+            max_concurrency=self._seats + 2,
+            scheduling_strategy="SPREAD",
         )
+        known = told(setup, self._mark, tools=tools)
+        for _ in range(count):
+            actor = process.remote(self._gate, known)
+            self._all.append(_Process(actor, _opened(actor)))
         self.look()
         self._watching = threading.Thread(target=self._watch, daemon=True, name="ray watches")
         self._watching.start()
@@ -106,23 +129,27 @@ class Cluster:
         for image in named:
             if image.data is not None:
                 self._images.keep(image)  # its bytes are at hand in this process alone
-        why, lost = "", self._ray.exceptions
+        why = ""
         for _ in range(LOST_ON_A_TASK):
             holder = secrets.token_hex(8)
-            try:
-                outcome, (ran, hits) = self._waited(holder, job)
-            except lost.RayTaskError as error:
-                raise ConfigError(f"a task failed on the cluster: {first_words(error.cause)}") from error
-            except lost.RayError as error:
-                self._gate.end.remote(holder)
-                why = first_words(error)
-                continue
-            with self._lock:
+            with self._free() as process:
+                opening = process.opening
+                try:
+                    outcome, (ran, hits) = self._waited(process.actor.run_task.remote(holder, job).future())
+                except self._ray.exceptions.RayTaskError as error:
+                    raise ConfigError(f"a task failed on the cluster: {first_words(error.cause)}") from error
+                except self._ray.exceptions.RayError as error:
+                    why = first_words(error)
+                    self._gate.end.remote(holder)
+                    with self._changed:
+                        if process.opening is opening:
+                            process.opening = _opened(process.actor)
+                    continue
+            with self._changed:
                 self.tool_calls = self.tool_calls[0] + ran, self.tool_calls[1] + hits
             if isinstance(outcome, Finding):
                 return outcome
-            kind, text = outcome
-            raise kind.__new__(kind, text)
+            raise _raised(outcome)
         judge_id = self._setup.judge_of(task).id
         reason = f"{LOST_ON_A_TASK} processes were lost while they answered this, the last one because {why}"
         return Finding.of(task, judge_id=judge_id, repeat=repeat, status="tool_failed", reason=reason, ending="fault")
@@ -133,8 +160,12 @@ class Cluster:
 
     def look(self) -> None:
         """Bring the ledger and `seen` up to date, and let the cluster know of a stop."""
+        stop = self._ledger.stop.is_set()
+        if stop:
+            for process in self._all:
+                process.actor.stop.remote()
         try:
-            counted, seen = self._ray.get(self._gate.look.remote(stop=self._ledger.stop.is_set()))
+            counted, seen = self._ray.get(self._gate.look.remote(stop=stop))
         except self._ray.exceptions.RayError as error:
             self._ledger.refused = f"the Ray cluster is gone ({first_words(error)})"
             self._closed.set()
@@ -148,38 +179,66 @@ class Cluster:
         if self._mark is not None:
             self._watching.join()
             self._mark.unlink(missing_ok=True)
-            for ref in list(self._under_way.values()):
-                self._ray.cancel(ref, force=True)
-            self._ray.kill(self._gate)
+            for actor in (*(process.actor for process in self._all), self._gate):
+                self._ray.kill(actor)
         if self._ours:
             self._ray.shutdown()
 
-    def _waited(self, holder: str, job: bytes) -> Any:
-        ref = self._under_way[holder] = self._task.remote(self._gate, self._told, holder, job)
+    @contextmanager
+    def _free(self) -> Iterator[_Process]:
+        """Take a seat in a process that is open, the one with the fewest tasks."""
+        with self._changed:
+            while not (open_ := [one for one in self._all if one.opening.done() and one.busy < self._seats]):
+                if self._closed.is_set() or self._ledger.stop.is_set():
+                    raise Interrupted(ENDED)
+                self._changed.wait(LOOK_S)
+            process = min(open_, key=lambda one: one.busy)
+            process.busy += 1
         try:
-            future = ref.future()
-            while not wait([future], LOOK_S).done:
-                if self._closed.is_set():
-                    raise Interrupted("the run has ended; this task goes on from here next time")
-            return future.result()
+            try:
+                hindered = process.opening.result()
+            except Exception as error:
+                raise ConfigError(f"a process cannot be started on the cluster: {first_words(error)}") from error
+            if hindered is not None:
+                raise _raised(hindered)
+            yield process
         finally:
-            del self._under_way[holder]
+            with self._changed:
+                process.busy -= 1
+                self._changed.notify()
+
+    def _waited(self, future: Future[Any]) -> Any:
+        while not wait([future], LOOK_S).done:
+            if self._closed.is_set():
+                raise Interrupted(ENDED)
+        return future.result()
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):
             self.look()
 
 
+def _opened(actor: Any) -> Future[Any]:
+    # Ray makes this call again for as long as it starts the process again.
+    future: Future[Any] = actor.open.options(max_task_retries=-1).remote().future()
+    return future
+
+
+def _raised(raised: tuple[type[EditLoupeError], str]) -> EditLoupeError:
+    kind, text = raised
+    return kind.__new__(kind, text)
+
+
 def _places(ray: Any, asked: Mapping[str, float]) -> int:
-    """Return how many tasks have room at once. Raises ConfigError where none has."""
+    """Return how many processes have room. Raises ConfigError where none has."""
     nodes = [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
     places = sum(min(int(has.get(kind, 0) / amount) for kind, amount in asked.items()) for _, has in nodes)
     if not places:
         wants = " and ".join(f"{amount:g} {kind}" for kind, amount in asked.items())
         found = [f"{name} has " + ", ".join(f"{has.get(kind, 0):g} {kind}" for kind in asked) for name, has in nodes]
         raise ConfigError(
-            f"--executor ray: each task asks for {wants}, which no machine of the cluster has ({'; '.join(found)}); lower "
-            "--ray-gpus, or add a machine that has them"
+            f"--executor ray: each process asks for {wants}, which no machine of the cluster has ({'; '.join(found)}); "
+            "lower --ray-gpus, or add a machine that has them"
         )
     return places
 

@@ -1,6 +1,6 @@
-"""What runs on a Ray cluster: `run_task` answers one question, and the actor `Gate` owns what all of them share.
+"""What runs on a Ray cluster: each `Answerer` answers questions, and the one `Gate` owns what all of them share.
 
-A process opens the run's setup once and answers one task at a time. Before each call and each attempt it asks the gate, and
+An answerer opens the run's setup once. Before each call of a task, and each attempt, it asks the gate, and
 tells it afterwards what came of it. So there is one ledger for the run, and one limit, one patience and one first call for
 each endpoint. What the gate granted to a task that was lost is given back.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cv2
 
@@ -30,6 +30,7 @@ from editloupe.backends.prices import Prices
 from editloupe.backends.stopping import sleep, stopping
 from editloupe.chat import Reply, Request, Usage
 from editloupe.config import RunConfig, RunSpec
+from editloupe.cores import use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted, RateLimited, Unavailable
 from editloupe.findings import Finding
@@ -39,9 +40,7 @@ from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json
 
-_LOOK_S: Final = 1.0
-"""How often a process asks whether the run is to stop."""
-_ENDED: Final = Interrupted("the run has ended; this task goes on from here next time")
+ENDED: Final = "the run has ended; this task goes on from here next time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +88,6 @@ class Gate:
             self._stop.set()
         return self._ledger.counted(), {one.endpoint: limit_of(one.endpoint).seen() for one in self._backends.values()}
 
-    def stopping(self) -> bool:
-        """Return whether the run is to stop."""
-        return self._stop.is_set()
-
     def grant(self, holder: str, uri: str) -> bool:
         """Wait until a call is granted. Return whether the backend has answered before. Raises what `Ledger.call` does."""
         self._hold(holder, self._granted(self._backends[uri]))
@@ -133,7 +128,7 @@ class Gate:
         with self._lock:
             held, self._held[holder] = self._held.get(holder), None
         for manager in reversed(held or []):
-            manager.__exit__(Interrupted, Interrupted(*_ENDED.args), None)
+            manager.__exit__(Interrupted, Interrupted(ENDED), None)
 
     @contextmanager
     def _granted(self, backend: Named) -> Iterator[None]:
@@ -147,7 +142,7 @@ class Gate:
             if (held := self._held.setdefault(holder, [])) is not None:
                 return held.append(manager)
         # It was lost while it waited.
-        manager.__exit__(Interrupted, lost := Interrupted(*_ENDED.args), None)
+        manager.__exit__(Interrupted, lost := Interrupted(ENDED), None)
         raise lost
 
 
@@ -164,52 +159,51 @@ def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
     }
 
 
-def run_task(
-    gate: Any, told: dict[str, Any], holder: str, job: bytes
-) -> tuple[Finding | tuple[type[EditLoupeError], str], tuple[int, int]]:
-    """Answer one task. Return its finding, or what it raised; and how many calls of tools ran, and had equal ones before.
+Raised: TypeAlias = tuple[type[EditLoupeError], str]
+"""What was raised: kind and message."""
 
-    holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
+
+class Answerer:
+    """A process of the cluster, which answers several tasks at once. Ray calls each method in a thread of its own.
+
+    told: of the function of this name.
     """
-    global _here
-    try:
-        if _here is None or _here.mark != told["mark"]:
-            _here = _Process(gate, told)
-        return _here.answer(holder, job)
-    except EditLoupeError as error:
-        return (type(error), str(error)), (0, 0)
-
-
-class _Process:
-    """A process of the cluster, opened for one run."""
 
     def __init__(self, gate: Any, told: dict[str, Any]) -> None:
-        self._gate, self.holder, self.mark = gate, "", told["mark"]
-        self._stop = threading.Event()
-        cv2.setNumThreads(1)  # each process of a machine computes
-        setup, run = _opened(told), Path(self.mark).parent.parent
-        for one in setup.respondents.values():
-            stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
-        grants = _Grants(self)
-        self._cache = ToolCache(tool_cache_of(run), device=weights_of(setup.config).device, shared=True)
-        self._worker = Worker(
-            setup=setup.with_backends(lambda backend: Metered(backend, grants)),
-            images=ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 8),
-            run=run,
-            stop=self._stop,
-            cache=self._cache,
-        )
-        threading.Thread(target=self._watch, daemon=True, name="ray looks").start()
+        self._gate, self._told, self._lock, self._stop = gate, told, threading.Lock(), threading.Event()
+        self._worker: Worker | None = None
+        self.here = threading.local()
+        """`holder`: names the thread's task to the gate.   `outcome`: what its call came to."""
 
-    def answer(self, holder: str, job: bytes) -> tuple[Finding, tuple[int, int]]:
-        """Answer one task. Raises what `Worker.run_task` does."""
-        self.holder, (task, repeat, sample) = holder, pickle.loads(job)
-        ran, hits = self._cache.ran, self._cache.hits
-        worker = replace(self._worker, samples={} if sample is None else {sample.key: sample})
-        finding = worker.run_task(task, repeat=repeat)
+    def open(self) -> Raised | None:
+        """Open the run's setup. Return what hinders it."""
+        try:
+            self._opened()
+        except EditLoupeError as error:
+            return type(error), str(error)
+        return None
+
+    def stop(self) -> None:
+        """Let tasks end where they wait; calls under way are finished."""
+        self._stop.set()
+
+    def run_task(self, holder: str, job: bytes) -> tuple[Finding | Raised, tuple[int, int]]:
+        """Answer one task. Return its finding, or what it raised; and how many calls of tools ran, and had equal ones.
+
+        holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
+        """
+        self.here.holder, (task, repeat, sample) = holder, pickle.loads(job)
+        try:
+            worker = self._opened()
+            assert worker.run is not None
+            cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device, shared=True)
+            worker = replace(worker, samples={} if sample is None else {sample.key: sample}, cache=cache)
+            finding = worker.run_task(task, repeat=repeat)
+        except EditLoupeError as error:
+            return (type(error), str(error)), (0, 0)
         if worker.setup.config.langsmith:
-            langsmith.flush()  # Ray ends the process when it likes
-        return finding, (self._cache.ran - ran, self._cache.hits - hits)
+            langsmith.flush()  # nobody says when the process ends
+        return finding, (cache.ran, cache.hits)
 
     def ask(self, method: str, *given: Any) -> Any:
         """Ask the gate. Raises what it does, and Interrupted where it is gone."""
@@ -220,20 +214,21 @@ class _Process:
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError:
-            raise Interrupted(*_ENDED.args) from None
+            raise Interrupted(ENDED) from None
 
-    def _watch(self) -> None:
-        while not self._stop.wait(_LOOK_S):
-            try:
-                stop = self.ask("stopping")
-            except Interrupted:
-                stop = True
-            if stop:
-                self._stop.set()
-
-
-_here: _Process | None = None
-"""One at a time: Ray gives a process one task after another."""
+    def _opened(self) -> Worker:
+        with self._lock:
+            if self._worker is None:
+                setup, run = _opened(self._told), Path(self._told["mark"]).parent.parent
+                # Ray has reserved one for it.
+                use_cores(1)
+                cv2.setNumThreads(1)
+                for one in setup.respondents.values():
+                    stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
+                setup = setup.with_backends(lambda backend: Metered(backend, _Grants(self)))
+                images = ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 4)
+                self._worker = Worker(setup=setup, images=images, run=run, stop=self._stop)
+            return self._worker
 
 
 def _opened(told: Mapping[str, Any]) -> Setup:
@@ -268,46 +263,44 @@ def _identity(setup: Setup) -> dict[str, Json]:
 
 
 class _Grants:
-    """The gate's ledger, as a process sees it."""
+    """The gate's ledger, as an answerer sees it."""
 
-    def __init__(self, process: _Process) -> None:
-        self._process = process
-        self._outcome: tuple[Usage, Usage | None] | Exception | None = None
+    def __init__(self, answerer: Answerer) -> None:
+        self._ask, self._here = answerer.ask, answerer.here
 
     @contextmanager
     def call(self, backend: LMM) -> Iterator[None]:
+        answered, known = self._ask("grant", self._here.holder, backend.uri), getattr(backend, "has_answered", None)
         # A process that is new must not take an endpoint for one that has never answered.
-        if self._process.ask("grant", self._process.holder, backend.uri) and (
-            known := getattr(backend, "has_answered", None)
-        ):
+        if answered and known is not None:
             known()
-        self._outcome = _ENDED
+        self._here.outcome = ended = Interrupted(ENDED)
         try:
             yield
-            if self._outcome is _ENDED:
-                self._outcome = None
+            if self._here.outcome is ended:
+                self._here.outcome = None
         finally:
-            self._process.ask("ended", self._process.holder, backend.uri, self._outcome)
+            self._ask("ended", self._here.holder, backend.uri, self._here.outcome)
 
     def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
-        self._outcome = usage, guess
+        self._here.outcome = usage, guess
 
     def refuse(self, backend: LMM, error: BackendError) -> None:
-        self._outcome = _plain(error)
+        self._here.outcome = _plain(error)
 
 
 class _Connections(ConnectionLimit):
-    """The gate's limit of an endpoint's connections, as a process sees it. Who is granted a call asks (`asking`)."""
+    """The gate's limit of an endpoint's connections, as an answerer sees it. Who is granted a call asks (`asking`)."""
 
-    def __init__(self, endpoint: str, process: _Process) -> None:
+    def __init__(self, endpoint: str, answerer: Answerer) -> None:
         super().__init__()
-        self._endpoint, self._process = endpoint, process
+        self._endpoint, self._ask, self._here = endpoint, answerer.ask, answerer.here
 
     def again(self) -> None:
-        self._process.ask("again", self._endpoint)
+        self._ask("again", self._endpoint)
 
     def trouble_since(self, now: float) -> float:
-        return now - float(self._process.ask("trouble_s", self._endpoint))
+        return now - float(self._ask("trouble_s", self._endpoint))
 
     @contextmanager
     def call(
@@ -317,8 +310,8 @@ class _Connections(ConnectionLimit):
         *,
         patience_s: float = math.inf,
     ) -> Iterator[None]:
-        self._process.ask("connect", self._process.holder, self._endpoint, patience_s)
-        ended: Exception | None = _ENDED
+        self._ask("connect", self._here.holder, self._endpoint, patience_s)
+        ended: Exception | None = Interrupted(ENDED)
         try:
             yield
             ended = None
@@ -326,7 +319,7 @@ class _Connections(ConnectionLimit):
             ended = _plain(error)
             raise
         finally:
-            self._process.ask("leave", self._process.holder, ended)
+            self._ask("leave", self._here.holder, ended)
 
 
 def _plain(error: BackendError) -> BackendError:

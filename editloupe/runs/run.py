@@ -274,10 +274,9 @@ class _Visit:
         run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
         with ExitStack() as left:
             if cluster is not None:
-                # More would wait there for room, which a stop does not end.
-                width, run_task = min(width, cluster.places), cluster.run_task
+                run_task = cluster.run_task
                 self._report(phase="starting on the cluster")
-                cluster.open(self._setup, self._out, self._ledger, samples, tools=self._calls_tools)
+                cluster.open(self._setup, self._out, self._ledger, samples, width=width, tools=self._calls_tools)
                 self._seen, self._before = cluster.seen, cluster.seen()
             self._report()
             left.enter_context(self._limit.fixed(plan.max_connections))

@@ -36,7 +36,7 @@ Edits = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without cores, where the command runs, and two nodes with a core each: room for 32 tasks."""
+    """A head without cores, where the command runs, and two nodes with a core each."""
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -77,7 +77,7 @@ def run(server: OpenAIServer, edits: Path, out: Path, *, budget: RunBudget | Non
         path=edits,
         judge={"backend": f"openai/m?base_url={server.url}&env=none"},
         option={"criteria": ["if"]},
-        **{"executor": "ray", "concurrency": 4, **given},
+        **{"executor": "ray", "concurrency": 12, **given},
     )
     prices = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
     return drive(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
@@ -93,11 +93,11 @@ def labels(out: Path) -> dict[object, object]:
 
 
 def processes_of_tasks() -> list[int]:
-    """Ids of Ray's processes that answer a task; the process's title says so while it does."""
+    """Ids of Ray's processes that answer tasks, by their titles."""
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if line.read_bytes().startswith(b"ray::run_task"):
+            if line.read_bytes().startswith(b"ray::Answerer"):
                 found.append(int(line.parent.name))
         except OSError:
             continue
@@ -249,7 +249,7 @@ def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"ray_gpus": 2}, r"each task asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
+        ({"ray_gpus": 2}, r"each process asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
         ({"ray_gpus": 0.5}, "asks for 1 CPU and 0.5 GPU"),
     ],
 )
