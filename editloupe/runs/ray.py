@@ -1,8 +1,8 @@
 """A run's questions on a Ray cluster, for `--executor ray`.
 
-What runs on the cluster is `ray_task`: processes with a core each, which answer into the shared run folder, and one actor that
-owns the ledger and each endpoint's limit. A task that is lost with its process or its machine is given to another one. The
-driver alone writes findings.
+What runs on the cluster is `ray_task`: processes with a core each that answer into the shared run folder, and one actor
+that owns the ledger and each endpoint's limit. A task that is lost with its process or its machine is given to another one.
+The driver alone writes findings.
 """
 
 from __future__ import annotations

@@ -294,5 +294,6 @@ def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_p
     assert (len(cluster.nodes), outcome.failed, len(outcome.findings)) == (1, 0, 16)
     assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
     calls = paid(server)
-    assert len(calls) == 32 and sum(calls.values()) <= 36
+    # Six tasks at once in the process that was lost.
+    assert len(calls) == 32 and sum(calls.values()) <= 32 + 6
     assert "raylet" not in capsys.readouterr().out
