@@ -232,7 +232,7 @@ class Finding(Serialisable):
     def __str__(self) -> str:
         return f"{self.about}, {self.metric}: {self.status if self.answer is None else self.answer}"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return notebook_html("finding", self)
 
     @property

@@ -27,12 +27,12 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import people
+from editloupe.runs.all_visits import of_all
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.trust import names_file
-from editloupe.runs.visits import of_all
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import End
 from editloupe.traces.read import complete_lines, last_finding, read_trace
@@ -578,7 +578,7 @@ class RunStore:
             try:
                 data = parse_json(line)
                 if not isinstance(data, dict):
-                    raise ValueError("not an object")
+                    raise _NotObject
                 yield parse(data)
             except (KeyError, TypeError, ValueError, AssertionError) as error:
                 bad += 1
@@ -669,6 +669,8 @@ def _problem(error: Exception) -> str:
     match error:
         case json.JSONDecodeError() | UnicodeDecodeError():
             return "not JSON"
+        case _NotObject():
+            return "not an object"
         case ValidationError():
             wrong = error.errors()[0]
             return f"not of the expected shape ({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
@@ -676,6 +678,10 @@ def _problem(error: Exception) -> str:
             return f"not of the expected shape ({error!r})"
         case _:
             return f"not of the expected shape ({error})"
+
+
+class _NotObject(ValueError):
+    """A line of JSON that is no object."""
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class Trace:
         finding = last_finding(self.events)
         return "\n".join([*lines, "no finding" if finding is None else str(finding)])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return notebook_html("trace", self)
 
     def messages(self) -> tuple[Message, ...]:
