@@ -21,7 +21,6 @@ from editloupe.values import (
     View,
     cached_property,
     digest,
-    not_finite,
     notebook_html,
     sample_key,
 )
@@ -218,12 +217,10 @@ class Finding(Serialisable):
     def from_json(cls, data: object) -> Finding:
         """Return the finding that `to_json` wrote; its column "digest" in runs of 0.2.0 is ignored, as any other key.
 
-        Raises ValueError for data of another shape, a number that is not finite, and columns that differ from the answer.
+        Raises ValueError for data of another shape, and for columns that differ from the answer.
         """
         finding = super().from_json(data)
         written = data if isinstance(data, dict) else {}
-        if where := not_finite(written):
-            raise ValueError(f"its {where} is not a finite number")
         for name, own in (("label", finding.label), ("value", finding.value)):
             if written.get(name, own) != own:
                 raise ValueError(f"its column {name!r} is {written[name]!r}, and its answer {own!r}")

@@ -55,6 +55,18 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
     return json.loads(text, **hooks)
 
 
+def finite_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError as `parse_json`, and for NaN, infinity and 1e999."""
+    return parse_json(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"holds {text[:20]}, which is no finite number")
+    return number
+
+
 def check_nesting(text: str) -> None:
     """Raise ValueError where more than `MAX_NESTING` brackets of a JSON text stand in one another."""
     if text.count("[") + text.count("{") <= MAX_NESTING:

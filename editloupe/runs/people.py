@@ -25,7 +25,7 @@ from editloupe.errors import StorageError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.scores import Metric
 from editloupe.traces.read import complete_lines
-from editloupe.values import Json, Sample, digest, parse_json
+from editloupe.values import Json, Sample, digest, finite_json
 
 FILE: Final = "people.jsonl"
 
@@ -162,7 +162,7 @@ class Journal:
     def _parsed(self, line: bytes) -> Given | str:
         """What a line says, or why it does not count."""
         try:
-            data = parse_json(line)
+            data = finite_json(line)
             finding = Finding.from_json(data)
             given = Given(
                 finding=finding,

@@ -36,7 +36,7 @@ from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import End
 from editloupe.traces.read import complete_lines, last_finding, read_trace
-from editloupe.values import Json, Sample, digest, parse_json, sample_key
+from editloupe.values import Json, Sample, digest, finite_json, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -576,7 +576,7 @@ class RunStore:
         bad = 0
         for number, line in enumerate(lines, start=1):
             try:
-                data = parse_json(line)
+                data = finite_json(line)
                 if not isinstance(data, dict):
                     raise _NotObject
                 yield parse(data)

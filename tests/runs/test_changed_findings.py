@@ -81,8 +81,8 @@ LEFT_OUT: dict[str, tuple[Row, str]] = {
     "a value of 400": ({"answer": {"value": 400.0}, "value": 400.0}, "has the value 400, and in the rubric 3"),
     "the label's column": ({"label": "Superb"}, "its column 'label' is 'Superb', and its answer 'Over Modification'"),
     "the value's column": ({"value": 4}, "its column 'value' is 4, and its answer 3.0"),
-    "a value that is no number": ({"answer": {"value": float("nan")}}, "its answer.value is not a finite number"),
-    "endless seconds": ({"seconds": float("inf")}, "its seconds is not a finite number"),
+    "a value that is no number": ({"answer": {"value": float("nan")}}, "holds NaN, which is no finite number"),
+    "endless seconds": ({"seconds": float("inf")}, "holds Infinity, which is no finite number"),
     "no turn": ({"turns": -1}, "turns: Input should be greater than or equal to 0"),
     "a turn that no program can add up": ({"turn": 2**63}, "turn: Input should be less than 9007199254740992"),
 }
