@@ -274,6 +274,8 @@ class RunConfig(_Strict):
     """Calls at once at the endpoint. Default: as many as it takes."""
     patience: Number = Field(default=DEFAULT_PATIENCE_S, ge=0, le=7 * 86400)
     """Seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing."""
+    processes: Whole | None = Field(default=None, ge=1, le=1024)
+    """Processes in which tools and measures compute; 1 is none. Default: one a core."""
     workers: Whole | None = Field(default=None, ge=1, le=1024)
     """Answer the tasks in so many processes. Default: in this one."""
     executor: Literal["local", "ray"] = "local"

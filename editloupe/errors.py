@@ -201,6 +201,10 @@ class ToolFailed(ToolError):
     """A tool raised an exception that is no ToolError; the message names it, `__cause__` is it."""
 
 
+class ProcessLost(EditLoupeError):
+    """The process of a call died twice, such as for want of memory; the message says what it ran and how it ended."""
+
+
 class ToolAbsent(EditLoupeError):
     """A tool cannot be offered here, and nobody asked for what is missing; the message is the reason that is shown."""
 

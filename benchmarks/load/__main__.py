@@ -4,16 +4,16 @@
     python -m benchmarks.load --peers PYTHON      # an interpreter that has inspect-ai, langgraph and langchain-openai
     python -m benchmarks.load --only lean,editloupe_alike
     python -m benchmarks.load --write             # and put the tables into docs/backends.md and docs/scale.md
-    python -m benchmarks.load --only editloupe_one_core,editloupe,editloupe_workers,editloupe_ray --write  # docs/scale.md
+    python -m benchmarks.load --only WHO,WHO --write    # docs/scale.md alone, where all of its rows are named
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of a tool, then a
 label. No two pairs are alike, so that nothing is decoded, hashed or encoded for several samples at once. Beside editloupe
 stand threads with the openai SDK, and Inspect AI and a plain LangGraph loop where they are installed, and a lean loop over
 the HTTP library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call and
 hold the same dialogue, with two crops that are at hand; editloupe asks a second time, with its tools really running: on all
-cores, on one core, with two workers, and with two workers on a Ray cluster of two nodes. All take turns, round after round,
-and the middle round counts. Threads are as many as each takes by itself. CPU and memory are of all processes that an asker
-starts, Ray's own ones included. Needs Linux.
+cores, in threads alone, on one core, with two workers, and with two workers on a Ray cluster of two nodes. All take turns,
+round after round, and the middle round counts. Threads are as many as each takes by itself. CPU and memory are of all
+processes that an asker starts, Ray's own ones included. Needs Linux.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ NAMES = {
     "lean": "a lean loop",
     "editloupe_alike": "editloupe, the same dialogue",
     "editloupe": "editloupe, localize_differences and zoom_in running",
+    "editloupe_threads": "the same, `--processes 1`",
     "editloupe_one_core": "the same on one core, `taskset -c 0`",
     "editloupe_workers": "the same, `--workers 2`",
     "editloupe_ray": "the same, `--workers 2 --executor ray`, two nodes",
@@ -48,7 +49,7 @@ NAMES = {
 }
 
 ONE_CORE = "editloupe_one_core"
-SPREAD = ("editloupe", ONE_CORE, "editloupe_workers", "editloupe_ray")
+SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_workers", "editloupe_ray")
 """The ways to spread a run, of docs/scale.md; compared with one core."""
 
 

@@ -50,6 +50,11 @@ def editloupe() -> Work:
     return _run("looks", crops_at_hand=False)
 
 
+def editloupe_threads() -> Work:
+    """The same with threads alone, as `--processes 1` and Python have it."""
+    return _run("looks", crops_at_hand=False, processes=1)
+
+
 def editloupe_one_core() -> Work:
     """The same on one core, as under `taskset -c 0`."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -115,7 +120,7 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
         if crops_at_hand:
             tools = {**setup.toolbox.tools, "zoom_in": AtHand.open(ToolSettings())}
             setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))
-        outcome = run_over(setup, data, out / "run", config={}, max_connections=connections)
+        outcome = run_over(setup, data, out / "run", config={}, max_connections=connections, spreads=True)
         if any(finding.status != "ok" for finding in outcome.findings):
             raise SystemExit(f"not all was judged: {next(f.reason for f in outcome.findings if f.status != 'ok')}")
 
@@ -245,8 +250,8 @@ def inspect_ai() -> Work:
 ASKERS: dict[str, Callable[[], Work]] = {
     f.__name__: f
     for f in (
-        lean, threads_openai, editloupe, editloupe_one_core, editloupe_workers, editloupe_ray, editloupe_alike, langgraph,
-        inspect_ai,
+        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_workers, editloupe_ray,
+        editloupe_alike, langgraph, inspect_ai,
     )
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from editloupe.backends.base import checked_reply
 from editloupe.backends.image_tokens import BY_AREA
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
-from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ReplyError
+from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ProcessLost, ReplyError
 from editloupe.findings import Ending
 from editloupe.prompts import render
 from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
@@ -126,7 +126,10 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
             answers.append((call, [TextPart(text=f"{neutralise(call.name)} was not run: at most {most} calls a turn.")]))
             continue
         run = partial(run_call, context.toolbox, call, talk.tool_context(context.images), context.cache)
-        outcome = context.recorder.call_tool(call, run)
+        try:
+            outcome = context.recorder.call_tool(call, run)
+        except ProcessLost as lost:
+            return _over("tool_failed", "tools", str(lost))
         crashed, failed = outcome.crashed is not None, outcome.observation.error
         counts = _counted(counts, tool_errors=failed, tool_crashes=crashed, cached_tools=outcome.cached)
         talk = talk.after(call.name, call.arguments, outcome.observation, outcome.aliases)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,24 @@ class ImageTokens:
     count: Callable[[int, int], int] = field(repr=False, compare=False)
     """(width, height) in px as sent → tokens."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a formula is pickled: a published one by its rule, since its function has no name."""
+        return _of_rule, (self.rule, None if _published().get(self.rule) is self else self.count)
+
 
 def image_tokens_of(model: str) -> ImageTokens | None:
     """Return a model's formula by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
     name = model.strip().casefold()
     plain = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", re.split(r"[/:]", name)[-1])
     return next((rule for pattern, rule in _RULES if re.fullmatch(pattern, plain) or re.fullmatch(pattern, name)), None)
+
+
+def _published() -> dict[str, ImageTokens]:
+    return {one.rule: one for one in (*(formula for _, formula in _RULES), BY_AREA)}
+
+
+def _of_rule(rule: str, count: Callable[[int, int], int] | None) -> ImageTokens:
+    return _published()[rule] if count is None else ImageTokens(rule=rule, count=count)
 
 
 def _cells(length: float, side: int) -> int:

@@ -157,6 +157,7 @@ def _judge(
             listener=listener,
             stop=stop,
             entries=[_entry(run, setup), *entries],
+            spreads=True,
         )
     judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
     return outcome, stop.is_set() and not outcome.ledger.reason

@@ -32,6 +32,7 @@ EXTRA = ("fastapi", "starlette", "uvicorn", "prometheus_client", "multipart")
         *("path", *PANELS["Data"], "judges", "repeats", "aggregate_repeats", "abstain_above"),
         *(
             "concurrency",
+            "processes",
             "workers",
             "executor",
             "worker_gpus",

@@ -103,11 +103,11 @@ class Ledger:
         Raises Rejected if the backend has refused for good, Interrupted once the run is to stop.
         """
         with self._lock:
-            while not (self.refused or self.stop.is_set() or self._leaves_something(backend)):
+            while not (self.refused or self.reason or self.stop.is_set() or self._leaves_something(backend)):
                 self._lock.wait(0.2)  # nobody notifies of a stop
             if self.refused:
                 raise Rejected(f"not asked any more: {self.refused}", for_all=True)
-            if self.stop.is_set():
+            if self.stop.is_set() or self.reason:
                 raise Interrupted("the run was asked to stop; this task goes on from here next time")
             self._under_way += 1
         try:

@@ -22,6 +22,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
+from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
@@ -72,8 +73,8 @@ class Judge:
         the judge, or use it in a `with` block.
         options: the options of `editloupe judge` by the names that a config file gives them, such as protocol="dlebench",
         mode="plain", rubric, criteria=["if"], temperature, answers="tags", max_turns, repeats, max_cost, prices, device and
-        detector; docs/judges.md lists them. A rubric is a name, a file, a Rubric, or a mapping with what a rubric's file
-        holds.
+        detector; docs/python.md has more. With processes=N, too, close the judge. A rubric is a name, a file, a Rubric, or
+        a mapping with what a rubric's file holds.
 
         Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
         """
@@ -99,6 +100,7 @@ class Judge:
         }
         (config,) = RunConfig.each_judge(given)
         self._setup = open_setup(config, own_tools=tuple(own.values()))
+        self._pool = pool_of(config)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._ledger = _ledger_of(config, self._stop)
@@ -204,7 +206,9 @@ class Judge:
         return [findings for _, _, findings in found]
 
     def close(self) -> None:
-        """Give the run folder back, and wait a while until traces for LangSmith are sent. Without either, do nothing."""
+        """Give the run folder back, end processes, and wait a while until traces for LangSmith are sent."""
+        if self._pool is not None:
+            self._pool.close()
         if self._setup.config.langsmith:
             traces.flush()
         if self._store is not None:
@@ -221,7 +225,7 @@ class Judge:
         with self._lock:
             if self._driver is None:
                 self._setup = settled_tools(self._setup)
-                self._driver = Driver(self._setup, self._store, ledger=self._ledger, stop=self._stop)
+                self._driver = Driver(self._setup, self._store, ledger=self._ledger, stop=self._stop, pool=self._pool)
             return self._driver
 
 

@@ -33,6 +33,7 @@ from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import set_aside
 from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of, scores_of
+from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
@@ -65,6 +66,7 @@ def drive(
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     entries: Sequence[Entry] = (),
+    spreads: bool = False,
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
 
@@ -74,6 +76,7 @@ def drive(
     refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
     address takes no connection: one is tried before the first question, unless other machines ask.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
+    spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
     Raises ConfigError, RunMismatch and DataError before anything is spent; WorkerError where the config's `workers` cannot
     work.
     """
@@ -82,7 +85,7 @@ def drive(
     ledger.check(setup.backend)
     visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
     with closing(visit):
-        visit.begin(loaded, entries, config)
+        visit.begin(loaded, entries, config, spreads=spreads)
         visit.answer()
         return visit.outcome()
 
@@ -92,7 +95,7 @@ class Driver:
 
     store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
     redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
-    graph: that of LangGraph's server; None for ours.
+    graph: that of LangGraph's server; None for ours.   pool: where tools and measures compute; None for threads.
     """
 
     def __init__(
@@ -104,13 +107,14 @@ class Driver:
         redo: frozenset[str] = PENDING,
         stop: threading.Event | None = None,
         graph: Loop | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         self.cache = (
             None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
         )
-        self._ledger, self._graph = ledger, graph
+        self._ledger, self._graph, self._pool = ledger, graph, pool
         self._lock = threading.Lock()
         self._busy: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
 
@@ -133,6 +137,7 @@ class Driver:
             samples={sample.key: sample for sample in samples},
             cache=self.cache,
             graph=self._graph,
+            pool=self._pool,
         )
 
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
@@ -175,9 +180,13 @@ class Driver:
             with self._alone(place.task, place.repeat):
                 finding = self.standing(place.task, place.repeat)
                 if finding is None:
-                    if self._ledger is not None and self._ledger.reason:
-                        raise Interrupted(f"the budget is used up ({self._ledger.reason}); what was judged is kept")
-                    finding = self.answer(place, worker.run_task)
+                    try:
+                        finding = self.answer(place, worker.run_task)
+                    except Interrupted:
+                        if self._ledger is None or not self._ledger.reason:
+                            raise
+                        spent = f"the budget is used up ({self._ledger.reason}); what was judged is kept"
+                        raise Interrupted(spent) from None
                     self.keep([(place.task, finding)])
             schedule.arrived(finding)
         return [*schedule.findings, *schedule.problems()]
@@ -214,7 +223,9 @@ class _Visit:
         """Give the run folder back, and end the workers."""
         self._left.close()
 
-    def begin(self, loaded: Loaded | None, entries: Sequence[Entry], config: Mapping[str, Json] | None) -> None:
+    def begin(
+        self, loaded: Loaded | None, entries: Sequence[Entry], config: Mapping[str, Json] | None, *, spreads: bool
+    ) -> None:
         """Load the samples, open the run folder, plan, and open the tools that will be called."""
         # What a loader draws, such as masks, is written when the folder is known to be a run.
         self._images = ImageStore(self._out / "blobs", writes=False)
@@ -238,7 +249,10 @@ class _Visit:
         self._refused = rejected_findings(self._setup, self._loaded.rejected)
         self._store.add_findings([finding for finding in self._refused if self._store.latest(finding) != finding])
         self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
-        self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop)
+        pool = pool_of(self._setup.config, unasked=spreads)
+        if pool is not None:
+            self._left.enter_context(pool)
+        self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
         self._schedule = self._driver.planned(self._loaded.samples)
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")

@@ -21,9 +21,9 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
-from editloupe.measures.base import measured
 from editloupe.protocols.base import described
 from editloupe.runs.lineage import seconds_spent, set_aside
+from editloupe.runs.pool import Pool, measured_here
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
@@ -53,6 +53,8 @@ class Worker:
     """By key: the trace says at which size their targets are sent."""
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
+    pool: Pool | None = None
+    """Where tools and measures compute; None for this process's threads."""
     graph: Loop | None = None
     """The graph of LangGraph's server, which has ways of its own to stop a task and to send traces; None for ours."""
     _listed: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
@@ -120,12 +122,12 @@ class Worker:
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()
-        pixels = {alias: self.images.array(view.image) for alias, view in views.items()}
         judge_id = self.setup.judge_of(task).id
         made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
         notes = []
         try:
-            found = measured(task.measure, task.args, pixels, self.setup.models)
+            compute = measured_here if self.pool is None else self.pool.measured
+            found = compute(task.measure, task.args, views, self.images, self.setup.models)
             for data in found.pictures:
                 self.images.add_bytes(data)
             finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
@@ -170,7 +172,7 @@ class Worker:
             context = Context(
                 backend=respondent.backend,
                 judge=respondent.spec,
-                toolbox=self.setup.toolbox,
+                toolbox=self.setup.toolbox if self.pool is None else self.pool.tools(self.setup.toolbox),
                 images=self.images,
                 recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,

@@ -39,7 +39,7 @@ class BlackPictures:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self.name, self.description, self.Args = tool.name, tool.description, tool.Args
-        self.repeatable = bool(getattr(tool, "repeatable", False))
+        self.repeatable, self.computes = (bool(getattr(tool, name, False)) for name in ("repeatable", "computes"))
 
     @property
     def version(self) -> str:

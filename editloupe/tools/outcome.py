@@ -8,7 +8,7 @@ from typing import Final
 
 from editloupe import cores
 from editloupe.chat import ToolCall
-from editloupe.errors import ImageError, Interrupted, ToolError
+from editloupe.errors import ImageError, Interrupted, ProcessLost, ToolError
 from editloupe.findings import Observation
 from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.cache import ToolCache
@@ -33,7 +33,7 @@ class ToolOutcome(Serialisable):
 def run_call(toolbox: Toolbox, call: ToolCall, context: ToolContext, cache: ToolCache | None) -> ToolOutcome:
     """Run one call. A ToolError becomes an observation; so does any other exception, counted as a crash.
 
-    cache: earlier results; None runs every call.   Raises Interrupted and ImageError.
+    cache: earlier results; None runs every call.   Raises Interrupted, ImageError and ProcessLost.
     """
     cached = False
     computes = getattr(toolbox.tools.get(call.name), "computes", False)
@@ -45,7 +45,7 @@ def run_call(toolbox: Toolbox, call: ToolCall, context: ToolContext, cache: Tool
                 observation, cached = cache.call(toolbox, call.name, call.arguments, context)
     except ToolError as error:
         return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
-    except (Interrupted, ImageError):
+    except (Interrupted, ImageError, ProcessLost):
         raise
     except Exception as error:  # noqa: BLE001 - tools may be plug-ins; their faults are recorded and must not end the run
         text = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"

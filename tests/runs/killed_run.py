@@ -1,4 +1,4 @@
-"""A run in a process of its own, made to be killed: `python -m tests.runs.killed_run EDITS OUT LOG`.
+"""A run in a process of its own, made to be killed: `python -m tests.runs.killed_run EDITS OUT LOG PROCESSES`.
 
 Every model call is written to LOG (and synced) before it is answered, so that what was paid for can be counted.
 """
@@ -19,8 +19,8 @@ LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localizati
 CONCURRENCY = 2
 
 
-def main(edits: str, out: str, log: str) -> None:
-    """Judge IF of `edits` into `out`."""
+def main(edits: str, out: str, log: str, processes: str) -> None:
+    """Judge IF of `edits` into `out`, with the tool in so many processes."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def script(request: Request) -> str:
@@ -31,7 +31,7 @@ def main(edits: str, out: str, log: str) -> None:
         number = int(request.key()[:8], 16)
         return LOOK if turn == 0 else final(LABELS[number % 4])
 
-    setup = open_with(backend=ScriptedLMM(script, name="counted"), criteria=("if",))
+    setup = open_with(backend=ScriptedLMM(script, name="counted"), criteria=("if",), processes=int(processes))
     run_over(setup, Path(edits), Path(out), config={"path": edits}, concurrency=CONCURRENCY)
 
 

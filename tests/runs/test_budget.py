@@ -18,8 +18,10 @@ from editloupe.chat import Reply, Usage
 from editloupe.cli.judge_report import spent_message
 from editloupe.errors import ConfigError, Interrupted
 from editloupe.runs.budget import Ledger, RunBudget
+from editloupe.runs.judge import Judge
 from editloupe.runs.outcome import Outcome
 from editloupe.tasks import Budget
+from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
@@ -169,6 +171,24 @@ def test_time_ends_a_run_too(tmp_path: Path):
     assert outcome.interrupted
     assert outcome.ledger.reason.startswith("time: ")
     assert 1 <= len(outcome.findings) < 12
+
+
+def test_a_judge_in_python_asks_no_more_once_its_budget_is_used_up_and_keeps_what_it_had(tmp_path: Path):
+    """1,100 tokens an answer: the third question meets 2,200 of 2,000, and a further judge of the run asks it."""
+    images = EXAMPLES / "images"
+    sample = Sample.from_images(images / "kitchen.png", images / "kitchen-mug.png", "Change the color of the red mug.")
+    options = {"mode": "plain", "repeats": 3, "criteria": "if", "out": tmp_path / "run"}
+    first = Priced("openai/m")
+    with Judge(first, run_tokens=2000, **options) as judge:
+        for _ in range(2):
+            with pytest.raises(Interrupted, match=r"the budget is used up \(tokens: 2,200 of 2,000 used\)"):
+                judge.judge_all([sample])
+    second = Priced("openai/m")
+    with Judge(second, **options) as judge:
+        assert [(f.repeat, f.status) for f in judge.judge(sample)] == [(0, "ok"), (1, "ok"), (2, "ok")]
+    assert (len(first.requests), len(second.requests)) == (2, 1)
+    with pytest.raises(ConfigError, match=r"Judge\(limit=…\) is an option of editloupe judge alone"):
+        Judge(limit=3)
 
 
 def test_an_unknown_price_is_no_zero(tmp_path: Path):

@@ -37,8 +37,10 @@ def recorded(out: Path) -> set[str]:
     return {e.request_key for trace in traces for e in trace.events if isinstance(e, ModelCall)}
 
 
-def start(edits: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "tests.runs.killed_run", str(edits), str(out), str(log)])
+def start(edits: Path, out: Path, log: Path, *, processes: int = 2) -> subprocess.Popen[bytes]:
+    """Start a run whose tool has processes of its own: they end with it."""
+    command = [sys.executable, "-m", "tests.runs.killed_run", *map(str, (edits, out, log, processes))]
+    return subprocess.Popen(command)
 
 
 def lines(log: Path) -> list[str]:
@@ -51,7 +53,7 @@ def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_
 ):
     folder, log = edits(SAMPLES), tmp_path / "calls.log"
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    assert start(folder, calm, tmp_path / "calm.log").wait(timeout=120) == 0
+    assert start(folder, calm, tmp_path / "calm.log", processes=1).wait(timeout=120) == 0
     assert len(lines(tmp_path / "calm.log")) == 2 * SAMPLES
 
     dice = random.Random(7)
