@@ -145,6 +145,11 @@ def _findings(path: Path) -> list[Finding]:
 def _pictures(folder: Path, part: Part) -> None:
     """Check each picture against its name."""
     for path in sorted(folder.glob("*/*")):
-        if path.is_file() and not path.name.startswith("."):
-            whole = hashlib.sha256(read_bytes(path)).hexdigest() == path.stem
-            part.add(f"blobs/{path.parent.name}/{path.name}", () if whole else ("its content is not that of its name",))
+        if not path.is_file() or path.name.startswith("."):
+            continue
+        name = f"blobs/{path.parent.name}/{path.name}"
+        try:
+            same = hashlib.sha256(read_bytes(path)).hexdigest() == path.stem
+            part.add(name, () if same else ("its content is not that of its name",))
+        except OSError as error:
+            part.add(name, (), f"it cannot be read: {error.strerror or error}")
