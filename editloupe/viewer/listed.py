@@ -96,7 +96,7 @@ class Listing:
         return sum(entry.told == told for entry in self.entries)
 
 
-class Verdict(Protocol):
+class ListedVerdict(Protocol):
     """What is read here of one verdict on a sample (`viewer.sample.SampleVerdict`)."""
 
     id: str
@@ -144,7 +144,9 @@ def counted(part: str) -> str | None:
     return found[1] if found else None
 
 
-def listings(found: Sequence[Verdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]) -> dict[str, Listing]:
+def listings(
+    found: Sequence[ListedVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
+) -> dict[str, Listing]:
     """Return the lists of a sample's answers by the id of their verdict, with what was said of each item.
 
     scores: all of the sample.
@@ -153,7 +155,7 @@ def listings(found: Sequence[Verdict], scores: Sequence[OwnScore], metrics: Mapp
 
 
 def _listing(
-    verdict: Verdict, found: Sequence[Verdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
+    verdict: ListedVerdict, found: Sequence[ListedVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
 ) -> Listing:
     last = verdict.items[-1].number
     # What could not be asked has no trace, and does not say what it was planned from: then there must be one list alone.
@@ -190,7 +192,7 @@ def _listing(
 
 
 def _said(
-    own: Sequence[Verdict], rows: Sequence[Score], number: int, last: int, metrics: Mapping[str, Metric]
+    own: Sequence[ListedVerdict], rows: Sequence[Score], number: int, last: int, metrics: Mapping[str, Metric]
 ) -> Iterator[Said]:
     for v in own:
         assert v.finding is not None
