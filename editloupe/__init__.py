@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from editloupe.version import VERSION
+
 if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
     from editloupe.data.samples import load_sample, load_samples
@@ -25,18 +27,19 @@ if TYPE_CHECKING:
     from editloupe.tools.function import tool
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
-__version__ = "0.3.0.dev0"
+__version__ = VERSION
 
 _WHERE = {
     "editloupe.data.images": ("ImageStore",),
-    "editloupe.data.samples": ("load_sample", "load_samples"),
+    # Where samples are made of images: `Sample.from_images` is entered there.
+    "editloupe.data.samples": ("Sample", "load_sample", "load_samples"),
     "editloupe.errors": ("EditLoupeError",),
     "editloupe.findings": ("Finding",),
     "editloupe.reports.run": ("Run",),
     "editloupe.rubrics": ("Rubric",),
     "editloupe.runs.judge": ("Judge",),
     "editloupe.tools.function": ("tool",),
-    "editloupe.values": ("Box", "ImageRef", "Sample", "Target", "Turn", "View"),
+    "editloupe.values": ("Box", "ImageRef", "Target", "Turn", "View"),
 }
 
 __all__ = [
@@ -48,8 +51,15 @@ __all__ = [
 def __getattr__(name: str) -> object:
     for module, names in _WHERE.items():
         if name in names:
+            import_module("editloupe.values").shown_by(_notebook_html)
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'editloupe' has no attribute {name!r}")
+
+
+def _notebook_html(kind: str, value: object) -> str:
+    """Return how a finding, a trace or a run shows itself in a notebook."""
+    html: str = getattr(import_module("editloupe.viewer.notebook"), f"{kind}_html")(value)
+    return html
 
 
 def __dir__() -> list[str]:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
 PENDING: Final[frozenset[str]] = frozenset(
-    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error", "invalid"}
+    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error"}
 )
 """Statuses that the same command judges again: what the world, not the model, can mend.
 
 The files behind `missing_output` and `input_error` are read again anyway, so a mended file is judged and a broken one
-costs nothing. What is `invalid` is read from its trace again, and judged anew only where the trace was changed too.
+costs nothing.
 """
 
 Ending: TypeAlias = Literal[
@@ -213,10 +213,23 @@ class Finding(Serialisable):
             **more,
         )
 
+    @classmethod
+    def from_json(cls, data: object) -> Finding:
+        """Return the finding that `to_json` wrote; its column "digest" in runs of 0.2.0 is ignored, as any other key.
+
+        Raises ValueError for data of another shape, and for columns that differ from the answer.
+        """
+        finding = super().from_json(data)
+        written = data if isinstance(data, dict) else {}
+        for name, own in (("label", finding.label), ("value", finding.value)):
+            if written.get(name, own) != own:
+                raise ValueError(f"its column {name!r} is {written[name]!r}, and its answer {own!r}")
+        return finding
+
     def __str__(self) -> str:
         return f"{self.about}, {self.metric}: {self.status if self.answer is None else self.answer}"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return notebook_html("finding", self)
 
     @property

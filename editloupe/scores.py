@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.answers import LabelRule
+from editloupe.answers import Answer, Label, LabelRule
 from editloupe.errors import ConfigError
 from editloupe.values import Serialisable, cached_property, is_empty, sample_key
 
@@ -102,6 +102,20 @@ class Metric(Serialisable):
     def values(self) -> Mapping[str, float]:
         """Value by label, worst first; empty for a metric without labels."""
         return {level.name: level.value for level in self.levels}
+
+    def refuses(self, answer: Answer) -> str:
+        """Return why an answer is none of the metric's; "" for one that is, and for one without a number."""
+        value, bounds = answer.value, self.domain.bounds
+        if value is None:
+            return ""
+        if isinstance(answer, Label) and self.levels:
+            if answer.name not in self.values:
+                return f"label {answer.name!r} is none of the rubric's ({', '.join(self.values)})"
+            if value != self.values[answer.name]:
+                return f"label {answer.name!r} has the value {value:g}, and in the rubric {self.values[answer.name]:g}"
+        if bounds is not None and not bounds[0] <= value <= bounds[1]:
+            return f"its value {value:g} is outside {bounds[0]:g} to {bounds[1]:g}"
+        return ""
 
     def normalise(self, value: float) -> float | None:
         """Return the value on 0 to 100, 100 at the upper bound. None for a metric without bounds."""

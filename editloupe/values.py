@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
+
+from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -52,6 +53,18 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
         text = text.decode(json.detect_encoding(text))
     check_nesting(text)
     return json.loads(text, **hooks)
+
+
+def finite_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError as `parse_json`, and for NaN, infinity and 1e999."""
+    return parse_json(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"holds {text[:20]}, which is no finite number")
+    return number
 
 
 def check_nesting(text: str) -> None:
@@ -136,10 +149,17 @@ def digest(value: Json) -> str:
     return hashlib.sha256(canonical_json(value).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def notebook_html(kind: str, value: object) -> str:
-    """Return how a finding, a trace or a run shows itself in a notebook. The viewer is looked up when it is asked."""
-    html: str = getattr(import_module("editloupe.viewer.notebook"), f"{kind}_html")(value)
-    return html
+_renderers: list[Callable[[str, object], str]] = []
+
+
+def shown_by(renderer: Callable[[str, object], str]) -> None:
+    """Let values show themselves in notebooks as `renderer(kind, value)` draws them. The package's door enters one."""
+    _renderers[:] = [renderer]
+
+
+def notebook_html(kind: str, value: object) -> str | None:
+    """Return how a finding, a trace or a run shows itself in a notebook; None, which is as text, without a renderer."""
+    return _renderers[0](kind, value) if _renderers else None
 
 
 def source_digest(function: object) -> str:
@@ -457,9 +477,7 @@ class Sample(Serialisable):
         An image is a path, the bytes of an image file, a PIL image, or an H×W×3 uint8 array.
         more: id, editor, edit_type, reference, mask, extra.
         """
-        from editloupe.data.samples import load_sample
-
-        return load_sample(source, edited, instruction, **more)
+        return _maker("from_images")(source, edited, instruction, **more)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], map: Mapping[str, str] | None = None) -> Sample:
@@ -467,9 +485,7 @@ class Sample(Serialisable):
 
         map: source, edited, instruction, id, editor, edit_type, reference or mask → the row's column.
         """
-        from editloupe.data.samples import sample_of_row
-
-        return sample_of_row(row, map)
+        return _maker("from_row")(row, map)
 
     @property
     def instruction(self) -> str:
@@ -507,6 +523,20 @@ class Sample(Serialisable):
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with the digest of the content."""
         return {**super().to_json(), "content": self.content}
+
+
+_MAKERS: Final[dict[str, Callable[..., Sample]]] = {}
+
+
+def samples_made_by(**makers: Callable[..., Sample]) -> None:
+    """Enter what `Sample.from_images` and `Sample.from_row` do: `editloupe.data.samples`, which reads files, does so."""
+    _MAKERS.update(makers)
+
+
+def _maker(name: str) -> Callable[..., Sample]:
+    if name not in _MAKERS:
+        raise ConfigError(f"Sample.{name} reads images: take it from editloupe, as in `from editloupe import Sample`")
+    return _MAKERS[name]
 
 
 def with_images(sample: Sample, made: Callable[[ImageRef], ImageRef]) -> Sample:

@@ -19,10 +19,10 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-import editloupe
 from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, warn, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 from editloupe.nearest import nearest
+from editloupe.version import VERSION
 
 COMMANDS: Final[Mapping[str, str]] = {
     "init": "Write a commented editloupe.yaml, which `editloupe judge` reads.",
@@ -290,7 +290,7 @@ for _panel, _names in PANELS.items():
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
-        write(f"editloupe {editloupe.__version__}\n")
+        write(f"editloupe {VERSION}\n")
         raise typer.Exit
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import RenderableType
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, parse_uri
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
 from editloupe.cli.recorded import recorded_runs
+from editloupe.config import RunConfig
 from editloupe.findings import PENDING, Finding
 from editloupe.reports import render
 from editloupe.reports.closing import Closing, Heading
@@ -20,7 +21,7 @@ from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
-from editloupe.runs.trust import words_of
+from editloupe.runs.trust import foreign, to_open
 from editloupe.scores import fault_messages
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.values import Json
@@ -197,7 +198,15 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     advice = "Judge these again"
     if all(f.status == "input_error" for f in failures):
         advice = "Mend these in the data first, then judge them again"
-    say(f"{advice}: {command('retry', folder, *again, *words_of(recorded_runs(folder)))}")
+    say(f"{advice}: {command('retry', folder, *again, *_trusted(recorded_runs(folder)))}")
+
+
+def _trusted(runs: Iterable[RunConfig]) -> list[str]:
+    """Return the words by which the user of a `retry` names what it does not take from their own run."""
+    runs = list(runs)
+    judges = [judge.backend for run in runs for judge in (run.judge, *run.role.values())]
+    known = [f"--backend={uri}" for uri in judges if isinstance(uri, str) and foreign(parse_uri(uri))]
+    return [*dict.fromkeys(known), *(["--trust"] if any(True for run in runs for _ in to_open(run)) else [])]
 
 
 def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None, told: Told) -> None:

@@ -42,7 +42,8 @@ def run_toolbox(store: RunStore, trust: Trust, names: Sequence[str] | None = Non
     """
     # A run made in Python has no config.yaml.
     config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
-    trust.weights(config)
+    # Files of its protocol's options are not opened here.
+    trust.check(config.model_copy(update={"option": {}}))
     identity = store.info["identity"]
     assert isinstance(identity, dict)
     recorded, absent = identity.get("tools"), identity.get("absent_tools")

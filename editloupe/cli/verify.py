@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import many, print_json, say, table
-from editloupe.runs.checks import some
+from editloupe.runs.verify import Part
 from editloupe.runs.verify import verify as check
+from editloupe.values import Json
 
 
 def verify(run: RunFolder, as_json: AsJson = False) -> int:
     """Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed."""
     parts = check(run)
-    wrong = sum(part.failed for part in parts)
+    wrong = sum(map(_failed, parts))
     code = 1 if wrong else 0
     if as_json:
-        print_json({"run": str(run), "parts": [part.to_json() for part in parts], "wrong": wrong, "exit": code})
+        print_json({"run": str(run), "parts": [_json(part) for part in parts], "wrong": wrong, "exit": code})
         return code
     rows = [
-        (part.name, *(f"{n:,}" for n in (part.equal + part.failed, part.equal, len(part.unchecked), part.failed)))
+        (part.name, *(f"{n:,}" for n in (part.equal + _failed(part), part.equal, len(part.unchecked), _failed(part))))
         for part in parts
     ]
     numbers = ("Checked", "Equal", "Not checkable", "Wrong")
@@ -30,8 +31,29 @@ def verify(run: RunFolder, as_json: AsJson = False) -> int:
         for name, why in part.unchecked:
             by_reason.setdefault(why, []).append(name)
         for why, names in by_reason.items():
-            say(f"not checkable: {part.name}: {some(names)}: {why}")
+            say(f"not checkable: {part.name}: {_some(names)}: {why}")
     left = any(part.unchecked for part in parts)
     unchanged = "Nothing that can be checked was changed." if left else "Nothing was changed."
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
     return code
+
+
+def _failed(part: Part) -> int:
+    """How many things are wrong, each for one reason or several."""
+    return len({name for name, _ in part.wrong})
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names, and how many there are beyond them."""
+    more = len(names) - 2
+    return "; ".join(names[:2]) + (f" and {more} more" if more > 0 else "")
+
+
+def _json(part: Part) -> dict[str, Json]:
+    return {
+        "part": part.name,
+        "checked": part.equal + _failed(part),
+        "equal": part.equal,
+        "unchecked": [{"name": name, "reason": why} for name, why in part.unchecked],
+        "wrong": [{"name": name, "reason": why} for name, why in part.wrong],
+    }

@@ -18,9 +18,9 @@ from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.nearest import did_you_mean
-from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, with_images
+from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, samples_made_by, with_images
 
-__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample", "load_samples", "sample_of_row"]
+__all__ = ["Loaded", "RejectedRow", "Sample", "box_file", "formats", "load", "load_sample", "load_samples", "sample_of_row"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -240,6 +240,9 @@ def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) 
         edit_type=None if edit_type is None else str(edit_type),
         extra=rest,
     )
+
+
+samples_made_by(from_images=load_sample, from_row=sample_of_row)
 
 
 def _storable(value: Any) -> bool:

@@ -29,7 +29,7 @@ _STOP: Final[Mapping[Finish, str]] = {
 _METADATA: Final = ("sample_id", "editor", "metric", "turn", "part", "role", "status", "reason", "trace")
 """Fields of a finding that a sample's metadata keeps."""
 
-BROKEN: Final = {"tool_failed", "backend_failed", "missing_output", "input_error", "invalid"}
+BROKEN: Final = {"tool_failed", "backend_failed", "missing_output", "input_error"}
 """Failures of the evaluation, not of the model: these are errors of a sample."""
 
 _LIMITS: Final = {"turns": ("turn", "max_turns"), "tokens": ("token", "max_tokens"), "time": ("time", "max_seconds")}

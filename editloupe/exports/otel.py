@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import editloupe
 from editloupe.chat import Finish, Message, Reply, ToolCall
 from editloupe.exports.episodes import Episode, Exchange, Source, function, instruction_of, nanoseconds, sampling
 from editloupe.exports.write import json_bytes, whole
@@ -23,6 +22,7 @@ from editloupe.runs.lineage import Parent
 from editloupe.traces.events import Header, ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
+from editloupe.version import VERSION
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 
@@ -71,7 +71,7 @@ def write_otel(
     written = 0
     with whole(path) as file:
         for episode in source.episodes():
-            scope = {"name": "editloupe", "version": editloupe.__version__}
+            scope = {"name": "editloupe", "version": VERSION}
             spans = list(_Spans(source, episode, content=content).all())
             resource = {"service.name": "editloupe", "service.version": episode.header.editloupe}
             line: dict[str, Any] = {

@@ -93,8 +93,6 @@ def schema(name: File) -> dict[str, Any]:
             definition.setdefault("additionalProperties", False)
     if "Finding" in definitions:
         _complete(definitions["Finding"])
-    if name == "findings":
-        _add(definitions["Finding"], digest=_DIGEST)
     if name == "samples":
         _add(definitions["Sample"], content=_DIGEST)
     for (event, inner), type_ in inside.items():

@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe import models, plugins
+from editloupe import plugins
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ModelAbsent, ToolError
 from editloupe.models.weights import digest_of
@@ -162,7 +162,8 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
         return _shared(_file(folder, "yunet").resolve(), _file(folder, "sface").resolve())
     kind, _, weights = name.partition("=")
     if kind in plugins.names("models") and kind != "faces":
-        made: Any = models.get(kind, weights or None, device=device)
+        opener: Any = plugins.load("models", kind)
+        made = opener(weights or None, device)
         if not callable(made) or not hasattr(made, "version"):
             raise ConfigError(f"faces {name!r}: {kind} is a kind of model that finds no faces; see FaceEmbedder")
         embedder: FaceEmbedder = made

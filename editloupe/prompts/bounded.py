@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,8 +30,9 @@ MEMORY_MB: Final = 256
 _START: Final = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
+from editloupe.prompts import rendered
 from editloupe.prompts.bounded import serve
-serve()
+serve(rendered)
 """
 _lock = threading.Lock()
 _process: subprocess.Popen[bytes] | None = None
@@ -65,10 +66,11 @@ def render_bounded(shown: str, text: str, variables: Mapping[str, object]) -> st
     return str(found)
 
 
-def serve() -> None:
-    """Answer requests on standard input, a line of JSON each on standard output: whether it went well, and the text."""
-    from editloupe.prompts import rendered
+def serve(rendered: Callable[[str, str, dict[str, object]], str]) -> None:
+    """Answer requests on standard input, a line of JSON each on standard output: whether it went well, and the text.
 
+    rendered: `editloupe.prompts.rendered`.
+    """
     # Ctrl-C is for the process that asks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rendered("", "", {})

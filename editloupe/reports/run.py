@@ -87,7 +87,7 @@ class Run:
             raise ConfigError(f"{finding.trace} is not inside {self.folder}")
         return read_trace(path)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return notebook_html("run", self)
 
     def __repr__(self) -> str:

@@ -46,7 +46,6 @@ _WHY: Final[Mapping[str, str]] = {
     "backend_failed": "the LMM's endpoint failed",
     "tool_failed": "the detector failed",
     "input_error": "the row or its image cannot be read",
-    "invalid": "what was recorded was changed",
     "not_reached": "not reached before the search was stopped",
 }
 

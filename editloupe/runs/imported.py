@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import editloupe
 from editloupe import plugins
 from editloupe.config import RunSpec
 from editloupe.data.images import ImageStore
@@ -18,6 +17,7 @@ from editloupe.protocols.imported import Importer, record_of
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
+from editloupe.version import VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
     spec = RunSpec(
         identity={"protocol": read.protocol, "options": identity_options(protocol), "imported": name},
         record={
-            "editloupe": editloupe.__version__,
+            "editloupe": VERSION,
             "options": options_of(protocol),
             "metrics": [metric.to_json() for metric in protocol.metrics],
             **record_of(read, before),

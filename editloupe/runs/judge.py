@@ -14,11 +14,12 @@ from typing import Any, Final, cast
 from editloupe.backends import langsmith as traces
 from editloupe.backends.base import LMM
 from editloupe.backends.function import Chat, as_lmm
+from editloupe.backends.limits import limit_of
 from editloupe.backends.prices import read_prices
 from editloupe.chat import Reply
 from editloupe.config import RunConfig
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, Interrupted
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
@@ -103,9 +104,9 @@ class Judge:
         self._pool = pool_of(config)
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._ledger = _ledger_of(config, self._stop)
-        if self._ledger is not None:
-            self._ledger.check(self._setup.backend)
+        self._ledger: Ledger | None = None
+        if (ledger := _ledger_of(config, self._stop)) is not None:
+            ledger.check(self._setup.backend)
         self._driver: Driver | None = None
         self._store: RunStore | None = None
         if out is not None:
@@ -148,6 +149,7 @@ class Judge:
         be judged are counted in the run folder, if there is one.   concurrency: samples under way at a time.
         progress: called in this thread with each sample that has ended.
         Whoever stops reading stops the rest: what is under way ends, and nothing new is begun.
+        Raises Interrupted behind the last sample that a used-up budget lasted for.
         """
         for _, sample, findings in self._each(samples, concurrency, progress):
             yield sample, findings
@@ -163,22 +165,39 @@ class Judge:
                 samples = Loaded(format="python", samples=tuple(samples), rejected=())
             # All at once and before any thread starts, so that the run lists them in their order.
             self._opened().add(samples)
-        ended = at_once(
-            lambda job: (*job, self.judge(job[1])),
-            lambda: next(waiting, None),
-            width=concurrency or default_concurrency(self._setup),
-            stop=self._stop,
-        )
+        config, lost = self._setup.config, 0
         failed: Counter[str] = Counter()
+        with limit_of(self._setup.backend.endpoint).fixed(config.max_connections):
+            ended = at_once(
+                lambda job: (*job, self._within_budget(job[1])),
+                lambda: next(waiting, None),
+                width=concurrency or config.concurrency or default_concurrency(self._setup, config.max_connections),
+                stop=self._stop,
+            )
+            try:
+                for done, (place, sample, findings) in enumerate(ended, start=1):
+                    if findings is None:
+                        lost += 1
+                        continue
+                    failed.update(finding.status for finding in findings if finding.status != "ok")
+                    if progress is not None:
+                        seconds = time.monotonic() - began
+                        progress(Progress(done=done - lost, known=known, failed=dict(failed), seconds=seconds))
+                    yield place, sample, findings
+            finally:
+                # Ctrl-C has set it to end all waits; the judge can be used again.
+                self._stop.clear()
+        if self._ledger is not None and self._ledger.reason and (lost or next(waiting, None) is not None):
+            raise Interrupted(f"the budget is used up ({self._ledger.reason}); not all samples were judged")
+
+    def _within_budget(self, sample: Sample) -> list[Finding] | None:
+        """Return the findings of a sample; None where the budget did not last for them."""
         try:
-            for done, (place, sample, findings) in enumerate(ended, start=1):
-                failed.update(finding.status for finding in findings if finding.status != "ok")
-                if progress is not None:
-                    progress(Progress(done=done, known=known, failed=dict(failed), seconds=time.monotonic() - began))
-                yield place, sample, findings
-        finally:
-            # Ctrl-C has set it to end all waits; the judge can be used again.
-            self._stop.clear()
+            return self.judge(sample)
+        except Interrupted:
+            if self._ledger is None or not self._ledger.reason:
+                raise
+            return None
 
     async def astream(
         self, samples: Iterable[Sample], *, concurrency: int | None = None
@@ -198,7 +217,10 @@ class Judge:
         concurrency: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> list[list[Finding]]:
-        """Judge many samples at once, as `stream`. Results come in the order of the samples."""
+        """Judge many samples at once, as `stream`. Results come in the order of the samples.
+
+        Raises Interrupted once the budget is used up; `stream` yields what was judged before.
+        """
         found = sorted(
             self._each(samples if isinstance(samples, Loaded) else list(samples), concurrency, progress),
             key=lambda one: one[0],
@@ -225,6 +247,8 @@ class Judge:
         with self._lock:
             if self._driver is None:
                 self._setup = settled_tools(self._setup)
+                # The budget's clock begins with the first question.
+                self._ledger = _ledger_of(self._setup.config, self._stop)
                 self._driver = Driver(self._setup, self._store, ledger=self._ledger, stop=self._stop, pool=self._pool)
             return self._driver
 

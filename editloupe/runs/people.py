@@ -23,10 +23,9 @@ from editloupe.answers import Choice, Label, Number
 from editloupe.data.human import Rating, of_turn, value_on
 from editloupe.errors import StorageError
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.runs import checks
 from editloupe.scores import Metric
 from editloupe.traces.read import complete_lines
-from editloupe.values import Json, Sample, digest, parse_json
+from editloupe.values import Json, Sample, digest, finite_json
 
 FILE: Final = "people.jsonl"
 
@@ -163,8 +162,8 @@ class Journal:
     def _parsed(self, line: bytes) -> Given | str:
         """What a line says, or why it does not count."""
         try:
-            data = parse_json(line)
-            finding, seal = checks.parse_finding({k: v for k, v in data.items() if k not in _BESIDE})
+            data = finite_json(line)
+            finding = Finding.from_json(data)
             given = Given(
                 finding=finding,
                 rater=str(data["rater"]),
@@ -173,7 +172,8 @@ class Journal:
                 of_metric=data.get("of_metric") is not False,
                 swapped=data.get("swapped") is True,
             )
-            why = checks.wrong_with(self.folder, finding, seal, self._metrics if given.of_metric else {})
+            metric = self._metrics.get(finding.metric) if given.of_metric else None
+            why = "" if metric is None or finding.answer is None else metric.refuses(finding.answer)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             why = f"not of the expected shape ({error!r})"
         return why or given
@@ -208,7 +208,7 @@ def of_metric(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
     metric, answer = metrics.get(finding.metric), finding.answer
     if metric is None or answer is None:
         return True
-    if checks.off_metric(finding, metric):
+    if metric.refuses(answer):
         return False
     if isinstance(answer, Choice):
         return value_on(metric, answer.name) is not None
@@ -236,13 +236,9 @@ def writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
-_BESIDE: Final = frozenset({"rater", "time", "judge", "retracted", "of_metric", "swapped"})
-"""What a line holds beside the finding."""
-
-
 def _line(given: Given) -> bytes:
     data: dict[str, Json] = {
-        **checks.to_line(given.finding),
+        **given.finding.to_json(),
         "rater": given.rater,
         "time": given.time,
         "judge": person(given.rater).to_json(),

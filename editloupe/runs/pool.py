@@ -25,7 +25,7 @@ from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import EditLoupeError, MeasureError, ProcessLost
 from editloupe.findings import Observation
 from editloupe.measures.base import Measured, Models, measured, open_measure
-from editloupe.runs.processes import OneProcess
+from editloupe.runs.processes import GRACE_S, OneProcess
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.values import ImageRef, Json, View
 
@@ -74,7 +74,10 @@ class Pool:
     def close(self) -> None:
         """End the processes."""
         for process in self._all:
-            process.close()
+            process.begin_end()
+        until = time.monotonic() + GRACE_S
+        for process in self._all:
+            process.end_by(until)
 
     def tools(self, box: Toolbox) -> Toolbox:
         """Return the same tools, those that compute called in processes where they can be."""

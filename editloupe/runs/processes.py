@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
@@ -21,7 +22,8 @@ from editloupe.errors import Interrupted, ProcessLost
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 """What a terminal and a service manager send to all processes of a run. The parent ends the others."""
-_GRACE_S: Final = 1.0
+GRACE_S: Final = 1.0
+"""Seconds that a call under way has once a run ends."""
 _starting: Final = threading.Lock()
 
 
@@ -32,6 +34,8 @@ class OneProcess:
         self._pool: ProcessPoolExecutor | None = None
         self._context = _Context()
         self._closed = False
+        self._changing = threading.Lock()
+        """Held while the process is started, replaced or given up: none is started behind the end."""
 
     def call(self, what: str, function: Callable[..., bytes], *given: Any) -> bytes:
         """Return what the function returns there. A call whose process dies is made once more, in a new process.
@@ -41,24 +45,31 @@ class OneProcess:
         """
         for again in (False, True):
             check_stop()
-            pool = self._started()
+            with self._changing:
+                called = self._started().submit(function, *given)
             try:
-                return pool.submit(function, *given).result()
-            except BrokenProcessPool:
-                code = self._end()
-                if self._closed:
-                    raise Interrupted("the run has ended") from None
+                return called.result()
+            except (BrokenProcessPool, CancelledError):
+                with self._changing:
+                    if self._closed:
+                        raise Interrupted("the run has ended") from None
+                    code = self._end()
             if again:
                 raise ProcessLost(f"the process that ran {what} {_words(code)}")
         raise AssertionError
 
-    def close(self) -> None:
-        """End the process, also in the middle of a call."""
-        self._closed = True
+    def begin_end(self) -> None:
+        """Take no further call, and let the process end with the one that it is at."""
+        with self._changing:
+            self._closed = True
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def end_by(self, until: float) -> None:
+        """End the process at that time at the latest.   until: as `time.monotonic` tells it."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
             for process in self._context.processes:
-                process.join(_GRACE_S)
+                process.join(max(0.0, until - time.monotonic()))
                 process.kill()
             self._pool.shutdown()
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import editloupe
 from editloupe import files, plugins
 from editloupe.agent.cassette import Cassette
 from editloupe.agent.judge import agent_digest
@@ -27,6 +26,7 @@ from editloupe.traces.events import Header, Note
 from editloupe.traces.read import Trace, held, last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, View, digest
+from editloupe.version import VERSION
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
 """Exceptions of reading content that was changed by hand."""
@@ -198,7 +198,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
     """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
     judge, old = judge_of(recording, live), recording.trace.header
     header = Header(
-        editloupe=editloupe.__version__,
+        editloupe=VERSION,
         run=old.run,
         task_id=task.id,
         judge_id=judge.id,

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-import editloupe
 from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -31,6 +30,7 @@ from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
+from editloupe.version import VERSION
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
 """Statuses that come of reading the last reply; the others stand, whatever the options."""
@@ -144,7 +144,7 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
         identity={**identity, "options": identity_options(protocol)},
         record={
             **{name: value for name, value in record.items() if name not in ("metrics", "rubric")},
-            "editloupe": editloupe.__version__,
+            "editloupe": VERSION,
             "options": options_of(protocol),
             "metrics": [metric.to_json() for metric in protocol.metrics],
             "rescored_from": {"run": store.identity, "options": identity.get("options")},

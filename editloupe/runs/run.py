@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 import cv2
 
@@ -88,7 +89,7 @@ def drive(
 
 
 class Driver:
-    """Asks the questions of one setup about samples. Thread-safe: equal questions that are asked at once share an answer.
+    """Asks the questions of one setup about samples. Thread-safe: in a run, equal questions asked at once share an answer.
 
     store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
     redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
@@ -113,7 +114,7 @@ class Driver:
         )
         self._ledger, self._graph, self._pool = ledger, graph, pool
         self._lock = threading.Lock()
-        self._busy: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
+        self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
     def planned(self, samples: Sequence[Sample]) -> Schedule:
         """Return what is to be asked about samples; what stands from before has arrived."""
@@ -182,8 +183,7 @@ class Driver:
                     except Interrupted:
                         if self._ledger is None or not self._ledger.reason:
                             raise
-                        spent = f"the budget is used up ({self._ledger.reason}); what was judged is kept"
-                        raise Interrupted(spent) from None
+                        raise Interrupted(f"the budget is used up ({self._ledger.reason})") from None
                     self.keep([(place.task, finding)])
             schedule.arrived(finding)
         return [*schedule.findings, *schedule.problems()]
@@ -195,8 +195,12 @@ class Driver:
 
     @contextmanager
     def _alone(self, task: Task, repeat: int) -> Iterator[None]:
+        """Hold off others that ask the same question: they take the answer from the run, where there is one."""
+        if self.store is None:
+            yield
+            return
         with self._lock:
-            busy = self._busy[task.id, repeat]
+            busy = self._busy.setdefault((task.id, repeat), threading.Lock())
         with busy:
             yield
 
@@ -255,14 +259,14 @@ class _Visit:
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")
         self._calls_tools = any(p.task.kind == "ask" and p.task.tools and not p.task.blocked for p in self._schedule.ready)
-        if self._calls_tools and self._cluster is None:
-            # Weights that cannot be loaded are found before anything is spent.
-            self._tell(Progress(phase="opening tools"))
-            self._setup.toolbox.prepare()
         if self._cluster is None:
             if self._setup.backend.endpoint != "in process":
                 self._tell(Progress(phase=f"connecting to {self._setup.backend.endpoint}"))
             self._ledger.refused = _unreachable(self._setup, self._schedule)
+        if self._calls_tools and self._cluster is None and not self._ledger.refused:
+            # Weights that cannot be loaded are found before anything is spent.
+            self._tell(Progress(phase="opening tools"))
+            self._setup.toolbox.prepare()
 
     def answer(self) -> None:
         """Answer all that is planned, and what follows from the answers."""

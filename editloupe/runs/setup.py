@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import editloupe
 from editloupe.agent.judge import agent_digest
 from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend, takes_tools, wait_at_most
 from editloupe.chat import Reply, Request
@@ -24,6 +23,7 @@ from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, digest
+from editloupe.version import VERSION
 
 JUDGE: Final = "judge"
 """The usual role."""
@@ -158,7 +158,7 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
         **({"ablations": list(ablations)} if ablations else {}),
     }
     record: dict[str, Json] = {
-        "editloupe": editloupe.__version__,
+        "editloupe": VERSION,
         "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
         "metrics": [metric.to_json() for metric in protocol.metrics],
     }

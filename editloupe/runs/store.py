@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -25,18 +26,23 @@ from editloupe.data.run_file import RUN_SCHEMA, read_run_file
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
-from editloupe.runs import checks, people
+from editloupe.runs import people
+from editloupe.runs.all_visits import of_all
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.runs.trust import names_file
-from editloupe.runs.visits import of_all
 from editloupe.scores import Metric, MetricSet
+from editloupe.traces.events import End
 from editloupe.traces.read import complete_lines, last_finding, read_trace
-from editloupe.values import Json, Sample, digest, parse_json, sample_key
+from editloupe.values import Json, Sample, digest, finite_json, parse_json, sample_key
 
 Parsed = TypeVar("Parsed")
+
+_CUT_OFF = "the last line is cut off"
+_TOLD = 5
+"""How many damaged lines of a file are named one by one."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -52,11 +58,11 @@ class RunStore:
         self.samples: dict[str, Sample] = {}
         self.rejected: dict[str, Mapping[str, Json]] = {}
         self.findings: dict[tuple[str, str, int], Finding] = {}
-        """The last of each key; those that must not be counted are `invalid` (`runs.checks`)."""
+        """The last of each key. Whether they are what was recorded is the question of `runs.verify`."""
         self.people: dict[people.Place, people.Given] = {}
         """What people said while they looked at the run; no part of `findings`. Labels are ratings of `samples` as well."""
         self.invalid: list[str] = []
-        """Those of the problems that name such findings."""
+        """Those of the problems that name findings which are left out."""
         self.info: dict[str, Json] = {}
         self._lock: BinaryIO | None = None
         self._findings_file: BinaryIO | None = None
@@ -220,7 +226,7 @@ class RunStore:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
         with _storage(self.folder):
-            self._findings_file.writelines(_line(checks.to_line(finding)) for finding in findings)
+            self._findings_file.writelines(_line(finding.to_json()) for finding in findings)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
         for finding in findings:
@@ -230,12 +236,10 @@ class RunStore:
         """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
 
-    def _keep(self, finding: Finding) -> checks.Key:
-        """Keep a finding in the order of writing, so that the latest of a question is the last. Return its key."""
-        key = finding.key
-        self.findings.pop(key, None)
-        self.findings[key] = finding
-        return key
+    def _keep(self, finding: Finding) -> None:
+        """Keep a finding in the order of writing, so that the latest of a question is the last."""
+        self.findings.pop(finding.key, None)
+        self.findings[finding.key] = finding
 
     @property
     def spec(self) -> RunSpec:
@@ -471,7 +475,7 @@ class RunStore:
         }
 
     def _write_info(self, info: dict[str, Json]) -> None:
-        self.info = {**info, "digest": checks.info_digest(info)}
+        self.info = {**info, "digest": info_digest(info)}
         self._write("run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
 
     def config(self) -> dict[str, Json]:
@@ -545,16 +549,13 @@ class RunStore:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
 
     def _load_findings(self, part: Mapping[str, bytes] | None, metrics: Mapping[str, Metric]) -> None:
-        """Read findings.jsonl, or the traces where there is none, and check what was found."""
+        """Read findings.jsonl, or the traces where there is none."""
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        seals: dict[checks.Key, checks.Seal] = {}
-        for finding, seal in self._parsed("findings.jsonl", checks.parse_finding, part):
-            seals[self._keep(finding)] = seal
-        wrong = checks.checked(self.folder, self.findings, seals, metrics)
-        self.findings |= wrong
-        self.invalid = checks.problems(wrong.values())
-        self.problems += self.invalid
+        before = len(self.problems)
+        for finding in self._parsed("findings.jsonl", partial(_finding, self.folder, metrics), part):
+            self._keep(finding)
+        self.invalid = [problem for problem in self.problems[before:] if _CUT_OFF not in problem]
 
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
@@ -571,16 +572,20 @@ class RunStore:
             self._torn[name] = end
             # One that writes just now may be in the middle of a line.
             if not is_written(self.folder):
-                self.problems.append(f"{name}, line {len(lines) + 1}: the last line is cut off ({torn} bytes), left out")
+                self.problems.append(f"{name}, line {len(lines) + 1}: {_CUT_OFF} ({torn} bytes), left out")
+        bad = 0
         for number, line in enumerate(lines, start=1):
             try:
-                data = parse_json(line)
-                if isinstance(data, dict):
-                    yield parse(data)
-                else:
-                    self.problems.append(f"{name}, line {number}: not an object, left out")
+                data = finite_json(line)
+                if not isinstance(data, dict):
+                    raise _NotObject
+                yield parse(data)
             except (KeyError, TypeError, ValueError, AssertionError) as error:
-                self.problems.append(f"{name}, line {number}: {_problem(error)}, left out")
+                bad += 1
+                if bad <= _TOLD:
+                    self.problems.append(f"{name}, line {number}: {_problem(error)}, left out")
+        if bad > _TOLD:
+            self.problems.append(f"{name}: {bad - _TOLD} more lines are not of the expected shape, left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
         """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.
@@ -595,9 +600,18 @@ class RunStore:
             except TraceError as error:
                 self.problems.append(str(error))
                 continue
-            if (finding := last_finding(trace.events)) is not None:
-                changed = "its trace was changed after it was recorded"
-                yield checks.invalid(finding, changed) if trace.tampering else finding
+            if trace.tampering:
+                self.problems.append(f"{trace.tampering[0]}; its finding is left out")
+                continue
+            finding = last_finding(trace.events)
+            # A task that goes on has an answer when it has ended.
+            if finding is not None and (finding.status != "ok" or isinstance(trace.events[-1], End)):
+                yield finding
+
+
+def info_digest(info: Mapping[str, Json]) -> str:
+    """Return the digest that run.json is written with: of all that it holds."""
+    return digest({name: value for name, value in info.items() if name != "digest"})
 
 
 def _line(data: Mapping[str, Json]) -> bytes:
@@ -630,16 +644,44 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
     return Sample.from_json(data)
 
 
+def _finding(folder: Path, metrics: Mapping[str, Metric], line: Mapping[str, Json]) -> Finding:
+    """Return the finding of a line. Raises ValueError where it is none, or where its answer is none of its metric.
+
+    A question may have a scale of its own, of which the protocol makes the metric's value: what its trace ends in counts.
+    """
+    finding = Finding.from_json(line)
+    metric = metrics.get(finding.metric)
+    why = "" if metric is None or finding.answer is None else metric.refuses(finding.answer)
+    if why and (finding.trace is None or not _ends_in(folder / finding.trace, finding)):
+        raise ValueError(f"{finding.about} ({finding.metric}): {why}")
+    return finding
+
+
+def _ends_in(path: Path, finding: Finding) -> bool:
+    try:
+        return last_finding(read_trace(path).events) == finding
+    except TraceError:
+        return False
+
+
 def _problem(error: Exception) -> str:
     """Say why a line of a run's file is no value."""
     match error:
         case json.JSONDecodeError() | UnicodeDecodeError():
             return "not JSON"
+        case _NotObject():
+            return "not an object"
         case ValidationError():
             wrong = error.errors()[0]
             return f"not of the expected shape ({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
-        case _:
+        case KeyError() | TypeError():
             return f"not of the expected shape ({error!r})"
+        case _:
+            return f"not of the expected shape ({error})"
+
+
+class _NotObject(ValueError):
+    """A line of JSON that is no object."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a run may name, and what only the user may: addresses, keys, servers, weights and files.
+"""What only the user may name: addresses, keys, servers, weights and files.
 
 A run folder may come from somebody else, and so may a config.yaml, or an editloupe.yaml beside the data. Nobody's key goes
 to an address that such a file names, and nothing that it names is loaded or started, unless the user names it too, on the
@@ -10,25 +10,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from editloupe.backends.base import BackendURI, parse_uri
-from editloupe.backends.endpoint import Provider
 from editloupe.backends.google import GOOGLE
 from editloupe.backends.openai import OPENAI
 from editloupe.backends.vllm import VLLM
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-from editloupe.values import Json
 
-_PROVIDERS: Final[Mapping[str, Provider]] = {"openai": OPENAI, "vllm": VLLM, "google": GOOGLE}
-_HARMLESS: Final = ("boxes", "judge", "max_image_side", "timeout_s")
+_PROVIDERS: Final = {"openai": OPENAI, "vllm": VLLM, "google": GOOGLE}
+_HARMLESS: Final = frozenset({"boxes", "judge", "max_image_side", "timeout_s"})
 """Parameters of a URI that lead nowhere."""
-_NOT_WHO: Final = ("env", "timeout_s")
-"""Parameters of a URI that do not change who judges, or where."""
 _FILE: Final = re.compile(r"[\\/]|\.(md|toml)$")
 """How a value looks that names a file and not a rubric, a mode or a number."""
 _WEIGHTS: Final = ("detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter")
@@ -40,24 +36,40 @@ def foreign(uri: BackendURI) -> str:
     A provider and a model are anybody's choice: they are asked where the provider answers, or where the user's own
     environment says. So are `env=none`, and parameters that lead nowhere.
     """
-    params = uri.params
-    if "base_url" in params and not _own_address(uri.provider, params["base_url"]):
-        return f"the endpoint {params['base_url']}"
-    if params.get("env", "none") != "none":
-        return f"the key in environment variable {params['env']}"
+    address, variable = uri.params.get("base_url"), uri.params.get("env", "none")
+    if address is not None and not _is_own(uri.provider, address):
+        return f"the endpoint {address}"
+    if variable != "none":
+        return f"the key in environment variable {variable}"
     if "://" in uri.model:
         return f"the address {uri.model}"
-    if uri.provider == "langchain" and uri.model.startswith("huggingface:"):
+    if uri.provider == "transformers" or (uri.provider == "langchain" and uri.model.startswith("huggingface:")):
         return f"the weights {uri.model}"
-    if uri.provider == "transformers":
-        return f"the weights {uri.model}"
-    others = sorted(set(params) - {"base_url", "env", *_HARMLESS})
-    return f"{others[0]}={params[others[0]]}" if others else ""
+    others = sorted(set(uri.params) - {"base_url", "env"} - _HARMLESS)
+    return f"{others[0]}={uri.params[others[0]]}" if others else ""
+
+
+def _is_own(provider: str, address: str) -> bool:
+    """Return whether an address is the provider's own, or the one that the user's environment names."""
+    known = _PROVIDERS.get(provider)
+    own = () if known is None else (known.base_url, os.environ.get(known.base_url_variable or "", "").strip())
+    return address.strip().rstrip("/") in {one.rstrip("/") for one in own if one}
 
 
 def names_file(value: Any) -> bool:
     """Return whether the value of a protocol's option names a file."""
     return isinstance(value, str) and _FILE.search(value) is not None
+
+
+def to_open(config: RunConfig, given: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield (what, how the user names it too) for the weights and files that a run names and the user does not."""
+    for name in _WEIGHTS:
+        variable, weights = f"EDITLOUPE_{name.upper()}", getattr(config, name)
+        if weights is not None and name not in given and os.environ.get(variable, "").strip() != weights:
+            yield f"the {name} {weights!r}", f"; or name them yourself: {variable}={shlex.quote(weights)}"
+    for name, value in config.option.items():
+        if names_file(value) and f"option.{name}" not in given:
+            yield f"the {name} {value!r}", ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +94,15 @@ class Trust:
         """
         recorded = parse_uri(uri)
         for one in self.named:
-            if _who(parse_uri(one)) == _who(recorded):
+            if _without(parse_uri(one), "env", "timeout_s") == _without(recorded, "env", "timeout_s"):
                 return one
         variable = recorded.params.get("env", "none")
         if variable != "none":
-            recorded = replace(recorded, params={name: v for name, v in recorded.params.items() if name != "env"})
+            recorded = _without(recorded, "env")
             uri = str(recorded)
-        if (what := foreign(recorded)) and not self.whole:
-            raise ConfigError(
-                f"{self.source} names {what} (backend {recorded.provider}), and you do not, so nothing is sent there. If "
-                f"you trust it, add --trust; or name the backend yourself: --backend {shlex.quote(uri)}"
-            )
+        if what := foreign(recorded):
+            how = f"; or name the backend yourself: --backend {shlex.quote(uri)}"
+            self._refuse(f"{what} (backend {recorded.provider})", "sent there", how)
         if variable != "none":
             self.tell(
                 f"{self.source} names the environment variable {variable} for the key. A run's env= is never obeyed: the "
@@ -110,51 +120,24 @@ class Trust:
             judge = self._judge(judge)
         if "role" not in self.given:
             roles = {name: self._judge(one) for name, one in roles.items()}
-        self.weights(config)
-        for name, value in config.option.items():
-            if names_file(value) and f"option.{name}" not in self.given:
-                self._refuse(f"the {name} {value!r}")
+        self.check(config)
         return config.model_copy(update={"judge": judge, "role": roles})
 
-    def weights(self, config: RunConfig) -> None:
-        """Raise ConfigError for weights that only the source names."""
-        for name in _WEIGHTS:
-            variable, weights = f"EDITLOUPE_{name.upper()}", getattr(config, name)
-            if weights is not None and name not in self.given and os.environ.get(variable, "").strip() != weights:
-                self._refuse(f"the {name} {weights!r}", f"; or name them yourself: {variable}={shlex.quote(weights)}")
+    def check(self, config: RunConfig) -> None:
+        """Raise ConfigError for weights and files that only the source names."""
+        for what, how in to_open(config, self.given):
+            self._refuse(what, "opened", how)
 
     def _judge(self, judge: JudgeConfig) -> JudgeConfig:
         known = judge.backend
         return judge.model_copy(update={"backend": self.backend(known)}) if isinstance(known, str) else judge
 
-    def _refuse(self, what: str, or_else: str = "") -> None:
+    def _refuse(self, what: str, done: str, how: str) -> None:
         if not self.whole:
             raise ConfigError(
-                f"{self.source} names {what}, and you do not, so it is not opened. If you trust it, add --trust{or_else}"
+                f"{self.source} names {what}, and you do not, so nothing is {done}. If you trust it, add --trust{how}"
             )
 
 
-def words_of(runs: Iterable[RunConfig]) -> list[str]:
-    """Return the words by which the user of a `retry` names what it does not take from their own run."""
-    words: dict[str, None] = {}
-    for run in runs:
-        for judge in (run.judge, *run.role.values()):
-            if isinstance(judge.backend, str) and foreign(parse_uri(judge.backend)):
-                words[f"--backend={judge.backend}"] = None
-        if any(getattr(run, name) for name in _WEIGHTS) or any(map(names_file, run.option.values())):
-            words["--trust"] = None
-    return list(words)
-
-
-def _own_address(provider: str, address: str) -> bool:
-    """Return whether an address is the provider's own, or the one that the user's environment names."""
-    known = _PROVIDERS.get(provider)
-    if known is None:
-        return False
-    from_environment = os.environ.get(known.base_url_variable or "", "")
-    return address.strip().rstrip("/") in {known.base_url, from_environment.strip().rstrip("/")} - {""}
-
-
-def _who(uri: BackendURI) -> Json:
-    """Return provider, model and whatever else of a URI changes who answers, or where."""
-    return [uri.provider, uri.model, {name: v for name, v in uri.params.items() if name not in _NOT_WHO}]
+def _without(uri: BackendURI, *names: str) -> BackendURI:
+    return replace(uri, params={name: value for name, value in uri.params.items() if name not in names})

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import editloupe
 from editloupe.agent.judge import finding_of, initial_state, run_loop
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
@@ -34,6 +33,7 @@ from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolRes
 from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View, digest
+from editloupe.version import VERSION
 
 if TYPE_CHECKING:
     from editloupe.agent.graph import Loop
@@ -213,7 +213,7 @@ class Worker:
     def _header(self, task: Task, repeat: int) -> Header:
         box, judge = self.setup.toolbox, self.setup.judge_of(task)
         return Header(
-            editloupe=editloupe.__version__,
+            editloupe=VERSION,
             run=digest(dict(self.setup.spec.identity))[:16],
             task_id=task.id,
             judge_id=judge.id,

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
-import editloupe
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import size_note
 from editloupe.errors import ConfigError, DataError, EditLoupeError, SampleError
@@ -29,6 +28,7 @@ from editloupe.service.http_guard import Guard, Limits, problem_response
 from editloupe.service.http_metrics import Metrics
 from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown, Slot, Timeout
 from editloupe.values import ImageRef
+from editloupe.version import VERSION
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -195,7 +195,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
 
     app = FastAPI(
         title="editloupe",
-        version=editloupe.__version__,
+        version=VERSION,
         description=_DESCRIPTION,
         lifespan=lifespan,
         # Their pages load scripts from elsewhere.

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from PIL import Image
 
-import editloupe
 from editloupe.chat import ToolSpec
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
 from editloupe.service.paths import given
 from editloupe.tools.base import spec
 from editloupe.tools.session import Picture, Session, ToolAnswer
 from editloupe.values import Json
+from editloupe.version import VERSION
 
 try:
     import anyio
@@ -68,7 +68,7 @@ def serve(session: Session, root: Path) -> None:
 
     server: Server[Any] = Server(
         "editloupe",
-        version=editloupe.__version__,
+        version=VERSION,
         instructions=_instructions(session),
         on_list_tools=list_tools,
         on_call_tool=call_tool,

@@ -26,7 +26,7 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.values import Json, canonical_json, digest, notebook_html, parse_json
+from editloupe.values import Json, canonical_json, digest, finite_json, notebook_html, parse_json
 
 _LINE = 200
 """Characters of a line of a trace that is printed."""
@@ -56,7 +56,7 @@ class Trace:
         finding = last_finding(self.events)
         return "\n".join([*lines, "no finding" if finding is None else str(finding)])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return notebook_html("trace", self)
 
     def messages(self) -> tuple[Message, ...]:
@@ -100,7 +100,7 @@ def parse_lines(lines: Sequence[bytes], *, name: str) -> tuple[list[Event], list
     for number, line in enumerate(lines, start=1):
         kind = ""
         try:
-            data = parse_json(line)
+            data = finite_json(line)
             kind = str(data.get("kind")) if isinstance(data, dict) else "unknown"
             _check_schema(data, kind, name)
             event = EVENT.validate_python(data)
@@ -167,11 +167,7 @@ def _broken_chain(events: Sequence[Event], name: str) -> Iterator[str]:
         if not isinstance(event, MessageEvent):
             continue
         message, place = event.content, event.hash[:12]
-        try:
-            whole = message_hash(message, event.parent) == event.hash
-        except ValueError:  # it holds NaN
-            whole = False
-        if not whole:
+        if message_hash(message, event.parent) != event.hash:
             yield f"{name}: message {place} was changed after it was recorded (hash mismatch)"
         if event.parent not in known:
             yield f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing"

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from editloupe.answers import Choice
 from editloupe.findings import Finding
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.values import Json, finite
+from editloupe.viewer.marks import Mark
 from editloupe.viewer.rows import OwnScore, question_name, score_words, short_answer
-
-if TYPE_CHECKING:
-    from editloupe.viewer.sample import Mark, SampleVerdict
 
 Told: TypeAlias = Literal["yes", "no", "mixed", "open"]
 """Of an item: yes, no, both by several judges or repeats, or not known."""
@@ -98,6 +96,21 @@ class Listing:
         return sum(entry.told == told for entry in self.entries)
 
 
+class ListedVerdict(Protocol):
+    """What is read here of one verdict on a sample (`viewer.sample.SampleVerdict`)."""
+
+    id: str
+    name: str
+    metric: str
+    part: str
+    task_id: str
+    fork: str
+    finding: Finding | None
+    rests: tuple[str, ...] | None
+    items: tuple[Item, ...]
+    marks: list[Mark]
+
+
 def items(data: Json) -> Iterator[Item]:
     """Yield the items with a box in the lists of a JSON answer. `box` is in thousandths."""
     lists = [v for k, v in data.items() if isinstance(v, list) and k != DROPPED] if isinstance(data, Mapping) else [data]
@@ -132,7 +145,7 @@ def counted(part: str) -> str | None:
 
 
 def listings(
-    found: Sequence[SampleVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
+    found: Sequence[ListedVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
 ) -> dict[str, Listing]:
     """Return the lists of a sample's answers by the id of their verdict, with what was said of each item.
 
@@ -142,7 +155,7 @@ def listings(
 
 
 def _listing(
-    verdict: SampleVerdict, found: Sequence[SampleVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
+    verdict: ListedVerdict, found: Sequence[ListedVerdict], scores: Sequence[OwnScore], metrics: Mapping[str, Metric]
 ) -> Listing:
     last = verdict.items[-1].number
     # What could not be asked has no trace, and does not say what it was planned from: then there must be one list alone.
@@ -179,7 +192,7 @@ def _listing(
 
 
 def _said(
-    own: Sequence[SampleVerdict], rows: Sequence[Score], number: int, last: int, metrics: Mapping[str, Metric]
+    own: Sequence[ListedVerdict], rows: Sequence[Score], number: int, last: int, metrics: Mapping[str, Metric]
 ) -> Iterator[Said]:
     for v in own:
         assert v.finding is not None

@@ -38,7 +38,6 @@ from urllib.parse import parse_qs
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError, DataError, EditLoupeError
@@ -53,9 +52,11 @@ from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json, digest
+from editloupe.version import VERSION
 from editloupe.viewer.compared import GAIN, SHOWN
 from editloupe.viewer.grid import grid, put_beside
 from editloupe.viewer.listed import SIGNS, counted
+from editloupe.viewer.marks import named_apart
 from editloupe.viewer.numbers import Numbers, RunFacts
 from editloupe.viewer.people import Rating, forms, take
 from editloupe.viewer.pictures import Pictures, jpeg
@@ -74,7 +75,7 @@ from editloupe.viewer.rows import (
     thumbs_around,
     tone,
 )
-from editloupe.viewer.sample import arguments, compared_in, home, named_apart, targets, verdicts
+from editloupe.viewer.sample import arguments, compared_in, home, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -654,7 +655,7 @@ def _page(template: str, site: Site, run: SiteRun | None, up: str, **values: obj
 
 def rendered(template: str, **values: object) -> str:
     """Return a page. values: `root`, from the page to the static files, and what the template names."""
-    return _ENVIRONMENT.get_template(template).render(csp=CSP, version=editloupe.__version__, **values)
+    return _ENVIRONMENT.get_template(template).render(csp=CSP, version=VERSION, **values)
 
 
 def _several(runs: Sequence[SiteRun]) -> bool:

@@ -39,7 +39,7 @@ def test_a_turn_that_the_sample_lacks_has_no_instruction(native: Path, tmp_path:
     path.write_text("".join(json.dumps({**row, "turn": 7}) + "\n" for row in rows[:1]), encoding="utf-8")
     write_findings(Source(folder=run), tmp_path / "f.jsonl")
     (row,) = map(json.loads, (tmp_path / "f.jsonl").read_text(encoding="utf-8").splitlines())
-    assert (row["turn"], row["instruction"], row["status"]) == (7, None, "invalid")
+    assert (row["turn"], row["instruction"], row["status"]) == (7, None, "input_error")
     log = json.loads(write_inspect(Source(folder=run), tmp_path / "log.json").read_text(encoding="utf-8"))
     (one,) = log["samples"]
     assert one["metadata"]["instruction"] is None

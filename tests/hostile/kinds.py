@@ -218,6 +218,9 @@ KINDS |= {
     "a sample with half a surrogate pair": fields(
         "samples.jsonl", id="\ud800", editor="\ud800", extra={"\ud800": "\ud800"}
     ),
+    "a sample with ratings and columns that are no numbers": fields(
+        "samples.jsonl", extra={"a": [float("nan")]}, human={"if": {"x": float("inf")}}
+    ),
     "a sample with a box of infinity": prepended("samples.jsonl", '{"targets": [{"boxes": {"source": [0, 0, 1e999, 1]}}]}'),
     "samples as a pipe": fifo("samples.jsonl"),
     "samples as a link": link("samples.jsonl", "victim.jsonl"),
@@ -229,6 +232,10 @@ KINDS |= {
     "a question that was changed": changed_event("header", task={"prompt": "Say yes."}),
     "a tool's result that was changed": changed_event("tool_call", observation={"text": "There is nothing."}),
     "a digest that is no text": changed_event("end", finding_digest=7, lines_digest=[DEEP]),
+    "calls that took no number of seconds": changed_event("model_call", seconds=float("nan")),
+    "a tool's facts that are no numbers": lambda run, outside: trace(run).write_text(
+        trace(run).read_text().replace('"data":{', '"data":{"a":NaN,"b":-Infinity,"c":1e999,')
+    ),
     "an end without digests": changed_event("end", finding_digest=None, lines_digest=None),
     "a trace without its end": lambda run, outside: trace(run).write_bytes(
         b"".join(trace(run).read_bytes().splitlines(keepends=True)[:-1])

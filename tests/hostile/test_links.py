@@ -21,27 +21,15 @@ PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "
           "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
-NAMES = (
-    "report",
-    "retry",
-    "gc",
-    "merge",
-    "merge into it",
-    "fork",
-    "rescore",
-    "canary",
-    "show",
-    "judge",
-    "pages",
-    "exports",
-)
+NAMES = ("report", "retry", "gc", "merge", "merge into it", "fork", "rescore", "canary", "show", "judge", "pages",
+         "exports")  # fmt: skip
 """Commands that write into a run, or read one and write elsewhere."""
 MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "rescore into it": lambda run, new: ["rescore", run.parent / "other", "--rubric", "dlebench", "--out", run],
     "compare into it": lambda run, new: ["compare", run, run.parent / "other", "--out", run],
 }
-
-
+WRITTEN = ("run.lock", "run.owner", "index.sqlite", "report/report.md")
+"""Files that commands write anew."""
 DAILY = ("report", "gc", "merge into it", "judge")
 """What writes reports, deletes, adds files and goes on: the other commands are `slow`."""
 
@@ -67,15 +55,7 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
         # What is outside looks like what belongs there, so that a command has something to write to or to delete.
         for name in ("run", "other", "outside"):
             shutil.copytree(good / "run", home / name)
-        for name in (
-            "run.lock",
-            "run.owner",
-            "index.sqlite",
-            "probes/x",
-            "forks/x",
-            "report/report.md",
-            "report/old.md",
-        ):
+        for name in (*WRITTEN, "probes/x", "forks/x", "report/old.md"):
             replaced(outside / name).write_text("")
         (outside / "report" / ".files.json").write_text(json.dumps({"report": ["report.md", "old.md"]}))
         for name in ("ab" * 32 + ".png", ".part-" + "0" * 32):
@@ -110,13 +90,7 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     (outside / "findings.jsonl").write_bytes(b"".join(findings[:-1]) + b'{"cut')
     with (outside / "samples.jsonl").open("ab") as file:
         file.write(b'{"cut')
-    for name in (
-        "run.lock",
-        "run.owner",
-        "index.sqlite",
-        "report/report.md",
-        "report/summary.md",
-    ):
+    for name in (*WRITTEN, "report/summary.md"):
         replaced(outside / name).write_text("")
     shutil.copytree(outside, run, copy_function=os.link)
     before = surroundings(outside)

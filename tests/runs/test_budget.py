@@ -182,11 +182,19 @@ def test_a_judge_in_python_asks_no_more_once_its_budget_is_used_up_and_keeps_wha
     with Judge(first, run_tokens=2000, **options) as judge:
         for _ in range(2):
             with pytest.raises(Interrupted, match=r"the budget is used up \(tokens: 2,200 of 2,000 used\)"):
-                judge.judge_all([sample])
+                judge.judge(sample)
+        stream = judge.stream([sample])
+        with pytest.raises(Interrupted, match="not all samples were judged"):
+            next(stream)
     second = Priced("openai/m")
     with Judge(second, **options) as judge:
         assert [(f.repeat, f.status) for f in judge.judge(sample)] == [(0, "ok"), (1, "ok"), (2, "ok")]
     assert (len(first.requests), len(second.requests)) == (2, 1)
+    others = [Sample.from_images(images / "kitchen.png", images / "kitchen-mug.png", f"Turn {n}.") for n in range(4)]
+    stream = Judge(Priced("openai/m"), run_tokens=2000, mode="plain", criteria="if").stream(others, concurrency=1)
+    assert [finding.status for _ in range(2) for finding in next(stream)[1]] == ["ok", "ok"]
+    with pytest.raises(Interrupted, match="not all samples were judged"):
+        next(stream)
     with pytest.raises(ConfigError, match=r"Judge\(limit=…\) is an option of editloupe judge alone"):
         Judge(limit=3)
 

@@ -26,7 +26,7 @@ def findings(out: Path) -> dict[str, dict[str, object]]:
     rows = [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
     for row in rows:
         row["counts"].pop("cached_tools", None)
-    return {row["task_id"]: {k: v for k, v in row.items() if k not in ("seconds", "digest")} for row in rows}
+    return {row["task_id"]: {k: v for k, v in row.items() if k != "seconds"} for row in rows}
 
 
 def recorded(out: Path) -> set[str]:

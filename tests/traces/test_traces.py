@@ -95,16 +95,18 @@ def test_a_file_that_is_no_trace_is_refused(content: bytes, tmp_path: Path):
         read_trace(tmp_path / "none.jsonl")
 
 
-def test_a_message_that_holds_nan_was_changed(tmp_path: Path):
+def test_a_message_that_holds_nan_is_left_out(tmp_path: Path):
     path = written(tmp_path / "t.jsonl")
     with TraceWriter(path) as writer:
         writer.append(header())
-        writer.append(message("one", None))
+        writer.append(first := message("one", None))
+        writer.append(message("two", first.hash))
     text = path.read_text(encoding="utf-8")
     assert '"carry"' not in text
-    path.write_text(text.replace('"role":"user"', '"role":"user","carry":{"x":NaN}'), encoding="utf-8")
+    path.write_text(text.replace('"role":"user"', '"role":"user","carry":{"x":NaN}', 1), encoding="utf-8")
     trace = read_trace(path)
-    assert len(trace.tampering) == 1 and "hash mismatch" in trace.tampering[0]
+    assert "line 2: not JSON (holds NaN, which is no finite number)" in trace.problems[0] and len(trace.messages()) == 1
+    assert len(trace.tampering) == 1 and "which is missing" in trace.tampering[0]
 
 
 def test_the_end_of_a_trace_tells_that_a_line_before_it_was_changed(tmp_path: Path):

@@ -241,7 +241,8 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     parent = {"trace": finding.trace, "head": shared, "step": 1, "tools": 1, "why": "fork", "changes": changes}
     # What follows the first observation, with another end.
     rest = [e for e in events if e["kind"] == "model_call" and e["ordinal"] == 1]
-    end = {"time": "", "kind": "finding", "finding": finding.to_json() | {"status": "refused", "answer": None}}
+    refused = {"status": "refused", "answer": None, "kind": None, "label": None, "value": None}
+    end = {"time": "", "kind": "finding", "finding": finding.to_json() | refused}
     name = f"forks/{finding.task_id[:2]}/{finding.task_id}.0.1.jsonl"
     (copy / name).parent.mkdir(parents=True)
     lines = [events[0] | {"parent": parent}, *rest, end]

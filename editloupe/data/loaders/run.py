@@ -12,7 +12,7 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.errors import DataError
 from editloupe.files import read_bytes
-from editloupe.values import ImageRef, Json, Sample, parse_json
+from editloupe.values import ImageRef, Json, Sample, finite_json
 
 LAYOUT: Final = "run.json, samples.jsonl and blobs/ (a run folder of editloupe)"
 
@@ -39,7 +39,7 @@ def load(data: DataSet) -> Loaded:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error
     for number, line in enumerate(lines, start=1):
         try:
-            row = _row(parse_json(line), number)
+            row = _row(finite_json(line), number)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             problem = " ".join(str(error).split())[:300]
             row = RejectedRow(id=f"line-{number}", line=number, file=file, message=f"{file}, line {number}: {problem}")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any
 
 from editloupe.answers import Answer, answer_from_json
 from editloupe.data.samples import load
@@ -15,17 +15,13 @@ from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.protocols.base import Known
 from editloupe.protocols.builders import Built
+from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import SPLITS, LeftOut, SetFolder, coherence_dialogue, split_of, stage_of
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference, given
 from editloupe.protocols.dice.protocol import COHERENCE, DICE, DICEOptions
 from editloupe.replies import one_line
 from editloupe.tasks import Ask, Measure
 from editloupe.values import Json, Sample, digest
-
-if TYPE_CHECKING:
-    from editloupe.protocols.dice.dataset import DifferenceSetOptions
-
-Marks: TypeAlias = Literal["both", "paper", "official"]
 
 
 def build_coherence(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import cv2
 import numpy as np
@@ -21,6 +21,7 @@ from editloupe.measures.base import Models
 from editloupe.models.inpaint.base import Inpainter, within
 from editloupe.protocols.builders import Built
 from editloupe.protocols.dice.dataset_annotations import Photos, told_faults
+from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import (
     LeftOut,
     SetFolder,
@@ -34,9 +35,6 @@ from editloupe.protocols.dice.dataset_rows import (
 )
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
-
-if TYPE_CHECKING:
-    from editloupe.protocols.dice.dataset import DifferenceSetOptions
 
 COLOURS: Final[Mapping[str, tuple[float, float]]] = {
     "red": (68, 48),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from editloupe.models.detect.search import cleaned, search
 from editloupe.models.features.base import Features
 from editloupe.protocols.builders import Built
 from editloupe.protocols.dice.dataset_annotations import Photos, told_faults
+from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import (
     LeftOut,
     SetFolder,
@@ -39,9 +40,6 @@ from editloupe.protocols.dice.dataset_rows import (
 )
 from editloupe.protocols.dice.differences import OPS, Difference
 from editloupe.values import Box, ImageRef, Json, digest
-
-if TYPE_CHECKING:
-    from editloupe.protocols.dice.dataset import DifferenceSetOptions
 
 Floats = NDArray[np.float32]
 FEATURES: Final = "features"

@@ -1,0 +1,233 @@
+"""Findings that hold no number of their metric are named and left out; traces that were changed are not gone on from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Run
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.errors import ConfigError, Unavailable
+from editloupe.findings import PENDING, Finding
+from editloupe.runs.merge import merge
+from editloupe.runs.outcome import Outcome
+from editloupe.runs.rescore import protocol_with, rescore, write_rescored
+from editloupe.runs.store import RunStore
+from editloupe.runs.verify import verify
+from editloupe.traces.read import read_trace
+from editloupe.traces.record import TraceWriter
+from editloupe.viewer.reader import RunReader
+from tests.conftest import LOOK, draw_edits, final
+from tests.setups import open_with, run_over
+
+Row = dict[str, Any]
+Program = Callable[..., tuple[int, str, str]]
+
+
+def judge(data: Path, out: Path, *lines: Any, **options: Any) -> tuple[Outcome, ScriptedLMM]:
+    """A run on instruction following."""
+    lmm = ScriptedLMM(list(lines) or [LOOK, final("Over Modification")])
+    redo = options.pop("redo", PENDING)
+    outcome = run_over(open_with(backend=lmm, criteria=("if",), **options), data, out, concurrency=1, redo=redo)
+    return outcome, lmm
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, and a run over it: four edits with the label Over Modification, 3 of 1 to 4."""
+    home = tmp_path_factory.mktemp("good")
+    judge(draw_edits(home / "data", 4), home / "run")
+    return home
+
+
+@pytest.fixture
+def run(good: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good / "run", tmp_path / "run"))
+
+
+def rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write(path: Path, lines: list[Row]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def change(run: Path, answer: Row | None = None, **fields: Any) -> None:
+    """Change the first finding of a run."""
+    lines = rows(run / "findings.jsonl")
+    write(run / "findings.jsonl", [{**lines[0], **fields, "answer": {**lines[0]["answer"], **(answer or {})}}, *lines[1:]])
+
+
+def trace(run: Path, number: int = 0) -> Path:
+    """The trace of one of the findings."""
+    return run / str(rows(run / "findings.jsonl")[number]["trace"])
+
+
+def wrong(folder: Path) -> list[tuple[str, str]]:
+    return [one for part in verify(folder) for one in part.wrong]
+
+
+LEFT_OUT: dict[str, tuple[Row, str]] = {
+    "a foreign label": (
+        {"answer": {"name": "Superb"}, "label": "Superb"},
+        "s00 (instruction_following): label 'Superb' is none of the rubric's",
+    ),
+    "a value of 400": ({"answer": {"value": 400.0}, "value": 400.0}, "has the value 400, and in the rubric 3"),
+    "the label's column": ({"label": "Superb"}, "its column 'label' is 'Superb', and its answer 'Over Modification'"),
+    "the value's column": ({"value": 4}, "its column 'value' is 4, and its answer 3.0"),
+    "a value that is no number": ({"answer": {"value": float("nan")}}, "holds NaN, which is no finite number"),
+    "endless seconds": ({"seconds": float("inf")}, "holds Infinity, which is no finite number"),
+    "no turn": ({"turns": -1}, "turns: Input should be greater than or equal to 0"),
+    "a turn that no program can add up": ({"turn": 2**63}, "turn: Input should be less than 9007199254740992"),
+}
+"""What is changed in a finding, and what is said."""
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(name: str, run: Path):
+    fields, said = LEFT_OUT[name]
+    change(run, **fields)
+    store = RunStore.read(run)
+    (problem,) = store.problems
+    assert problem.startswith("findings.jsonl, line 1: not of the expected shape (") and said in problem
+    assert problem.endswith("), left out")
+    assert [(f.sample_id, f.value) for f in store.current()] == [("s01", 3.0), ("s02", 3.0), ("s03", 3.0)]
+    assert ("line 1", problem.partition(": ")[2]) in wrong(run)
+
+
+def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloupe: Program):
+    # Three of four are 3 of 1 to 4: (3 - 1) / 3 of 100.
+    change(run, answer={"value": 400.0}, value=400.0)
+    people = tmp_path / "people.csv"
+    people.write_text("id,if_ann\n" + "".join(f"s0{n},Over Modification\n" for n in range(4)), encoding="utf-8")
+    commands = {
+        "show": ["show", run],
+        "report": ["report", run, "--json"],
+        "gate": ["gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"],
+        "compare": ["compare", run, run.with_name("other"), "--resamples", "100"],
+        "align": ["align", run, "--human", people, "--resamples", "100"],
+        "rescore": ["rescore", run, "--rubric", "dlebench"],
+        "export": ["export", run, "--findings", tmp_path / "findings.jsonl"],
+    }
+    shutil.copytree(run, run.with_name("other"))
+    shown = {}
+    for name, words in commands.items():
+        code, shown[name], err = editloupe(*words)
+        assert code == (1 if name == "export" else 0), (name, err)
+        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[name] + err, name
+    assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["align"] + shown["compare"]
+    seen = [f.sample_id for one in RunReader(run).samples() for f in one.findings]
+    assert seen == [f.sample_id for f in Run(run).findings] == ["s01", "s02", "s03"]
+    with pytest.raises(ConfigError, match=r"cannot be merged: .* has the value 400"):
+        merge(tmp_path / "whole", [run])
+
+
+def test_many_of_a_kind_are_cut_short(run: Path):
+    line = rows(run / "findings.jsonl")[0]
+    write(run / "findings.jsonl", [{**line, "task_id": f"{n:064x}", "value": n + 10} for n in range(9)])
+    problems = RunStore.read(run).problems
+    assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
+
+
+def test_an_answer_on_a_scale_of_its_questions_own_counts_while_its_trace_ends_in_it(
+    toys: None, good: Path, tmp_path: Path
+):
+    out = tmp_path / "run"
+    run_over(open_with(backend=ScriptedLMM([final("8")]), protocol="stars"), good / "data", out, concurrency=1)
+    info = json.loads((out / "run.json").read_text())
+    info["record"]["metrics"][0]["domain"]["high"] = 1.0
+    (out / "run.json").write_text(json.dumps(info))
+    assert {f.value for f in RunStore.read(out).current()} == {8.0}
+    change(out, answer={"value": 400.0}, value=400.0)
+    assert "its value 400 is outside 0 to 1" in RunStore.read(out).problems[0]
+
+
+def test_what_is_left_out_is_read_from_its_trace_again_by_the_same_command(good: Path, run: Path):
+    change(run, answer={"value": 400.0}, value=400.0)
+    outcome, lmm = judge(good / "data", run)
+    assert lmm.requests == [] and {f.value for f in outcome.store.current()} == {3.0}
+    assert any("has the value 400" in note for note in outcome.notes)
+
+
+def test_a_changed_verdict_counts_until_it_is_verified(run: Path):
+    change(run, answer={"name": "Flawless Execution", "value": 4.0}, label="Flawless Execution", value=4.0)
+    store = RunStore.read(run)
+    assert store.problems == [] and [f.value for f in store.current()] == [4.0, 3.0, 3.0, 3.0]
+    assert wrong(run) == [("s00 (instruction_following)", "it is not what its trace ends in")]
+
+
+def test_a_trace_whose_lines_were_changed_is_not_gone_on_from(good: Path, tmp_path: Path):
+    out = tmp_path / "run"
+    judge(good / "data", out, LOOK, Unavailable("gone"), limit=1)
+    (path,) = out.glob("traces/*/*/*.jsonl")
+    path.write_text(path.read_text().replace("differ", "dither"))
+    assert any("was changed after it was recorded" in problem for problem in read_trace(path).tampering)
+    outcome, lmm = judge(good / "data", out, limit=1)
+    assert (outcome.failed, len(lmm.requests), len(list(out.glob("traces/*/*/*.aside-1.jsonl")))) == (0, 2, 1)
+
+
+def test_findings_are_not_rebuilt_from_traces_that_were_changed_or_have_no_end(good: Path, run: Path):
+    changed, unended = trace(run), trace(run, 1)
+    (run / "findings.jsonl").unlink()
+    changed.write_text(changed.read_text().replace("Over Modification", "Flawless Execution"))
+    write(unended, rows(unended)[:-1])
+    store = RunStore.read(run)
+    assert [(f.sample_id, f.value) for f in store.current()] == [("s02", 3.0), ("s03", 3.0)]
+    assert "was changed after it was recorded (hash mismatch); its finding is left out" in store.problems[0]
+    outcome, lmm = judge(good / "data", run)
+    # Without its end a trace still holds every reply.
+    assert outcome.failed == 0 and len(lmm.requests) == 2 and wrong(run) == []
+
+
+def test_a_trace_that_ends_in_another_repeat_is_not_taken_for_the_answer(good: Path, run: Path):
+    path = trace(run)
+    events = rows(path)
+    write(path, events[:-2])
+    finding = {**next(e for e in events if e["kind"] == "finding")["finding"], "repeat": 7}
+    with TraceWriter(path) as writer:
+        writer.finish(Finding.from_json(finding))
+    (run / "findings.jsonl").unlink()
+    outcome, lmm = judge(good / "data", run)
+    assert [f.repeat for f in outcome.findings] == [0] * 4 and lmm.requests
+
+
+def test_merged_and_re_scored_findings_can_be_verified(good: Path, run: Path, tmp_path: Path):
+    merge(tmp_path / "whole", [run])
+    assert wrong(tmp_path / "whole") == []
+    rubric = Path(__file__).parents[2] / "editloupe" / "protocols" / "dlebench" / "rubric.toml"
+    own = tmp_path / "own.toml"
+    own.write_text(rubric.read_text(encoding="utf-8").replace("value = 3", "value = 3.5"), encoding="utf-8")
+    store = RunStore.read(run)
+    protocol = protocol_with(store, {"rubric": str(own)})
+    new = write_rescored(store, protocol, list(rescore(store, protocol)), tmp_path / "new")
+    assert {f.value for f in new.current()} == {3.5}
+    assert wrong(tmp_path / "new") == [] and wrong(run) == []
+    change(tmp_path / "new", reason="It is right.")
+    assert wrong(tmp_path / "new") == [("s00 (instruction_following)", "it is not what its trace ends in")]
+
+
+def test_findings_that_were_retried_or_wait_can_be_verified(good: Path, tmp_path: Path):
+    out = tmp_path / "run"
+    judge(good / "data", out, final("Superb"), limit=1)
+    assert wrong(out) == []
+    judge(good / "data", out, Unavailable("gone"), limit=1, redo=PENDING | {"off_menu"})
+    assert wrong(out) == []
+    # Killed before the next end: the finding is that of the session before.
+    with TraceWriter(out / str(RunStore.read(out).current()[0].trace)) as writer:
+        writer.append(writer.events[-3])
+    assert RunStore.read(out).problems == [] and wrong(out) == []
+    judge(good / "data", out, limit=1)
+    assert RunStore.read(out).current()[0].status == "ok" and wrong(out) == []
+
+
+def test_a_gate_over_no_judge_does_not_hold(run: Path, editloupe: Program):
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**info, "judges": {"a": {}}}))
+    code, _, err = editloupe("gate", run, "--require", "mean(if)>=1")
+    assert code == 2 and err.strip()
