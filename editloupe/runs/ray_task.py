@@ -22,7 +22,6 @@ from typing import Any, Final, TypeAlias
 
 import cv2
 
-import editloupe
 from editloupe.backends import langsmith
 from editloupe.backends.base import LMM, Traits
 from editloupe.backends.limits import ConnectionLimit, FirstCall, Seen, limit_of, stand_in
@@ -39,6 +38,7 @@ from editloupe.runs.setup import Setup, open_setup, weights_of
 from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json
+from editloupe.version import VERSION
 
 ENDED: Final = "the run has ended; this task goes on from here next time"
 
@@ -149,7 +149,7 @@ class Gate:
 def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
     """Return what a process must know of a run.   mark: a file in the run folder.   tools: whether tasks may call them."""
     return {
-        "editloupe": editloupe.__version__,
+        "editloupe": VERSION,
         "folder": str(Path.cwd()),
         "mark": str(mark),
         "config": setup.config.model_dump(mode="json"),
@@ -234,7 +234,7 @@ class Answerer:
 def _opened(told: Mapping[str, Any]) -> Setup:
     """Return the run's setup. Raises ConfigError that says what is not as it is where the run was started."""
     where = f"on {socket.gethostname()}"
-    if (theirs := told["editloupe"]) != (ours := editloupe.__version__):
+    if (theirs := told["editloupe"]) != (ours := VERSION):
         raise ConfigError(f"{where} editloupe is {ours}, and {theirs} where the run was started; install the same version")
     config = RunConfig.model_validate(told["config"])
     for path in map(Path, filter(None, (told["folder"], told["mark"], config.path, *config.edited.values()))):
