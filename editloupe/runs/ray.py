@@ -97,7 +97,9 @@ class Cluster:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        gate = ray.remote(Gate).options(num_cpus=0, max_concurrency=2 * width + 32, scheduling_strategy=here)
+        gate = ray.remote(Gate).options(
+            name=self._mark.name, num_cpus=0, max_concurrency=2 * width + 32, scheduling_strategy=here
+        )
         backends = [Named.of(one.backend) for one in setup.respondents.values()]
         fixed = {setup.backend.endpoint: setup.config.max_connections}
         self._gate = gate.remote(ledger.budget, ledger.prices, backends, fixed)
@@ -113,7 +115,7 @@ class Cluster:
         )
         known = told(setup, self._mark, tools=tools)
         for _ in range(count):
-            actor = process.remote(self._gate, known)
+            actor = process.remote(known)
             self._all.append(_Process(actor, _opened(actor)))
         self.look()
         self._watching = threading.Thread(target=self._watch, daemon=True, name="ray watches")

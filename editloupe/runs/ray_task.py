@@ -147,7 +147,10 @@ class Gate:
 
 
 def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
-    """Return what a process must know of a run.   mark: a file in the run folder.   tools: whether tasks may call them."""
+    """Return what a process must know of a run.
+
+    mark: a file in the run folder, of the gate's name.   tools: whether tasks may call them.
+    """
     return {
         "editloupe": VERSION,
         "folder": str(Path.cwd()),
@@ -169,8 +172,12 @@ class Answerer:
     told: of the function of this name.
     """
 
-    def __init__(self, gate: Any, told: dict[str, Any]) -> None:
-        self._gate, self._told, self._lock, self._stop = gate, told, threading.Lock(), threading.Event()
+    def __init__(self, told: dict[str, Any]) -> None:
+        import ray
+
+        # By its name: a handle among the arguments is nothing by which Ray promises to start the process again.
+        self._gate = ray.get_actor(Path(told["mark"]).name)
+        self._told, self._lock, self._stop = told, threading.Lock(), threading.Event()
         self._worker: Worker | None = None
         self.here = threading.local()
         """`holder`: names the thread's task to the gate.   `outcome`: what its call came to."""
