@@ -45,7 +45,7 @@ _START: Final = "start one with `ray start --head`, and other machines' with `ra
 
 
 @dataclass(eq=False)
-class _Process:
+class _Member:
     """One process of the cluster."""
 
     actor: Any
@@ -67,7 +67,7 @@ class Cluster:
             raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
         self._setup, self._ray, self._closed = setup, _imported(), threading.Event()
         self._mark: Path | None = None
-        self._all: list[_Process] = []
+        self._all: list[_Member] = []
         self.tool_calls: tuple[int, int] = (0, 0)
         """Calls of tools that ran, and that were answered from equal ones."""
         self._changed, self._ours = threading.Condition(), not self._ray.is_initialized()
@@ -116,7 +116,7 @@ class Cluster:
         known = told(setup, self._mark, tools=tools)
         for _ in range(count):
             actor = process.remote(known)
-            self._all.append(_Process(actor, _opened(actor)))
+            self._all.append(_Member(actor, _opened(actor)))
         self.look()
         self._watching = threading.Thread(target=self._watch, daemon=True, name="ray watches")
         self._watching.start()
@@ -187,7 +187,7 @@ class Cluster:
             self._ray.shutdown()
 
     @contextmanager
-    def _free(self) -> Iterator[_Process]:
+    def _free(self) -> Iterator[_Member]:
         """Take a seat in a process that is open, the one with the fewest tasks."""
         with self._changed:
             while not (open_ := [one for one in self._all if one.opening.done() and one.busy < self._seats]):

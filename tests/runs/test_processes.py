@@ -169,7 +169,7 @@ def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Cal
 
 def test_processes_start_where_they_are_asked_for_or_pay():
     assert pool_of(RunConfig()) is None
-    for given, unasked in (({"processes": 1}, True), ({"processes": 2, "workers": 2}, True)):
+    for given, unasked in (({"processes": 1}, True), ({"executor": "ray"}, True)):
         assert pool_of(RunConfig.model_validate(given), unasked=unasked) is None
     context = context_of(ImageStore())
     with Pool(1, after_s=0.05) as late:

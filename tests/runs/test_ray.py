@@ -265,7 +265,7 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
 @pytest.mark.parametrize(
     ("attribute", "value", "told"),
     [
-        ("editloupe.__version__", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
+        ("editloupe.runs.ray_task.VERSION", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
         ("editloupe.runs.ray_task.Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
         ("editloupe.runs.ray_task._identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
     ],
