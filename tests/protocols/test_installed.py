@@ -335,15 +335,6 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(
     assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
 
 
-def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
-    data, out = draw(tmp_path / "data", "turns"), tmp_path / "run"
-    config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), workers=2)
-    outcome = drive(open_setup(config), out)
-    assert (outcome.failed, outcome.asked) == (0, CALLS["turns"])
-    assert len(calls()) == CALLS["turns"]
-    assert {f.key for f in RunStore.read(out).findings.values()} == {f.key for f in outcome.findings}
-
-
 def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from editloupe.errors import ConfigError
     from editloupe.protocols.base import make_protocol
