@@ -16,9 +16,6 @@ import pytest
 from PIL import Image
 
 from editloupe import plugins
-from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.run import drive
-from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.toys.install import install
 
