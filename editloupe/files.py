@@ -41,17 +41,6 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
-def read_tail(path: Path | str, most: int) -> bytes:
-    """Return the last bytes of a file, at most so many. Raises OSError as `open_plain`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        at = os.fstat(descriptor)
-        _check_plain(at.st_mode, path)
-        return os.pread(descriptor, most, max(0, at.st_size - most))
-    finally:
-        os.close(descriptor)
-
-
 def read_stamped(path: Path) -> tuple[bytes, Stamp]:
     """Return the bytes of a file, and what tells if it was written to since. Raises OSError as `open_plain`."""
     with open_plain(path) as file:

@@ -68,17 +68,12 @@ class ConnectionLimit:
         """How many calls are under way now."""
         return self._under_way
 
-    @property
-    def opens_in_s(self) -> float:
-        """Seconds until calls may begin again, where the endpoint named a wait; else 0."""
-        return max(0.0, self._opens_at - time.monotonic())
-
     def seen(self) -> Seen:
         """Return how things are now."""
         return Seen(
             limit=self.limit,
             under_way=self._under_way,
-            opens_in_s=self.opens_in_s,
+            opens_in_s=max(0.0, self._opens_at - time.monotonic()),
             throttled=self.throttled,
             retried=self.retried,
         )

@@ -23,7 +23,7 @@ from editloupe.backends.limits import MOST, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded
+from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import ImageError, Interrupted, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs
@@ -153,8 +153,15 @@ class Driver:
             return
         with self._lock:
             self.store.add_samples(loaded)
-            unread = rejected_findings(self.setup, loaded.rejected)
-            self.store.add_findings([finding for finding in unread if self.store.latest(finding) != finding])
+        self.refuse(loaded.rejected)
+
+    def refuse(self, rows: Sequence[RejectedRow]) -> list[Finding]:
+        """Return a finding a metric for each row that cannot be judged, and write those that the run lacks."""
+        found = rejected_findings(self.setup, rows)
+        if self.store is not None:
+            with self._lock:
+                self.store.add_findings([finding for finding in found if self.store.latest(finding) != finding])
+        return found
 
     def keep(self, findings: Sequence[tuple[Task, Finding]]) -> None:
         """Write findings into the run, and list who answered."""
@@ -248,13 +255,12 @@ class _Visit:
             # So that a run can be measured and shown without the data that it was made from.
             with suppress(ImageError):
                 self._images.keep(mask)
-        self._refused = rejected_findings(self._setup, self._loaded.rejected)
-        self._store.add_findings([finding for finding in self._refused if self._store.latest(finding) != finding])
         self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
         pool = pool_of(self._setup.config, unasked=spreads)
         if pool is not None:
             self._left.enter_context(pool)
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
+        self._refused = self._driver.refuse(self._loaded.rejected)
         self._schedule = self._driver.planned(self._loaded.samples)
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")

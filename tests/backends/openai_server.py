@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from PIL import Image
@@ -177,3 +179,17 @@ def image_of(url: str) -> bytes:
         if head != f"data:{image.get_format_mimetype()};base64":
             raise ValueError(f"{image.format} data behind {head[:60]!r}")
     return data
+
+
+@contextmanager
+def serving() -> Iterator[Callable[..., OpenAIServer]]:
+    """A function that starts servers of the model "m"; none of them may see a request that breaks the protocol."""
+    servers: list[OpenAIServer] = []
+    with ExitStack() as stack:
+
+        def start(*script: Act, **options: Any) -> OpenAIServer:
+            servers.append(stack.enter_context(OpenAIServer(*script, model="m", **options)))
+            return servers[-1]
+
+        yield start
+    assert [c for s in servers for c in s.complaints] == []

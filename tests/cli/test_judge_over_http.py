@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,8 @@ from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
-from tests.backends.loopback import Act, Body
-from tests.backends.openai_server import Handler, OpenAIServer, fails, image_of, says
+from tests.backends.loopback import Body
+from tests.backends.openai_server import Handler, OpenAIServer, fails, image_of, says, serving
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
@@ -36,17 +35,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers of the model "m"; in the end, none may have seen a request that breaks the protocol."""
-    servers: list[OpenAIServer] = []
-
-    def start(*script: Act, **options: Any) -> OpenAIServer:
-        servers.append(OpenAIServer(*script, model="m", **options).__enter__())
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.__exit__(None, None, None)
-    assert [c for s in servers for c in s.complaints] == []
+    with serving() as start:
+        yield start
 
 
 def looks_then_answers(handler: Handler, body: Body) -> None:

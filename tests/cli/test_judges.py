@@ -18,7 +18,7 @@ from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Act, Body
-from tests.backends.openai_server import Handler, OpenAIServer, fails, says
+from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
@@ -34,17 +34,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Act], OpenAIServer]]:
-    """Starts servers of the model "m"; in the end, none may have seen a request that breaks the protocol."""
-    servers: list[OpenAIServer] = []
-
-    def start(act: Act) -> OpenAIServer:
-        servers.append(OpenAIServer(act, model="m").__enter__())
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.__exit__(None, None, None)
-    assert [c for s in servers for c in s.complaints] == []
+    with serving() as start:
+        yield start
 
 
 Serve = Callable[[Act], OpenAIServer]

@@ -23,8 +23,8 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
-from tests.backends.loopback import Act, Body
-from tests.backends.openai_server import Handler, OpenAIServer, fails, says
+from tests.backends.loopback import Body
+from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
 from tests.conftest import LOOK, final
 from tests.runs.test_kill import findings
 
@@ -51,17 +51,8 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., OpenAIServer]]:
-    """Starts a server of the model "m"; in the end, it may have seen no request that breaks the protocol."""
-    servers: list[OpenAIServer] = []
-
-    def start(act: Act) -> OpenAIServer:
-        servers.append(OpenAIServer(act, model="m").__enter__())
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.__exit__(None, None, None)
-    assert [c for s in servers for c in s.complaints] == []
+    with serving() as start:
+        yield start
 
 
 def looks_then_answers(handler: Handler, body: Body) -> None:
