@@ -43,7 +43,9 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return _over("over_budget", *exceeded)
     request = _request(state, context)
     try:
-        reply = context.recorder.complete(request, state["history"][-1], lambda: _ask(context, request))
+        # The reply is written before this thread waits for a core again: a process that is killed then loses none.
+        with cores.waiting():
+            reply = context.recorder.complete(request, state["history"][-1], lambda: _ask(context, request))
     except ContextTooLong as error:
         return _over("over_budget", "context", f"context: {error}")
     except BackendError as error:
@@ -273,8 +275,7 @@ def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *
 def _ask(context: Context, request: Request) -> Reply:
     """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError, and so does what is no reply."""
     try:
-        with cores.waiting():
-            reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
+        reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
     except EditLoupeError:
         raise
     except Exception as error:

@@ -180,7 +180,8 @@ class Answerer:
         self._told, self._lock, self._stop = told, threading.Lock(), threading.Event()
         self._worker: Worker | None = None
         self.here = threading.local()
-        """`holder`: names the thread's task to the gate.   `outcome`: what its call came to."""
+        """`holder`: names the thread's task to the gate.   `outcome`: what its call came to.   `told`: what the gate may
+        not have heard yet."""
 
     def open(self) -> Raised | None:
         """Open the run's setup. Return what hinders it."""
@@ -199,25 +200,38 @@ class Answerer:
 
         holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
         """
-        self.here.holder, (task, repeat, sample) = holder, pickle.loads(job)
+        self.here.holder, self.here.told, (task, repeat, sample) = holder, [], pickle.loads(job)
         try:
             worker = self._opened()
             assert worker.run is not None
             cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device, shared=True)
             worker = replace(worker, samples={} if sample is None else {sample.key: sample}, cache=cache)
             finding = worker.run_task(task, repeat=repeat)
+            self._heard()
         except EditLoupeError as error:
             return (type(error), str(error)), (0, 0)
         if worker.setup.config.langsmith:
             langsmith.flush()  # nobody says when the process ends
         return finding, (cache.ran, cache.hits)
 
+    def tell(self, method: str, *given: Any) -> None:
+        """Tell the gate without waiting: a reply is then recorded at once. The thread's next question waits for it."""
+        self.here.told.append(getattr(self._gate, method).remote(*given))
+
     def ask(self, method: str, *given: Any) -> Any:
         """Ask the gate. Raises what it does, and Interrupted where it is gone."""
+        self._heard()
+        return self._got(getattr(self._gate, method).remote(*given))
+
+    def _heard(self) -> None:
+        told, self.here.told = self.here.told, []
+        self._got(told)
+
+    def _got(self, asked: Any) -> Any:
         import ray
 
         try:
-            return ray.get(getattr(self._gate, method).remote(*given))
+            return ray.get(asked)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError:
@@ -273,7 +287,7 @@ class _Grants:
     """The gate's ledger, as an answerer sees it."""
 
     def __init__(self, answerer: Answerer) -> None:
-        self._ask, self._here = answerer.ask, answerer.here
+        self._ask, self._tell, self._here = answerer.ask, answerer.tell, answerer.here
 
     @contextmanager
     def call(self, backend: LMM) -> Iterator[None]:
@@ -287,7 +301,8 @@ class _Grants:
             if self._here.outcome is ended:
                 self._here.outcome = None
         finally:
-            self._ask("ended", self._here.holder, backend.uri, self._here.outcome)
+            failed = isinstance(self._here.outcome, Exception)
+            (self._ask if failed else self._tell)("ended", self._here.holder, backend.uri, self._here.outcome)
 
     def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
         self._here.outcome = usage, guess
@@ -301,7 +316,7 @@ class _Connections(ConnectionLimit):
 
     def __init__(self, endpoint: str, answerer: Answerer) -> None:
         super().__init__()
-        self._endpoint, self._ask, self._here = endpoint, answerer.ask, answerer.here
+        self._endpoint, self._ask, self._tell, self._here = endpoint, answerer.ask, answerer.tell, answerer.here
 
     def again(self) -> None:
         self._ask("again", self._endpoint)
@@ -326,7 +341,7 @@ class _Connections(ConnectionLimit):
             ended = _plain(error)
             raise
         finally:
-            self._ask("leave", self._here.holder, ended)
+            (self._tell if ended is None else self._ask)("leave", self._here.holder, ended)
 
 
 def _plain(error: BackendError) -> BackendError:
