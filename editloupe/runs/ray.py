@@ -256,13 +256,14 @@ def _imported() -> Any:
 def _connect(ray: Any) -> None:
     """Join a cluster, or start one. Raises ConfigError, within REACH_S where nobody answers at RAY_ADDRESS."""
     address = os.environ.get("RAY_ADDRESS", "").strip()
-    host, _, port = address.rpartition(":")
-    if host:
+    if address:
+        # Ray's own `auto` is not taken: it waits for a quarter of an hour where a cluster of this machine was killed.
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(f"RAY_ADDRESS {address!r}: expected HOST:PORT, such as 10.0.0.1:6379")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
-        except ValueError:
-            raise ConfigError(f"RAY_ADDRESS {address!r}: expected HOST:PORT, such as 10.0.0.1:6379, or auto") from None
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise ConfigError(f"RAY_ADDRESS {address}: no connection ({first_words(error)}); {_START}") from error
     # A cluster of one's own tells nobody outside that it was started.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
