@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.data.images import ImageStore
-from editloupe.data.loaders.benchmarks import GEDIT
+from editloupe.protocols.published.layouts import GEDIT
 from editloupe.errors import DataError
 from editloupe.files import read_bytes
 from editloupe.protocols.imported import Imported
