@@ -202,6 +202,8 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
             f"--write {write}: {run.path} has the layout {format}, whose boxes are read from {root / keys.name}; "
             f"expected --write {root / keys.name}"
         )
+    if format == GENERAL and run.path.is_dir() and not any(run.path.glob("metadata.*")):
+        raise DataError(f"--write: {run.path} has a table of another name than metadata; give the path of the table itself")
     if keys is None and format != GENERAL:
         raise DataError(
             f"--write needs the layout imagefolder or dlebench, {run.path} is {format}; take the boxes from --out FILE.json"

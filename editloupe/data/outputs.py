@@ -22,6 +22,8 @@ _OF_A_TURN: Final = ("edited", "turn")
 """Parts that a row has for each of its turns."""
 _PART: Final = re.compile(r"\{([^{}]*)\}")
 _SHOWN: Final = 5
+_TURNS: Final = 9
+"""Turns that a rejected row may have had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +69,12 @@ class Names:
 
     def possible(self, row: RejectedRow, index: int, pattern: str) -> list[str]:
         """Return what a rejected row's output may be called: also as if a stem of its files were its id."""
-        parts = {"edit_type": row.edit_type, "index": str(index), "turn": "1", **row.names}
+        parts = {"edit_type": row.edit_type, "index": str(index)}
         ids = [row.id, *row.names.values()]
         patterns = [pattern, self.first] if self.first else [pattern]
-        names = (self.filled(one, {**parts, "id": id}) for one in patterns for id in ids if id)
+        turns = [str(n) for n in range(1, _TURNS + 1)] if "{turn}" in pattern else ["1"]
+        every = [{**parts, "turn": turn, **row.names, "id": id} for id in ids if id for turn in turns]
+        names = (self.filled(one, its) for one in patterns for its in every)
         return [name for name in names if name is not None]
 
     def filled(self, pattern: str, parts: Mapping[str, str | None]) -> str | None:

@@ -17,7 +17,7 @@ from editloupe.data.loaders.layout import USUAL
 from editloupe.data.loaders.mapped import Mapped
 from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
-from editloupe.data.tables import ENDINGS
+from editloupe.data.tables import ENDINGS, columns_of
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.files import read_toml
 from editloupe.nearest import did_you_mean
@@ -265,4 +265,9 @@ def _recognised(data: DataSet) -> str:
         p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
     ]
     advice = f"; {below[0]} has one: give that folder" if below else ""
+    tables = [p for p in sorted(root.iterdir()) if p.suffix.lower() in ENDINGS and p.is_file()]
+    if tables and not below and (columns := columns_of(tables[0])):
+        advice = (
+            f"; {tables[0].name} has the columns {', '.join(columns[:20])}: say with --columns which of them holds what"
+        )
     raise DataError(f"{root}: no known layout; saw {seen}{advice}.\n{layouts}")

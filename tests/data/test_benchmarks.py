@@ -123,7 +123,10 @@ def test_kris_shows_several_input_images_in_their_order(tmp_path: Path) -> None:
         ("viewpoint_change-1", False, 1),
     ]
     several = found.samples[1]
-    assert [ref.path.name for ref in several.sources if ref.path] == ["1-2.png", "1-3.png"] and several.source == several.sources[0]
+    assert [ref.path.name for ref in several.sources if ref.path] == [
+        "1-2.png",
+        "1-3.png",
+    ] and several.source == several.sources[0]
     # One category by itself.
     file = tmp_path / "KRIS_Bench/biology/annotation.json"
     (one,) = loaded(file, format="kris", outputs=False).samples
@@ -198,7 +201,10 @@ def test_as_many_entries_as_are_public_are_said_to_be_so(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["{", "3", '{"1": {"other": 1}}', '[{"other": 1}]'])
 def test_a_list_of_another_kind_is_refused_with_what_was_expected(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "list.json").write_text(text)
-    with pytest.raises(SampleError, match=r"list.json: (no column for the source; looked for .*; the columns are other|is not JSON|expected an object)"):
+    with pytest.raises(
+        SampleError,
+        match=r"list.json: (no column for the source; looked for .*; the columns are other|is not JSON|expected an object)",
+    ):
         loaded(tmp_path / "list.json", format=name, outputs=False)
 
 

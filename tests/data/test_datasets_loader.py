@@ -151,7 +151,9 @@ def test_what_cannot_be_used_as_a_whole_says_why(tmp_path: Path):
     with pytest.raises(DataError, match="expected one split, found test, train"):
         loaded(tmp_path / "dict")
     frame(1).rename({"instruction": "words"}).write_parquet(tmp_path / "words.parquet")
-    with pytest.raises(SampleError, match=r"no column for the instruction; looked for .*the columns are words, source, edited\. Say which"):
+    with pytest.raises(
+        SampleError, match=r"no column for the instruction; looked for .*the columns are words, source, edited\. Say which"
+    ):
         loaded(tmp_path / "words.parquet")
     frame(1).drop("edited").write_parquet(tmp_path / "half.parquet")
     with pytest.raises(SampleError, match="no column with images for the edited; looked for edited, "):

@@ -251,7 +251,8 @@ def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[...,
         "source_filename,edited_file_name,instruction\na,b,c\n", encoding="utf-8"
     )
     with pytest.raises(
-        SampleError, match=r"no column for the source; looked for source_file_name, .*the columns are source_filename, edited_file"
+        SampleError,
+        match=r"no column for the source; looked for source_file_name, .*the columns are source_filename, edited_file",
     ):
         opened(tmp_path / "set")
 

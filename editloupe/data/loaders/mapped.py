@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from editloupe.data import embedded
 from editloupe.data.embedded import RowImages, image_columns, row_files
-from editloupe.data.folders import Folder, RowError
+from editloupe.data.folders import Folder, RowError, plain_stem
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import (
     FOLDER,
@@ -38,7 +38,6 @@ from editloupe.data.rows import (
     Row,
     assemble,
     named,
-    plain_stem,
     rating_notes,
     read_row,
 )
@@ -257,13 +256,13 @@ class Mapped:
             value = value_of(raw, name)
             found = re.fullmatch(pattern, "" if value is None else str(value))
             if found is None:
-                raise RowError("row", f"key {name.rpartition('.')[2]!r}: expected text like {pattern}, found {shown(value)}")
+                raise RowError(
+                    "row", f"key {name.rpartition('.')[2]!r}: expected text like {pattern}, found {shown(value)}"
+                )
             raw |= found.groupdict()
         return raw
 
-    def values(
-        self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str
-    ) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         """Return a line by the columns of docs/data.md. Raises RowError."""
         shape = rows.shape
         found: dict[str, Json] = {}
@@ -289,7 +288,7 @@ class Mapped:
         if language:
             found["instruction"], found["language"] = raw.get(shape.languages[language]), language
         foreign = _FOREIGN if shape.outputs.where else _FOREIGN & found.keys()
-        rest = {k: v for k, v in line.values.items() if k not in used and v != []}
+        rest = {k: v for k, v in line.values.items() if k not in used and not (v == [] and k in OWN_COLUMNS)}
         return {**{f"data.{k}" if k in foreign else k: v for k, v in rest.items()}, **found}
 
     def hints(self, raw: Mapping[str, Json], place: int, rows: Rows) -> tuple[str, ...]:
@@ -363,14 +362,16 @@ def roles_of(
     every = {*columns, *images}
     synthetic = {KEY, FOLDER, "language", *shape.parts, *_groups(shape)}
     for role, wanted in shape.columns.items():
-        known = {*images, *(() if any(one in images for one in wanted) else columns)} if role in IMAGES and images else every
+        known = (
+            {*images, *(() if any(one in images for one in wanted) else columns)} if role in IMAGES and images else every
+        )
         known = {*known, *synthetic} - ({*images} if role not in IMAGES else set())
         if role == "instructions" and len(wanted) > 1:
             names = tuple(name for name in wanted if name in columns)
         else:
-            taken = {names[0] for names in found.values()} if len(wanted) > 1 else set()
+            taken = {its[0] for its in found.values()} if len(wanted) > 1 else set()
             one = chosen([name for name in wanted if name not in taken], known)
-            names = () if one is None else (one,)
+            names = (one,) if one is not None else ()
         if names:
             found[role] = names
         elif role in data.columns and every:
@@ -443,7 +444,9 @@ def _of_entry(line: TableLine, rows: Rows, message: str) -> str:
 def _in_its_words(message: str, rows: Rows, language: str) -> str:
     """Return a message with the names that the columns have in the data."""
     if language:
-        message = message.replace("the instruction is empty", f"the instruction under {rows.shape.languages[language]!r} is empty")
+        message = message.replace(
+            "the instruction is empty", f"the instruction under {rows.shape.languages[language]!r} is empty"
+        )
     for role, (name, *_) in rows.roles.items():
         if "{" not in name:
             message = message.replace(f"column {ROLES.get(role, role)!r}", f"column {name!r}")

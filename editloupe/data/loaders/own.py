@@ -54,7 +54,9 @@ class Table(Mapped):
             raise DataError(f"{data.root}: no table of edits; expected {self.LAYOUT}")
         if len(files) > 1:
             names = ", ".join(file.name for file in files)
-            raise DataError(f"{data.root}: several tables could be the data: {names}; give the path of the one that is meant")
+            raise DataError(
+                f"{data.root}: several tables could be the data: {names}; give the path of the one that is meant"
+            )
         return layout, [Folder(data.root, data.store).own(files[0].name)]
 
     def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
@@ -108,7 +110,9 @@ class Pairs(Table):
                 if not folder.is_dir():
                     raise DataError(f"{folder}: no such folder; expected {what}: {self.LAYOUT}")
         if not self._tables(layout, data):
-            raise DataError(f"{data.root}: expected the instructions in one of {', '.join(layout.files)}; found none of them")
+            raise DataError(
+                f"{data.root}: expected the instructions in one of {', '.join(layout.files)}; found none of them"
+            )
         return super().found(layout, data)
 
     def tables(self, layout: Layout, shape: Shape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
@@ -133,13 +137,13 @@ class Pairs(Table):
         given = {row.id for row in found}
         for stem, sources in before.items():
             if stem not in given:
-                message = f"{data.root / sources[0]}: no instruction for {stem!r} in {rows.table.file.name}; add a row for it"
+                message = (
+                    f"{data.root / sources[0]}: no instruction for {stem!r} in {rows.table.file.name}; add a row for it"
+                )
                 found.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=data.root / sources[0]))
         return found
 
-    def values(
-        self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str
-    ) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         # The editor is the one whose folder the output lies in.
         given = {f"data.{k}" if k in ("editor", "model") else k: v for k, v in line.values.items()}
         found = super().values(raw, replace(line, values=given), place, rows, language)

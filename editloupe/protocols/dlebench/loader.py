@@ -65,9 +65,7 @@ class DLEBenchData(Mapped):
                 yield f"no key for {role}; looked for {', '.join(wanted)}"
         yield from super().notes(tables)
 
-    def values(
-        self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str
-    ) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         found = super().values(raw, line, place, rows, language)
         if "target_name" in found and not isinstance(found["target_name"], str):
             found[f"data.{rows.roles['target'][0]}"] = found.pop("target_name")

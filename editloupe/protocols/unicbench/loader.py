@@ -25,16 +25,16 @@ from editloupe.values import Json, Sample
 class UnicData(Mapped):
     """The rows, with ids and reasoning points."""
 
-    def values(
-        self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str
-    ) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         key = raw["key"]
         if not isinstance(key, str):
             raise RowError("row", f"key 'key': expected text, found {shown(key)}; give the row another key")
         path_part(key, "key")
         # The other instruction belongs to the other sample.
         found = super().values(raw, line, place, rows, language)
-        found = {k: v for k, v in found.items() if not (language and k in LANGUAGES) and (v is not None or k == "instruction")}
+        found = {
+            k: v for k, v in found.items() if not (language and k in LANGUAGES) and (v is not None or k == "instruction")
+        }
         for name in ("task", "subtask"):
             if not isinstance(value := found.get(name), str) or not value.strip():
                 raise RowError("row", f"key {key!r}: {name!r}: expected its name, found {shown(value)}")
