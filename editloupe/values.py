@@ -414,6 +414,8 @@ class View(Serialisable):
         return box.shifted(-self.region.x0, -self.region.y0).scaled(sx, sy).shifted(self.window.x0, self.window.y0)
 
 
+ORIGINAL: Final = "Original Image"
+"""What questions call the source."""
 Role: TypeAlias = Literal["source", "edited", "reference"]
 
 
@@ -493,6 +495,11 @@ class Sample(Serialisable):
     def sources(self) -> tuple[ImageRef, ...]:
         """All input images, in their order."""
         return (self.source, *self.further)
+
+    @property
+    def originals(self) -> dict[str, ImageRef]:
+        """The input images by the names that questions give them: "Original Image", "Original Image 2", …"""
+        return {f"{ORIGINAL} {n}" if n > 1 else ORIGINAL: image for n, image in enumerate(self.sources, start=1)}
 
     @property
     def instruction(self) -> str:

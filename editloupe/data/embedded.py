@@ -140,7 +140,11 @@ class RowImages(Folder):
         import polars
 
         try:
-            rows = (self._whole if file.suffix.lower() == ".arrow" else lazily)(file).select(column).slice(block * _ROWS, _ROWS)
+            rows = (
+                (self._whole if file.suffix.lower() == ".arrow" else lazily)(file)
+                .select(column)
+                .slice(block * _ROWS, _ROWS)
+            )
             return rows.collect().to_series().to_list()
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
             raise ImageError(f"{file}: column {column!r} cannot be read: {error}") from error

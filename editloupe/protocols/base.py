@@ -329,7 +329,7 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
     """Return the samples that share source and instructions together, in order of appearance."""
     found: dict[tuple[str, ...], list[Sample]] = {}
     for sample in samples:
-        key = (sample.source.sha256, *(turn.instruction for turn in sample.turns))
+        key = (*(image.sha256 for image in sample.sources), *(turn.instruction for turn in sample.turns))
         found.setdefault(key, []).append(sample)
     return list(found.values())
 

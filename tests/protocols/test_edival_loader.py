@@ -278,7 +278,8 @@ def test_a_folder_of_other_images_is_refused(tmp_path: Path) -> None:
     root = write(tmp_path / "data", lines())
     put(tmp_path / "out" / "logo.png")
     with pytest.raises(
-        DataError, match=r"no image there belongs to any row; saw 'logo', expected names such as 'multipass/0_input_raw_turn_1'"
+        DataError,
+        match=r"no image there belongs to any row; saw 'logo', expected names such as 'multipass/0_input_raw_turn_1'",
     ):
         opened(root, edited={"bagel": tmp_path / "out"})
     edit(tmp_path / "out" / "bagel")

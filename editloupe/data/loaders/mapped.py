@@ -366,14 +366,15 @@ def roles_of(
             {*images, *(() if any(one in images for one in wanted) else columns)} if role in IMAGES and images else every
         )
         known = {*known, *synthetic} - ({*images} if role not in IMAGES else set())
+        its: tuple[str, ...]
         if role == "instructions" and len(wanted) > 1:
-            names = tuple(name for name in wanted if name in columns)
+            its = tuple(name for name in wanted if name in columns)
         else:
-            taken = {its[0] for its in found.values()} if len(wanted) > 1 else set()
-            one = chosen([name for name in wanted if name not in taken], known)
-            names = (one,) if one is not None else ()
-        if names:
-            found[role] = names
+            taken = {names[0] for names in found.values()} if len(wanted) > 1 else set()
+            first = chosen([name for name in wanted if name not in taken], known)
+            its = () if first is None else (first,)
+        if its:
+            found[role] = its
         elif role in data.columns and every:
             raise SampleError(_absent(role, data.columns[role], columns, images), file=table)
     if every and (missing := [role for role in needed if not found.keys() & {role, ROLES[role], LISTS.get(role)}]):
