@@ -27,7 +27,12 @@ def merged(draw: Draw, write: Callable[..., Path]) -> Path:
     """One edit of two input images."""
     for number, name in enumerate(("one", "two", "merged")):
         draw(f"set/{name}.png", number)
-    row = {"id": "m", "source_file_names": ["one.png", "two.png"], "edited_file_name": "merged.png", "instruction": "Merge."}
+    row = {
+        "id": "m",
+        "source_file_names": ["one.png", "two.png"],
+        "edited_file_name": "merged.png",
+        "instruction": "Merge.",
+    }
     return write("set/metadata.jsonl", [row]).parent
 
 
@@ -52,7 +57,10 @@ def test_they_are_sent_in_their_order_under_names_of_their_own(merged: Path) -> 
         ("Edited Image", sample.edited),
     ]
     text = " ".join(message.text for message in request.messages)
-    assert "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all" in text
+    assert (
+        "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all"
+        in text
+    )
 
 
 def test_a_measure_takes_the_first(merged: Path, editloupe: Program) -> None:

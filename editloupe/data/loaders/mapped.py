@@ -378,10 +378,10 @@ def roles_of(
         elif role in data.columns and every:
             raise SampleError(_absent(role, data.columns[role], columns, images), file=table)
     if every and (missing := [role for role in needed if not found.keys() & {role, ROLES[role], LISTS.get(role)}]):
-        wanted = ", ".join(shape.columns.get(missing[0], missing[:1]))
+        looked = ", ".join(shape.columns.get(missing[0], missing[:1]))
         kind = " with images" if images and missing[0] in IMAGES else ""
         raise SampleError(
-            f"no column{kind} for the {missing[0]}; looked for {wanted}; the columns are {', '.join((*columns, *images))}. Say "
+            f"no column{kind} for the {missing[0]}; looked for {looked}; the columns are {', '.join((*columns, *images))}. Say "
             f"which it is: --columns {missing[0]}=COLUMN",
             file=table,
         )
