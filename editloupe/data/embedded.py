@@ -62,7 +62,7 @@ def _saved(place: Path, folder: Folder) -> list[Path]:
 
 
 def image_columns(file: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns that hold the bytes of files, alone or beside their path, and the other ones. Raises SampleError."""
+    """Return the columns that hold the bytes of files, alone or beside their path, and the others. Raises SampleError."""
     import polars
 
     def holds(type_: Any) -> bool:

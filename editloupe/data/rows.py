@@ -35,8 +35,8 @@ from editloupe.values import (
 )
 
 OWN_COLUMNS: Final = frozenset(
-    ("id", "source_file_name", "source_file_names", "edited_file_name", "edited_file_names", "reference_file_name", "mask_file_name",
-     "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox",
+    ("id", "source_file_name", "source_file_names", "edited_file_name", "edited_file_names", "reference_file_name",
+     "mask_file_name", "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox",
      "edited_bboxes", "bbox_format", "target_name", "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
@@ -63,7 +63,7 @@ class RejectedRow(Serialisable):
     """In the metadata, from 1."""
     kind: Kind = "row"
     names: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict, compare=False, repr=False)
-    """By which its output in an editor's folder is known (`DataRow.names`), and the stems of its files by role."""
+    """By which its output in an editor's folder is known (as `DataRow.names`), and stems of its files by role."""
 
     @property
     def key(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import plugins
+from editloupe.data.embedded import image_columns, row_files
 from editloupe.data.folders import open_folder
 from editloupe.data.hub import local_data, origin_of
 from editloupe.data.images import ImageStore
@@ -251,7 +252,8 @@ def _recognised(data: DataSet) -> str:
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
     fitting = [name for name in fitting if name not in OWN] or fitting
     if not fitting and (data.columns or (data.metadata is not None and data.metadata.suffix.lower() in ENDINGS)):
-        return GENERAL  # which says what columns it has
+        rows = row_files(data)  # the one that is taken says what columns there are
+        return "datasets" if rows and columns_of(rows[0]) and image_columns(rows[0])[0] else GENERAL
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

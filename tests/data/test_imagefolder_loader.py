@@ -403,7 +403,7 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
         match="unknown format 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, emuedit, gedit",
     ):
         opened(file.parent, format="coco")
-    with pytest.raises(ConfigError, match="mapping file map.toml cannot be read"):
+    with pytest.raises(ConfigError, match=r"mapping file map\.toml cannot be read"):
         opened(file.parent, format="imagefolder", fields=Path("map.toml"))
 
 

@@ -122,7 +122,7 @@ def test_instructions_are_needed_once_and_with_their_columns(folder: Path, write
     file = write("set/instructions.csv", ["picture,prompt", "cat,red"])
     with pytest.raises(
         SampleError,
-        match=r"no column for the id; looked for name, stem.*the columns are picture, prompt\. Say which it is: --columns id=",
+        match=r"no column for the id; looked for name, stem.*the columns are picture, prompt\. Say which it is: --col",
     ):
         opened(folder)
     write("set/instructions.txt", ["Make it red."])

@@ -179,7 +179,7 @@ def test_a_file_that_is_broken_or_cut_off_is_refused_and_not_repaired(tmp_path: 
         (f'[{whole}, {{"image": "b', "or is cut off: .*nothing is repaired"),
         (f"[{whole}", "or is cut off"),
         (f"[{whole} {whole}]", "Expecting ',' delimiter"),
-        (f'[{{"image": "a.jpg", "object_mask": [[0,1],[1,0]}}]', "Expecting ',' delimiter"),
+        ('[{"image": "a.jpg", "object_mask": [[0,1],[1,0]}]', "Expecting ',' delimiter"),
         ('[{"image": NaN}]', "holds NaN, which is not a JSON number"),
         ('[{"image": 1, "image": 2}]', "holds the key 'image' twice"),
         ("[1]", "expected an object, found the number 1"),

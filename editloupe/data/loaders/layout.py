@@ -124,8 +124,8 @@ class Layout(Shape):
         if columns and (unknown := [name for name in columns if name not in ROLES]):
             hint = did_you_mean(unknown[0], tuple(ROLES))
             raise ConfigError(
-                f"--columns: {unknown[0]!r} is nothing that a column holds; {hint}expected {', '.join((*USUAL, 'target'))}, or a "
-                "column of docs/data.md"
+                f"--columns: {unknown[0]!r} is nothing that a column holds; {hint}expected {', '.join((*USUAL, 'target'))} "
+                "or a column of docs/data.md"
             )
         mine = _merged(given, {"columns": dict(columns)} if columns else {})
         try:

@@ -244,7 +244,7 @@ class Mapped:
         return replace(row, hints=(*self.hints(raw, place, rows), *row.hints))
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
-        """Return what the names of the mapping stand for in a row. Raises RowError where a column that it needs is absent."""
+        """Return what the names of the mapping stand for in a row. Raises RowError where a needed column is absent."""
         shape = rows.shape
         if lacking := [name for name in shape.needs if name not in line.values and name not in rows.inside]:
             raise RowError("row", f"has no key {lacking[0]!r}; found {', '.join(line.values) or 'none'}")
@@ -360,12 +360,9 @@ def roles_of(
     """
     found: dict[str, tuple[str, ...]] = {}
     every = {*columns, *images}
-    synthetic = {KEY, FOLDER, "language", *shape.parts, *_groups(shape)}
     for role, wanted in shape.columns.items():
-        known = (
-            {*images, *(() if any(one in images for one in wanted) else columns)} if role in IMAGES and images else every
-        )
-        known = {*known, *synthetic} - ({*images} if role not in IMAGES else set())
+        known = {*images} if role in IMAGES and images else {*columns}
+        known |= {KEY, FOLDER, "language", *shape.parts, *_groups(shape)}
         its: tuple[str, ...]
         if role == "instructions" and len(wanted) > 1:
             its = tuple(name for name in wanted if name in columns)
@@ -381,8 +378,8 @@ def roles_of(
         looked = ", ".join(shape.columns.get(missing[0], missing[:1]))
         kind = " with images" if images and missing[0] in IMAGES else ""
         raise SampleError(
-            f"no column{kind} for the {missing[0]}; looked for {looked}; the columns are {', '.join((*columns, *images))}. Say "
-            f"which it is: --columns {missing[0]}=COLUMN",
+            f"no column{kind} for the {missing[0]}; looked for {looked}; the columns are {', '.join((*columns, *images))}. "
+            f"Say which it is: --columns {missing[0]}=COLUMN",
             file=table,
         )
     return found
@@ -390,11 +387,11 @@ def roles_of(
 
 def _absent(role: str, name: str, columns: Sequence[str], images: Sequence[str]) -> str:
     lacking = next((one for one in names_in(name) if one not in columns and one not in images), name)
-    hint = did_you_mean(lacking, (*columns, *images))
+    hint = did_you_mean(lacking, images if lacking in columns else (*columns, *images))
     what = "no column with images" if images and lacking in columns else "no column"
     return (
-        f"{what} {lacking!r}, which --columns names for {role}; {hint}the columns are {', '.join((*columns, *images))}: name one "
-        "of them, or rename the column"
+        f"{what} {lacking!r}, which --columns names for {role}; {hint}the columns are {', '.join((*columns, *images))}: "
+        "name one of them, or rename the column"
     )
 
 

@@ -46,8 +46,8 @@ class Table(Mapped):
             if len(tables) > 1:
                 said = "; ".join(f"{file.name}: {', '.join(columns_of(file)) or 'none'}" for file in tables)
                 raise DataError(
-                    f"{data.root}: no table has the columns that are asked for; the columns are, by table: {said}. Name them "
-                    "with --columns, or give the path of the table that is meant"
+                    f"{data.root}: no table has the columns that are asked for; the columns are, by table: {said}. Name "
+                    "them with --columns, or give the path of the table that is meant"
                 )
             files = tables  # it is told which column it lacks
         if not files:
@@ -72,14 +72,13 @@ class Table(Mapped):
         return [f for f in self._tables(layout, data) if f.name in layout.files or self._fits(f, layout, data)]
 
     def _fits(self, file: Path, layout: Layout, data: DataSet) -> bool:
-        columns = columns_of(file)
+        holding = image_columns(file)[0] if file.suffix.lower() == ".parquet" and columns_of(file) else ()
+        columns = [name for name in columns_of(file) if name not in holding]
         try:
-            if file.suffix.lower() == ".parquet" and {*image_columns(file)[0]} & {*columns}:
-                return data.metadata is not None and not Inside(_HERE / "datasets.toml").matches(data)
             return bool(columns) and bool(roles_of(layout, file, columns, data, needed=self.needed(layout, data)))
         except SampleError:
             # A file that the user named is told what it lacks.
-            return data.metadata is not None
+            return data.metadata is not None and not holding
 
 
 class Pairs(Table):
@@ -191,12 +190,14 @@ class Pairs(Table):
         found = with_outputs(rows, editors, store=data.store, names=Names(patterns=shape.outputs.names))
         notes.extend(found.notes)
         before = _stems(Folder(data.root, data.store), "source")
-        strays = [
-            RejectedRow(id=stem, editor=editor, kind="no_match", file=editors[editor] / file,
-                        message=f"{editors[editor] / file}: no image in source/ has the stem {stem!r}; rename one of the two")
-            for editor, files in found.left.items() for file in files if (stem := plain_stem(file)) not in before
-        ]  # fmt: skip
-        return named([*found.rows, *strays])
+        strays = [(editor, editors[editor] / file) for editor, files in found.left.items() for file in files]
+        return named([*found.rows, *(_stray(e, path) for e, path in strays if plain_stem(path.name) not in before)])
+
+
+def _stray(editor: str, path: Path) -> RejectedRow:
+    stem = plain_stem(path.name)
+    message = f"{path}: no image in source/ has the stem {stem!r}; rename one of the two"
+    return RejectedRow(id=stem, editor=editor, kind="no_match", file=path, message=message)
 
 
 def _stems(folder: Folder, name: str) -> dict[str, list[str]]:

@@ -92,7 +92,7 @@ DLEBENCH: Final = DLEBenchData(Path(__file__).with_name("dlebench.toml"))
 
 
 def _check_operations(table: MetadataTable) -> None:
-    """Raise ConfigError where `edit_operation` holds names of operations: the card says instructions, and shows "Add, Remove"."""
+    """Raise ConfigError where `edit_operation` holds operations. The card says instructions, and shows "Add, Remove"."""
     texts = list(dict.fromkeys(str(line.values.get("edit_operation") or "") for line in table.lines))
     if all(len(text.split()) <= _WORDS_OF_AN_OPERATION for text in texts):
         raise ConfigError(
@@ -150,8 +150,8 @@ def _sidecar_line(line: TableLine, file: Path, rows: Rows) -> tuple[tuple[str, s
     if line.fault is None and image is None and id_ is None:
         keys = ", ".join((*wanted["id"], *wanted["source"]))
         raise SampleError(f"names no row; expected one of {keys}", file=file, line=line.number)
-    values: dict[str, Json] = {"id": id_, "bboxes": boxes, "bbox_format": line.values.get("bbox_format"),
-                               "source_file_name": placed(image, "source", rows) or "none", "instruction": "none"}  # fmt: skip
+    values: dict[str, Json] = {"id": id_, "bboxes": boxes, "bbox_format": line.values.get("bbox_format")}
+    values |= {"source_file_name": placed(image, "source", rows) or "none", "instruction": "none"}
     row = read_row(replace(line, values=values), folder=rows.images, text_only=False, bbox_format=None)
     if isinstance(row, RejectedRow):
         raise SampleError(row.message, file=file, line=line.number)

@@ -196,8 +196,8 @@ def _sources(rows: Rows) -> Sources:
         stem = f"{index}_input_raw"
         found = names.get(stem, [])
         if len(found) > 1:
-            message = f"{folder.root}: several files could be the base image of image {index}: {', '.join(found)}; remove all but one"
-            raise RowError("no_match", message, path=folder.root / found[0])
+            several = f"several files could be the base image of image {index}: {', '.join(found)}"
+            raise RowError("no_match", f"{folder.root}: {several}; remove all but one", path=folder.root / found[0])
         if not found:
             where = " or ".join(f"{name}/" for name in places if name)
             what = f"image {index}: no base image {stem}.jpg or {stem}.png in {folder.root} or its sub-folder {where}"

@@ -1,8 +1,8 @@
 """The official code's result files as findings: `EDITOR/multipass/INDEX_input_raw.json`, `EDITOR/singlepass/…_turn_N.json`.
 
-What `results.toml` cannot say: an image has an entry after each turn, a prompt one with a list of verdicts, and beside them
-stand consistency and quality. `image_rate.json` of multipass repeats the same numbers without reasons; it is compared and not
-used. Neither are `task_rate.json`, and the rates of singlepass, which count the last edit of a prompt alone.
+What `results.toml` cannot say: an image has an entry after each turn, a prompt one with a list of verdicts, and consistency
+and quality stand beside them. `image_rate.json` of multipass repeats the same numbers without reasons; it is compared and
+not used. Neither are `task_rate.json`, and the rates of singlepass, which count the last edit of a prompt alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
 from editloupe.protocols.imported import Published
-from editloupe.protocols.published.importer import (
+from editloupe.protocols.importer import (
     Entry,
     Group,
     ResultFiles,

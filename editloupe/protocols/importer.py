@@ -76,7 +76,7 @@ class Means(_Strict):
 
 
 class ResultMapping(_Strict):
-    """A mapping file of result files. Names are those of `editloupe.data.loaders.layout`, with `key` and groups of `path`."""
+    """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
 
     layout: str
     """Of the data that was judged."""
@@ -177,7 +177,7 @@ class ResultFiles:
         """Read the result files below a folder as findings on the samples of `data`.
 
         edited: folder of outputs by the editor's name; for others it may be the folder in which their results lie.
-        Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as loaders.
+        Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
         """
         mapping = self.mapping
         files, notes = self.files(mapping, folder)
@@ -215,7 +215,7 @@ class ResultFiles:
         return (its["editor"], its.get("judge", ""), *(its[name] for name in mapping.group))
 
     def files(self, mapping: ResultMapping, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
-        """Return the files below a folder with the groups of their paths, and notes. Raises DataError where there is none."""
+        """Return the files below a folder with the groups of their paths, and notes. Raises DataError: none."""
         root = folder.resolve()
         if not root.is_dir():
             what = "is a file" if root.exists() else "no such folder"
@@ -546,10 +546,3 @@ def _has_images(folder: Path) -> bool:
 
 def _without(warnings: Iterable[str]) -> tuple[str, ...]:
     return tuple(note for note in warnings if note != NO_OUTPUT)
-
-
-_RESULTS: Final = Path(__file__).parent / "results"
-GEDIT: Final = ResultFiles(_RESULTS / "gedit.toml")
-IMGEDIT: Final = ResultFiles(_RESULTS / "imgedit.toml")
-KRIS: Final = ResultFiles(_RESULTS / "kris.toml")
-UNICBENCH: Final = ResultFiles(Path(__file__).parents[1] / "unicbench" / "results.toml", name="unicbench")
