@@ -36,8 +36,8 @@ from editloupe.values import (
 
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "source_file_names", "edited_file_name", "edited_file_names", "reference_file_name",
-     "mask_file_name", "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox",
-     "edited_bboxes", "bbox_format", "target_name", "editor")
+     "mask_file_name", "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes",
+     "edited_bbox", "edited_bboxes", "bbox_format", "target_name", "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
 _OF_TURNS: Final = ("instructions", "edited_file_names")

@@ -133,8 +133,8 @@ def test_a_row_with_several_input_images_lists_them(own: Path, draw: Draw) -> No
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ({**NAMES, "source": "foto"}, r"edits\.csv: no column 'foto'.* names for source; did you mean 'photo'\? the columns "
-                                      r"are nr, photo, result, what, note: name one of them, or rename"),
+        ({**NAMES, "source": "foto"}, r"edits\.csv: no column 'foto'.* names for source; did you mean 'photo'\? the "
+                                      r"columns are nr, photo, result, what, note: name one of them, or rename"),
         ({"instruction": "what"}, r"no column for the source; looked for source_file_name, source.*the columns are nr, "
                                   r"photo, .*Say which it is: --columns source=COLUMN"),
         ({**NAMES, "id": "{nr}-{nummer}"}, r"no column 'nummer', which --columns names for id; .*the columns are nr"),

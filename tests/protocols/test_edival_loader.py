@@ -68,7 +68,8 @@ def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -
     assert read_chain(samples["1"]).edits[1].old_text == 'Open "now"'
     assert loaded.notes == (
         "6 lines about 2 images: 2 of 3 turns",
-        f"editor 'bagel': files in {folder} named {{mode}}/{{image}}_input_raw_turn_{{turn}}; 0 missing, 0 belong to no row",
+        f"editor 'bagel': files in {folder} named "
+        "{mode}/{image}_input_raw_turn_{turn}; 0 missing, 0 belong to no row",
         "editor 'bagel', multipass: 2 of 2 chains have all outputs",
         "editor 'bagel', singlepass: 6 of 6 prompts have all outputs",
     )

@@ -338,6 +338,6 @@ def test_other_parquet_files_are_no_data_set_of_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no known layout"):
         opened(tmp_path)
     with pytest.raises(
-        DataError, match="expected .*: test_data.jsonl with its images, .*; found rows with the columns name"
+        DataError, match=r"expected .*: test_data\.jsonl with its images, .*; found rows with the columns name"
     ):
         opened(file, format="unicbench")
