@@ -27,7 +27,7 @@ _TURNS: Final = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
+class FileNames:
     """How the files of an editor are called, without ending."""
 
     patterns: Sequence[str]
@@ -94,7 +94,7 @@ class Matched:
     notes: tuple[str, ...] = ()
 
 
-def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, names: Names) -> Matched:
+def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, names: FileNames) -> Matched:
     """Return each named row once for each editor, with the file of which `names` gives the path as `edited`.
 
     editors: folder by the editor's name.
@@ -115,7 +115,7 @@ def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: Ima
     )
 
 
-def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: Names) -> Matched:
+def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: FileNames) -> Matched:
     folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
     files = tuple(f for f in folder.images(deep=True) if not (names.copies and unended(f).endswith(names.copies)))
     if not files:
@@ -148,7 +148,7 @@ def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, 
 
 
 def _best(
-    rows: Sequence[Row], names: Names, by_name: Mapping[str, list[str]], path: Path
+    rows: Sequence[Row], names: FileNames, by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[list[str | None]]]:
     """Return the pattern that finds most files, and the names that it gives to the turns of each row."""
     tried: list[tuple[str, list[list[str | None]]]] = []
@@ -178,7 +178,7 @@ def _best(
 
 
 def _no_match(
-    path: Path, names: Names, by_name: Mapping[str, object], expected: Mapping[str, object], repeated: Sequence[str]
+    path: Path, names: FileNames, by_name: Mapping[str, object], expected: Mapping[str, object], repeated: Sequence[str]
 ) -> str:
     """Return why no image of a folder fits, with the folder that may be meant."""
 

@@ -39,11 +39,11 @@ GroupKey: TypeAlias = tuple[str, ...]
 """Editor, judge or "", and the groups of the path that the mapping names."""
 
 
-class _Strict(BaseModel):
+class _MappingPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Rule(_Strict):
+class Rule(_MappingPart):
     """How files say one metric."""
 
     value: str
@@ -66,7 +66,7 @@ class Rule(_Strict):
     """Whether only some edits have it, and nobody knows which."""
 
 
-class Means(_Strict):
+class Means(_MappingPart):
     """The means as the script computes them."""
 
     dims: dict[str, str] = Field(default_factory=dict)
@@ -75,7 +75,7 @@ class Means(_Strict):
     """The field of the overall score; "geometric" where it is the geometric mean of the others."""
 
 
-class ResultMapping(_Strict):
+class ResultMapping(_MappingPart):
     """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
 
     layout: str
@@ -105,7 +105,7 @@ class ResultMapping(_Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class ResultSaid:
     """What an entry says of one metric."""
 
     metric: str
@@ -122,7 +122,7 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ResultEntry:
     """What result files say of one edit."""
 
     sample_id: str
@@ -134,7 +134,7 @@ class Entry:
 
 
 @dataclass(kw_only=True)
-class Group:
+class ResultGroup:
     """The results of one judge on one editor."""
 
     key: GroupKey
@@ -146,9 +146,9 @@ class Group:
     """Whether its outputs are known, so that one that is not there is missing."""
     unusable: Mapping[str, str]
     """Why an output that is there cannot be used, by sample."""
-    found: dict[tuple[str, str], tuple[Entry, list[Said]]] = field(default_factory=dict)
+    found: dict[tuple[str, str], tuple[ResultEntry, list[ResultSaid]]] = field(default_factory=dict)
     """By the sample's id and the item: those that count, with what they say."""
-    every: list[Entry] = field(default_factory=list)
+    every: list[ResultEntry] = field(default_factory=list)
     """Also those that do not count here: the script counts them."""
     refused: list[str] = field(default_factory=list)
 
@@ -236,7 +236,9 @@ class ResultFiles:
                 raise DataError(f"{folder}: two folders hold results of {who}: {other} and {mine}; name one of them")
         return found, [f"files of other names are not read: {left}; expected {mapping.where}"] if others else []
 
-    def entries(self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[Entry]:
+    def entries(
+        self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]
+    ) -> Iterator[ResultEntry]:
         """Yield the entries of a file. refused: gets what cannot be read. Raises DataError for a file of another shape."""
         for where, row in _rows(mapping, path):
             place = f"{path}, {where}"
@@ -247,7 +249,7 @@ class ResultFiles:
             if (id_ := value_of(row, mapping.sample)) is None:
                 refused.append(f"{place}: not read: expected an object with {mapping.sample}")
             else:
-                yield Entry(sample_id=str(id_), place=place, row=row)
+                yield ResultEntry(sample_id=str(id_), place=place, row=row)
 
     def groups(
         self,
@@ -258,7 +260,7 @@ class ResultFiles:
         store: ImageStore,
         *,
         named: Collection[str],
-    ) -> tuple[Loaded, dict[GroupKey, Group], list[str]]:
+    ) -> tuple[Loaded, dict[GroupKey, ResultGroup], list[str]]:
         """Return the data, its samples by group, with outputs where they are known, and notes.
 
         places: folder of outputs by editor.   named: those of the user, in which some output must be.
@@ -267,7 +269,7 @@ class ResultFiles:
         if not base.samples:
             first = base.rejected[0].message if base.rejected else "it holds no row"
             raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
-        notes, groups = list(base.notes), dict[GroupKey, Group]()
+        notes, groups = list(base.notes), dict[GroupKey, ResultGroup]()
         for editor in dict.fromkeys(key[0] for key in keys):
             its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
             gone = {row.id: replace(row, editor=editor) for row in base.rejected}
@@ -286,7 +288,7 @@ class ResultFiles:
             for key in (one for one in keys if one[0] == editor):
                 mine = {id_: s for id_, s in its.items() if self.is_of(mapping, s, key)}
                 known = outputs is not None and any(turn.edited for s in mine.values() for turn in s.turns)
-                groups[key] = Group(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
+                groups[key] = ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
         return base, groups, notes
 
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
@@ -296,11 +298,11 @@ class ResultFiles:
     def is_of(self, mapping: ResultMapping, sample: Sample, key: GroupKey) -> bool:
         return all(sample.extra.get(name) == value for name, value in zip(mapping.group, key[2:], strict=True))
 
-    def kept(self, group: Group) -> Iterable[Sample]:
+    def kept(self, group: ResultGroup) -> Iterable[Sample]:
         """Return the samples that the run gets."""
         return group.samples.values()
 
-    def _add(self, mapping: ResultMapping, entry: Entry, group: Group) -> None:
+    def _add(self, mapping: ResultMapping, entry: ResultEntry, group: ResultGroup) -> None:
         """Keep an entry, or say why it does not count."""
         group.every.append(entry)
         sample, before = group.samples.get(entry.sample_id), group.found.get((entry.sample_id, entry.item))
@@ -316,13 +318,13 @@ class ResultFiles:
         except (ValueError, DataError) as error:
             group.refused.append(f"{entry.place}: {error}")
 
-    def said(self, mapping: ResultMapping, entry: Entry, sample: Sample) -> Iterable[Said]:
+    def said(self, mapping: ResultMapping, entry: ResultEntry, sample: Sample) -> Iterable[ResultSaid]:
         """Return what an entry says. Raises ValueError and DataError where it is about something else."""
         for metric, rule in mapping.metrics.items():
             if applies(rule, sample) and not (rule.optional and rule.value not in entry.row):
                 yield read_said(metric, rule, entry.row)
 
-    def findings(self, mapping: ResultMapping, group: Group, judge_id: str) -> Iterator[Finding]:
+    def findings(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
         """Yield a finding a metric for each edit with an entry, and for each whose output is missing."""
         for (id_, _), (_, said) in group.found.items():
             yield from (self.finding(group.samples[id_], one, judge_id) for one in said)
@@ -334,10 +336,10 @@ class ResultFiles:
             reason = why or "there is no output of it, and the files have no entry"
             for metric, rule in mapping.metrics.items():
                 if applies(rule, sample) and not rule.of_some:
-                    one = Said(metric=metric, status=status, reason=reason)
+                    one = ResultSaid(metric=metric, status=status, reason=reason)
                     yield self.finding(sample, one, judge_id, ending="input" if why else "blocked")
 
-    def finding(self, sample: Sample, said: Said, judge_id: str, ending: Any = "answer") -> Finding:
+    def finding(self, sample: Sample, said: ResultSaid, judge_id: str, ending: Any = "answer") -> Finding:
         about = About.of(sample, turn=said.turn, part=said.part)
         return Finding(
             task_id=digest({"imported": self.name, "about": about.to_json(), "metric": said.metric}),
@@ -351,7 +353,7 @@ class ResultFiles:
             reason=said.reason,
         )
 
-    def published(self, mapping: ResultMapping, group: Group, judge_id: str) -> Iterator[Published]:
+    def published(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Published]:
         """Yield the means as the script computes them: of all entries, with what is no verdict."""
         if (means := mapping.published) is None:
             return
@@ -378,7 +380,7 @@ class ResultFiles:
                 judge_id=judge_id, editor=group.key[0], dims=dict(of), metric=metric, mean=mean, count=len(numbers)
             )
 
-    def notes(self, mapping: ResultMapping, group: Group) -> Iterator[str]:
+    def notes(self, mapping: ResultMapping, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
         left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
         bad = sum(sample.id in group.unusable for sample in left)
@@ -405,14 +407,14 @@ def applies(rule: Rule, sample: Sample) -> bool:
     return all(sample.extra.get(name) == value for name, value in rule.only.items())
 
 
-def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> Said:
+def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
     """Return what a row says of a metric: a finite number on its scale, or a status that says why it is none."""
     value, said = row.get(rule.value), row.get(rule.reason)
     reason = said if isinstance(said, str) else ""
 
-    def no(status: Status, kind: str, more: str = "") -> Said:
+    def no(status: Status, kind: str, more: str = "") -> ResultSaid:
         text = "; ".join(filter(None, (kind + (f": {more}" if more else ""), reason)))
-        return Said(metric=metric, status=status, reason=text, kind=kind)
+        return ResultSaid(metric=metric, status=status, reason=text, kind=kind)
 
     if rule.asked_with and row.get(rule.asked_with) == "":
         return no("input_error", f"asked without the {rule.asked_with}", f"the script wrote {value!r}")
@@ -434,8 +436,8 @@ def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> Said:
         for pattern, status, what in rule.zeros:
             if re.search(pattern, reason):
                 text = f"{what}; the official script counts it as 0; {reason}"
-                return Said(metric=metric, status=status, reason=text, kind=what)
-    return Said(metric=metric, status="ok", value=sum(given) / len(given), reason=reason)
+                return ResultSaid(metric=metric, status=status, reason=text, kind=what)
+    return ResultSaid(metric=metric, status="ok", value=sum(given) / len(given), reason=reason)
 
 
 def _in_lines(rule: Rule, reply: Json) -> list[Json]:

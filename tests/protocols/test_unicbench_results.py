@@ -13,7 +13,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
-from editloupe.protocols.importer import Said, read_said
+from editloupe.protocols.importer import ResultSaid, read_said
 from editloupe.protocols.unicbench.results import UNICBENCH
 from editloupe.protocols.unicbench.terms import METRICS
 from tests.protocols.unicbench_files import edit, put, result, row, rows, write, write_results
@@ -58,7 +58,7 @@ def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, s
     assert found.status == "ok" or found.reason
 
 
-def said(row: dict[str, Any]) -> Said:
+def said(row: dict[str, Any]) -> ResultSaid:
     return read_said("instruction_following", UNICBENCH.mapping.metrics["instruction_following"], row)
 
 

@@ -56,11 +56,11 @@ def _texts(value: Any) -> Any:
 Texts: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
-class _Strict(BaseModel):
+class _MappingPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class OutputNames(_Strict):
+class OutputNames(_MappingPart):
     """How an editor's files are called: the fields of `editloupe.data.outputs.Names`."""
 
     names: Texts = ("{id}",)
@@ -70,7 +70,7 @@ class OutputNames(_Strict):
     where: str = ""
 
 
-class Shape(_Strict):
+class RowShape(_MappingPart):
     """One way in which the rows come."""
 
     title: str = ""
@@ -98,7 +98,7 @@ class Shape(_Strict):
     """For the code of a layout that a mapping alone cannot say."""
 
 
-class Layout(Shape):
+class Layout(RowShape):
     """A mapping file."""
 
     layout: str = ""
@@ -136,10 +136,10 @@ class Layout(Shape):
         except ValidationError as error:
             raise ConfigError(f"{where}: {_explained(error)}") from error
 
-    def each(self) -> tuple[Shape, ...]:
+    def each(self) -> tuple[RowShape, ...]:
         """Return the ways in which the rows come."""
-        base = self.model_dump(include=set(Shape.model_fields))
-        return tuple(Shape.model_validate(_merged(base, shape)) for shape in self.shapes or ({},))
+        base = self.model_dump(include=set(RowShape.model_fields))
+        return tuple(RowShape.model_validate(_merged(base, shape)) for shape in self.shapes or ({},))
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,13 +23,13 @@ from editloupe.data.loaders.layout import (
     KEY,
     ROLES,
     Layout,
-    Shape,
+    RowShape,
     chosen,
     names_in,
     path_part,
     value_of,
 )
-from editloupe.data.outputs import PARTS, Names, unended, with_outputs
+from editloupe.data.outputs import PARTS, FileNames, unended, with_outputs
 from editloupe.data.rows import (
     OWN_COLUMNS,
     DataRow,
@@ -56,7 +56,7 @@ class Rows:
     """One file of rows, with what its columns are."""
 
     table: MetadataTable
-    shape: Shape
+    shape: RowShape
     roles: Mapping[str, tuple[str, ...]]
     """Role → its name in the rows; `instructions` may have several."""
     images: Folder
@@ -125,7 +125,7 @@ class Mapped:
         loaded = assemble(rows, format=self.format, dataset=dataset, metadata=place, notes=notes)
         return self.completed(loaded, tables, data)
 
-    def found(self, layout: Layout, data: DataSet) -> tuple[Shape, list[Path]]:
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         """Return the way in which the rows come, and their files. Raises DataError where there are none."""
         shapes = layout.each()
         for shape in shapes:
@@ -140,7 +140,7 @@ class Mapped:
         seen = f"; found rows with the columns {', '.join(columns)}" if columns else ""
         raise DataError(f"{data.root}: expected {layout.title or 'edits'}: {layout.looks}{seen}")
 
-    def _files(self, layout: Layout, shape: Shape, data: DataSet) -> list[Path]:
+    def _files(self, layout: Layout, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the files of rows of a shape; [] where they are not there."""
         if shape.inside:
             files = row_files(data)
@@ -156,7 +156,7 @@ class Mapped:
                 return [root.own(file.relative_to(data.root).as_posix()) for file in their]
         return []
 
-    def check_edits(self, shape: Shape, data: DataSet) -> None:
+    def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Raise ConfigError where public data without edits has no outputs beside it, or data with edits has some."""
         own = "edited" in shape.columns
         if shape.title and own and data.edited:
@@ -167,12 +167,12 @@ class Mapped:
                 f"where they lie as {shape.outputs.where}"
             )
 
-    def needed(self, shape: Shape, data: DataSet) -> tuple[str, ...]:
+    def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
         """Return the roles that the columns must have."""
         edited = ("edited",) if "edited" in shape.columns and data.outputs and not data.edited else ()
         return ("source", *edited, *(() if shape.languages else ("instruction",)))
 
-    def tables(self, layout: Layout, shape: Shape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
+    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
         """Yield the files of rows, read but for images inside. Raises SampleError and DataError."""
         root, before = Folder(data.root, data.store), 0
         images = RowImages(data.root, data.store) if shape.inside else root
@@ -191,7 +191,7 @@ class Mapped:
             yield replace(rows, languages=spoken)
             before += len(rows.table.lines)
 
-    def _inside(self, file: Path, shape: Shape, images: RowImages, before: int, data: DataSet) -> Rows:
+    def _inside(self, file: Path, shape: RowShape, images: RowImages, before: int, data: DataSet) -> Rows:
         holding, plain = image_columns(file)
         roles = roles_of(shape, file, plain, data, needed=self.needed(shape, data), images=holding)
         inside = {role: names[0] for role, names in roles.items() if role in IMAGES and names[0] in holding}
@@ -299,13 +299,13 @@ class Mapped:
             own = [plain_stem(path) if path else None, str(rows.before + place + 1)]
         return tuple(str(hint) for hint in own if hint is not None)
 
-    def attached(self, rows: Sequence[Row], shape: Shape, data: DataSet, notes: list[str]) -> Sequence[Row]:
+    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         """Return named rows once for each editor, with its outputs."""
         if not data.edited:
             return rows
         names = shape.outputs.model_dump()
         bare = [replace(row, editor="") for row in rows]
-        found = with_outputs(bare, data.edited, store=data.store, names=Names(patterns=names.pop("names"), **names))
+        found = with_outputs(bare, data.edited, store=data.store, names=FileNames(patterns=names.pop("names"), **names))
         notes.extend(found.notes)
         return _spoken(found.rows, notes) if shape.languages else found.rows
 
@@ -343,7 +343,7 @@ def _read(file: Path) -> Layout:
     return Layout.read(file)
 
 
-def _is_theirs(file: Path, name: str, layout: Layout, shape: Shape) -> bool:
+def _is_theirs(file: Path, name: str, layout: Layout, shape: RowShape) -> bool:
     """Return whether a file that a pattern finds is the layout's: by its folder, or by its columns."""
     above, last = "*" in name.rpartition("/")[0], "*" in Path(name).name
     return (not above or not layout.kinds or file.parent.resolve().name in layout.kinds) and (
@@ -352,7 +352,13 @@ def _is_theirs(file: Path, name: str, layout: Layout, shape: Shape) -> bool:
 
 
 def roles_of(
-    shape: Shape, table: Path, columns: Sequence[str], data: DataSet, *, needed: Sequence[str], images: Sequence[str] = ()
+    shape: RowShape,
+    table: Path,
+    columns: Sequence[str],
+    data: DataSet,
+    *,
+    needed: Sequence[str],
+    images: Sequence[str] = (),
 ) -> dict[str, tuple[str, ...]]:
     """Return the name of each role that the columns of a table have. images: columns that hold images.
 
@@ -395,7 +401,7 @@ def _absent(role: str, name: str, columns: Sequence[str], images: Sequence[str])
     )
 
 
-def _groups(shape: Shape) -> Iterator[str]:
+def _groups(shape: RowShape) -> Iterator[str]:
     for pattern in shape.parts.values():
         yield from re.compile(pattern).groupindex
 

@@ -10,9 +10,9 @@ from typing import Final
 from editloupe.data.embedded import image_columns, row_files
 from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import Layout, Shape, chosen
+from editloupe.data.loaders.layout import Layout, RowShape, chosen
 from editloupe.data.loaders.mapped import Mapped, Rows, roles_of
-from editloupe.data.outputs import Names, with_outputs
+from editloupe.data.outputs import FileNames, with_outputs
 from editloupe.data.rows import DataRow, RejectedRow, Row, named, rejected
 from editloupe.data.tables import ENDINGS, MetadataTable, TableLine, columns_of
 from editloupe.errors import DataError, SampleError
@@ -23,7 +23,7 @@ METADATA: Final = tuple(f"metadata{ending}" for ending in ENDINGS)
 _HERE: Final = Path(__file__).parent
 
 
-class Table(Mapped):
+class OwnTable(Mapped):
     """A table of any name and any columns, beside any folders of images."""
 
     def layout(self, data: DataSet) -> Layout:
@@ -37,10 +37,10 @@ class Table(Mapped):
         layout = self.layout(data)
         return bool(self._fitting(layout, data))
 
-    def check_edits(self, shape: Shape, data: DataSet) -> None:
+    def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Outputs of editors take the place of the rows' own."""
 
-    def found(self, layout: Layout, data: DataSet) -> tuple[Shape, list[Path]]:
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         files = self._fitting(layout, data)
         if not files and (tables := self._tables(layout, data)):
             if len(tables) > 1:
@@ -81,7 +81,7 @@ class Table(Mapped):
             return data.metadata is not None and not holding
 
 
-class Pairs(Table):
+class Pairs(OwnTable):
     """Images in source/ and edited/, matched by stem."""
 
     def matches(self, data: DataSet) -> bool:
@@ -101,7 +101,7 @@ class Pairs(Table):
     def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
         return [file for file in super()._tables(layout, data) if file.name not in METADATA]
 
-    def found(self, layout: Layout, data: DataSet) -> tuple[Shape, list[Path]]:
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         for name, what in (("source", "the images before the edit"), ("edited", "edited images")):
             folder = data.root / name
             if name == "source" or not (data.edited or not data.outputs):
@@ -114,7 +114,7 @@ class Pairs(Table):
             )
         return super().found(layout, data)
 
-    def tables(self, layout: Layout, shape: Shape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
+    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
         folder = Folder(data.root, data.store)
         if files[0].suffix == ".txt":
             table = _text_table(files[0], _stems(folder, "source"))
@@ -122,7 +122,7 @@ class Pairs(Table):
             return
         yield from super().tables(layout, shape, files, data)
 
-    def needed(self, shape: Shape, data: DataSet) -> tuple[str, ...]:
+    def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
         return ("id", "instruction")
 
     def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
@@ -174,7 +174,7 @@ class Pairs(Table):
         reference = ImageFile(folder=folder, name=others[0]) if others else row.reference
         return replace(row, source=ImageFile(folder=folder, name=files[0]), reference=reference)
 
-    def attached(self, rows: Sequence[Row], shape: Shape, data: DataSet, notes: list[str]) -> Sequence[Row]:
+    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         own = data.root / "edited"
         editors: Mapping[str, Path] = data.edited or ({"": own} if data.outputs or own.is_dir() else {})
         for path in editors.values():
@@ -187,7 +187,7 @@ class Pairs(Table):
                 )
         if not editors:
             return rows
-        found = with_outputs(rows, editors, store=data.store, names=Names(patterns=shape.outputs.names))
+        found = with_outputs(rows, editors, store=data.store, names=FileNames(patterns=shape.outputs.names))
         notes.extend(found.notes)
         before = _stems(Folder(data.root, data.store), "source")
         strays = [(editor, editors[editor] / file) for editor, files in found.left.items() for file in files]
@@ -243,10 +243,10 @@ class Inside(Mapped):
         except (SampleError, DataError):
             return False
 
-    def check_edits(self, shape: Shape, data: DataSet) -> None:
+    def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Outputs of editors take the place of the rows' own."""
 
 
-IMAGEFOLDER: Final = Table(_HERE / "imagefolder.toml")
+IMAGEFOLDER: Final = OwnTable(_HERE / "imagefolder.toml")
 PAIRS: Final = Pairs(_HERE / "pairs.toml")
 DATASETS: Final = Inside(_HERE / "datasets.toml")

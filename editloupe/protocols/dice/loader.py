@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import Layout, Shape
+from editloupe.data.loaders.layout import Layout, RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.tables import TableLine
 from editloupe.protocols.dice.differences import DIFFERENCES
@@ -33,7 +33,7 @@ _OWN: Final = (*_OPS, *_BOXES, *_OBJECTS, "coherent", "confidence")
 class DiceData(Mapped):
     """The rows, those of one edit as one."""
 
-    def tables(self, layout: Layout, shape: Shape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
+    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
         for rows in super().tables(layout, shape, files, data):
             yield replace(rows, table=replace(rows.table, lines=tuple(_edits(rows))))
 

@@ -15,7 +15,7 @@ from typing import Final
 from editloupe.data.boxes import FORMATS, Quad, sniff
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
-from editloupe.data.loaders.layout import Layout, Shape
+from editloupe.data.loaders.layout import Layout, RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows, placed
 from editloupe.data.rows import DataRow, RejectedRow, Row, named, read_row
 from editloupe.data.tables import MetadataTable, TableLine, read_table
@@ -46,7 +46,7 @@ class DLEBenchData(Mapped):
         id_key, boxes_key = layout.columns["id"][0], layout.columns["bboxes"][0]
         return BoxFile(name=layout.options["sidecar"], id_key=id_key, boxes_key=boxes_key)
 
-    def tables(self, layout: Layout, shape: Shape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
+    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
         for rows in super().tables(layout, shape, files, data):
             if rows.roles.get("instruction") == ("edit_operation",) and len(shape.columns["instruction"]) > 1:
                 _check_operations(rows.table)

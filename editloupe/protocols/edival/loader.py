@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, get_args
 
 from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import Layout, Shape
+from editloupe.data.loaders.layout import Layout, RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, RejectedRow, Row
 from editloupe.data.tables import TableLine, columns_of, shown
@@ -66,10 +66,10 @@ _Chain: TypeAlias = Mapping[int, _Line | RejectedRow]
 class EdiValData(Mapped):
     """The lines as chains, and as prompts where an editor has outputs of the mode singlepass."""
 
-    def needed(self, shape: Shape, data: DataSet) -> tuple[str, ...]:
+    def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
         return ()
 
-    def found(self, layout: Layout, data: DataSet) -> tuple[Shape, list[Path]]:
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         every = sorted(data.root.glob("*.csv")) if data.metadata is None else [data.metadata]
         fitting = [file for file in every if {*layout.needs} <= {*columns_of(file)}]
         files = fitting or every
@@ -93,7 +93,7 @@ class EdiValData(Mapped):
         found = [*_rows(chains, sources, "multipass"), *(_rows(chains, sources, "singlepass") if data.edited else ())]
         return [*strays, *found]
 
-    def attached(self, rows: Sequence[Row], shape: Shape, data: DataSet, notes: list[str]) -> Sequence[Row]:
+    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         if not data.edited:
             return rows
         out: list[Row] = []

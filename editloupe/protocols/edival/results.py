@@ -24,11 +24,11 @@ from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
 from editloupe.protocols.imported import Published
 from editloupe.protocols.importer import (
-    Entry,
-    Group,
+    ResultEntry,
     ResultFiles,
+    ResultGroup,
     ResultMapping,
-    Said,
+    ResultSaid,
     read_object,
     read_said,
 )
@@ -62,7 +62,9 @@ _SHOWN: Final = 3
 class EdiValResults(ResultFiles):
     """Entries by image and turn, or by prompt."""
 
-    def entries(self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[Entry]:
+    def entries(
+        self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]
+    ) -> Iterator[ResultEntry]:
         index, multi = its["index"], its[MODE] == "multipass"
         try:
             values = read_object(path)
@@ -83,7 +85,7 @@ class EdiValResults(ResultFiles):
             first = not multi or edits == turns[0]
             more: dict[str, Json] = {EDITS: edits, BASE: (base if isinstance(base, dict) else {}) if first else None}
             id_ = index if multi else f"{index}.c{edits}"
-            yield Entry(sample_id=id_, item=str(edits), place=f"{path}, turn {edits}", row={**its, **row, **more})
+            yield ResultEntry(sample_id=id_, item=str(edits), place=f"{path}, turn {edits}", row={**its, **row, **more})
 
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
         """Return the chains, and their first edits as prompts where the data has no prompts of its own."""
@@ -92,11 +94,11 @@ class EdiValResults(ResultFiles):
             yield replace(sample, extra={MODE: "multipass", **sample.extra})
             yield from () if prompts else _prompts(sample)
 
-    def kept(self, group: Group) -> Iterable[Sample]:
+    def kept(self, group: ResultGroup) -> Iterable[Sample]:
         # Without outputs nobody knows which other samples were to be judged: the code leaves out those without one.
         return [s for id_, s in group.samples.items() if group.known or id_ in group.judged]
 
-    def said(self, mapping: ResultMapping, entry: Entry, sample: Sample) -> Iterable[Said]:
+    def said(self, mapping: ResultMapping, entry: ResultEntry, sample: Sample) -> Iterable[ResultSaid]:
         chain, edits = read_chain(sample), int(str(entry.row[EDITS]))
         multi = chain.mode == "multipass"
         due = chain.edits[edits - 1 : edits] if multi else chain.edits
@@ -118,11 +120,11 @@ class EdiValResults(ResultFiles):
                 found = (_quality(question, values, prefix, metrics) for question in QUALITY)
                 yield from (replace(one, turn=number) for one in found if one is not None)
 
-    def findings(self, mapping: ResultMapping, group: Group, judge_id: str) -> Iterator[Finding]:
+    def findings(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
         # The protocol itself tells which outputs are missing.
         return super().findings(mapping, replace(group, known=False), judge_id)
 
-    def published(self, mapping: ResultMapping, group: Group, judge_id: str) -> Iterator[Published]:
+    def published(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Published]:
         """Yield the means as the official notebook computes them, with the zeros."""
         rows = {(one.row["index"], int(one.item)): one.row for one in group.every}
         mode = group.key[2]
@@ -143,7 +145,7 @@ class EdiValResults(ResultFiles):
                     yield Published(judge_id=judge_id, editor=editor, dims=dims, part=part, metric=metric, mean=mean,
                                     count=len(numbers))  # fmt: skip
 
-    def notes(self, mapping: ResultMapping, group: Group) -> Iterator[str]:
+    def notes(self, mapping: ResultMapping, group: ResultGroup) -> Iterator[str]:
         yield from super().notes(mapping, group)
         said = [one for _, its in group.found.values() for one in its if one.metric == FOLLOWING and one.status == "ok"]
         for what, count in (
@@ -191,14 +193,14 @@ def _number(value: Json) -> float | None:
     return float(value) if isinstance(value, bool) else finite(value)
 
 
-def read_followed(mapping: ResultMapping, row: Mapping[str, Json]) -> Said:
+def read_followed(mapping: ResultMapping, row: Mapping[str, Json]) -> ResultSaid:
     """Return what 0 or 1 with its reason says of an edit."""
     number, kind, reason = _number(row.get(FOLLOWING)), _text(row.get("task_type")), _text(row.get(_REASON))
     given = row.get(FOLLOWING) if number is None else number
     said = read_said(FOLLOWING, mapping.metrics[FOLLOWING], {FOLLOWING: given, _REASON: f"{kind}: {reason}"})
     said = replace(said, reason=said.reason.replace(f"{kind}: {reason}", reason))
     if said.status == "ok" and said.value not in (0, 1):
-        return Said(
+        return ResultSaid(
             metric=FOLLOWING,
             status="off_menu",
             reason=f"{FOLLOWING} is neither 0 nor 1: {number:g}",
@@ -207,7 +209,7 @@ def read_followed(mapping: ResultMapping, row: Mapping[str, Json]) -> Said:
     return said
 
 
-def read_consistency(row: Mapping[str, Json], metric: str) -> Said:
+def read_consistency(row: Mapping[str, Json], metric: str) -> ResultSaid:
     """Return what an entry says of one kind of consistency, -1 to 1. A mean of no boxes is not defined."""
     key, listed = CONSISTENCY[metric]
     value, details = row.get(key), row.get("object_details")
@@ -218,10 +220,10 @@ def read_consistency(row: Mapping[str, Json], metric: str) -> Said:
             if unchanged
             else "the official code compares nothing after a change of background"
         )
-        return Said(metric=metric, status="not_defined", reason=why)
+        return ResultSaid(metric=metric, status="not_defined", reason=why)
     number = finite(value)
     if number is None or not -1 <= number <= 1:
-        return Said(
+        return ResultSaid(
             metric=metric,
             status="unparsed",
             reason=f"{key} is no number from -1 to 1: {shown(value)}",
@@ -230,13 +232,13 @@ def read_consistency(row: Mapping[str, Json], metric: str) -> Said:
     boxes = details.get(listed) if isinstance(details, Mapping) else None
     if listed and number == 0 and not boxes:
         found = "no box of an unchanged object" if boxes == [] else "0 without details, which is what it writes for no box"
-        return Said(
+        return ResultSaid(
             metric=metric, status="not_defined", reason=f"the official code found {found}", kind=f"{metric} of 0: {found}"
         )
-    return Said(metric=metric, status="ok", value=number)
+    return ResultSaid(metric=metric, status="ok", value=number)
 
 
-def _quality(question: str, row: Mapping[str, Json], prefix: str, metrics: Mapping[str, Metric]) -> Said | None:
+def _quality(question: str, row: Mapping[str, Json], prefix: str, metrics: Mapping[str, Metric]) -> ResultSaid | None:
     """Return one number, or a record of several; None where the protocol has none of them."""
     given = {name: row.get(prefix + key) for name, key in QUALITY[question].items() if name in metrics}
     found = {name: _on_scale(value, metrics[name]) for name, value in given.items()}
@@ -251,9 +253,9 @@ def _quality(question: str, row: Mapping[str, Json], prefix: str, metrics: Mappi
         return None
     if not numbers:
         why = kind or f"the file has no {', '.join(found)}"
-        return Said(metric=question, status="unparsed" if wrong else "not_defined", reason=why, kind=kind)
+        return ResultSaid(metric=question, status="unparsed" if wrong else "not_defined", reason=why, kind=kind)
     answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
-    return Said(metric=question, status="ok", answer=answer, kind=kind)
+    return ResultSaid(metric=question, status="ok", answer=answer, kind=kind)
 
 
 def _on_scale(value: Json, metric: Metric) -> float | None:
@@ -262,7 +264,7 @@ def _on_scale(value: Json, metric: Metric) -> float | None:
     return number if number is None or bounds is None or bounds[0] <= number <= bounds[1] else None
 
 
-def _compared(group: Group) -> Iterator[str]:
+def _compared(group: ResultGroup) -> Iterator[str]:
     """Yield how image_rate.json differs from the files of the images."""
     path = Path(group.every[0].place.rpartition(", turn")[0]).parent / "image_rate.json"
     if not path.is_file():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.images import MIN_SIDE, ImageStore
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import Shape
+from editloupe.data.loaders.layout import RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows, is_there, placed
 from editloupe.data.rows import DataRow, Loaded, Row, rejected
 from editloupe.data.tables import TableLine, read_table, shown
@@ -45,7 +45,7 @@ class GIEBenchData(Mapped):
         # A mask as text is read in a fraction of the time: the numbers of all rows are 54 million.
         return _LISTS.sub(lambda match: f'{match[1]}"{"".join(match[2].split())}"', text)
 
-    def check_edits(self, shape: Shape, data: DataSet) -> None:
+    def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Left to `read`: rows may name their outputs themselves."""
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
@@ -71,7 +71,7 @@ class GIEBenchData(Mapped):
             found.append(row)
         return found
 
-    def attached(self, rows: Sequence[Row], shape: Shape, data: DataSet, notes: list[str]) -> Sequence[Row]:
+    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         found: list[Row] = []
         for editor, path in data.edited.items():
             if path.is_file():
