@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +25,6 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup, settled_tools
-from editloupe.runs.store import RunStore
 from editloupe.runs.visits import added
 from editloupe.values import digest
 
@@ -141,11 +139,8 @@ def _judge(
     if not as_json:
         judging = f"Judging {run.path} with {heading.judge}"
         note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
-    if not as_json and (folder / "run.json").exists():
-        with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
-            store = RunStore.read_info(folder)
-            for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
-                note(line)
+        for line in added(folder, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}):
+            note(line)
     with stoppable() as stop, progress(events=as_json) as listener:
         outcome = drive(
             setup,

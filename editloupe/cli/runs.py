@@ -14,7 +14,8 @@ from typer import Argument, Option
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, many, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
-from editloupe.runs.folders import Listed, orphans, remove, runs_below, writer
+from editloupe.runs.folders import Listed, orphans, remove, runs_below
+from editloupe.runs.lock import writer
 from editloupe.runs.merge import merge as join
 from editloupe.runs.store import RunStore
 

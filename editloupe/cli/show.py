@@ -55,12 +55,12 @@ def show(
         # This imports tools and agents, and a whole run is shown without them.
         from editloupe.cli.recorded import findings_of
 
-        store = RunStore.read_sample(run, sample)
+        store = RunStore.read_samples(run, [sample])
         if not store.findings:
             raise ConfigError(why_empty(store))
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
-        other = None if diff is None else RunStore.read_sample(diff, sample)
+        other = None if diff is None else RunStore.read_samples(diff, [sample])
         for finding in findings:
             out().print(Rule(plain(_title(finding)), align="left"), width=min(out().width, _RULE))
             if other is None:

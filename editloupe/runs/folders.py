@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from editloupe import files
-from editloupe.data.run_file import read_run_file
+from editloupe.data.run_file import NAME, read_run_file
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import FINDINGS, RunIndex
 from editloupe.runs.judges import names_of
-from editloupe.values import Json, parse_json
+from editloupe.values import Json
 
 _FILES = frozenset((".json", ".jsonl", ".yaml"))
 """Endings of the files at the top of a run folder."""
@@ -91,7 +90,7 @@ def runs_below(folder: Path) -> Iterator[Listed]:
         raise ConfigError(f"{folder} is no folder; name the one that your runs are in")
     for where, folders, names in os.walk(folder):
         folders.sort()
-        if "run.json" in names:
+        if NAME in names:
             folders.clear()
             yield _listed(Path(where))
 
@@ -103,19 +102,17 @@ def _listed(folder: Path) -> Listed:
         listed: Any = info.get("judges")
         judges = {id_: judge for id_, judge in (listed or {}).items() if isinstance(judge, Mapping)}
         asked = [id_ for id_, judge in judges.items() if judge.get("role", "judge") == "judge"]
-        with RunIndex(folder) as index:
-            findings = folder / "findings.jsonl"
-            written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
-            return Listed(
-                folder=folder,
-                judges=names_of(judges),
-                mode=_mode(info),
-                tags=tags_of(info.get("record")),
-                samples=index.samples(),
-                asked=index.asked(asked),
-                statuses=index.statuses(),
-                written=written,
-            )
+        index, findings = RunIndex(folder), folder / FINDINGS
+        return Listed(
+            folder=folder,
+            judges=names_of(judges),
+            mode=_mode(info),
+            tags=tags_of(info.get("record")),
+            samples=index.samples(),
+            asked=index.asked(asked),
+            statuses=index.statuses(),
+            written=(findings if findings.exists() else folder / NAME).stat().st_mtime,
+        )
     except EditLoupeError as error:
         problem = str(error)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -132,42 +129,6 @@ def tags_of(record: object) -> tuple[str, ...]:
 def _mode(info: Mapping[str, Any]) -> str:
     options = (info.get("record") or {}).get("options") or {}
     return str(options.get("mode") or "")
-
-
-def is_written(folder: Path) -> bool:
-    """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
-    return writer(folder) is not None
-
-
-def writer(folder: Path) -> int | None:
-    """Return the number of the process that writes to a run; None if none does, or one of another machine."""
-    try:
-        owner: Any = parse_json(files.read_bytes(folder / "run.owner"))
-        process = int(owner["process"])
-        if owner["host"] != socket.gethostname():
-            return None
-        os.kill(process, 0)
-    except PermissionError:
-        return process
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    return process if _locked_by(process, folder) else None
-
-
-def _locked_by(process: int, folder: Path) -> bool:
-    """Return whether a living process is the one that writes here: its number may have gone to another since.
-
-    The kernel's list of locks says it, since trying the lock could keep a writer out that starts just then. Without such a
-    list, a living process counts.
-    """
-    try:
-        inode = (folder / "run.lock").stat().st_ino
-        held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-    except FileNotFoundError:
-        return not Path("/proc/locks").exists()
-    except (OSError, ValueError):
-        return True
-    return any(str(process) in words and any(word.endswith(f":{inode}") for word in words) for words in held)
 
 
 @dataclass(frozen=True, kw_only=True)

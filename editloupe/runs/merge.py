@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +16,11 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
-from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
+from editloupe.runs.settings import differences, read_config
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, parse_json
+from editloupe.values import parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
@@ -72,9 +72,10 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             spec = replace(spec, record={**spec.record, "repeats": rules[0]})
         judges = [entry for store in stores for entry in store.entries().values()]
         nothing = Loaded(format="merged", samples=(), rejected=())
+        config = next(filter(None, map(read_config, (out, *shards))), None)
         # A name that means two judges is refused before the folder is made.
         RunStore(out).look(spec, judges, nothing)
-        target = RunStore.begin(out, spec, judges, nothing, config=_config((out, *shards)))
+        target = RunStore.begin(out, spec, judges, nothing, config=config)
         opened.callback(target.close)
         total = Merged()
         for store in stores:
@@ -83,13 +84,6 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             except OSError as error:
                 raise StorageError(f"{store.folder} cannot be merged into {out}: {error}") from error
         return total
-
-
-def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
-    """Return the options of the first config.yaml in some folders; None if there is none."""
-    path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
-    options = None if path is None else files.read_yaml(path)
-    return options if isinstance(options, Mapping) else None
 
 
 def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
