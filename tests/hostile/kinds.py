@@ -6,11 +6,9 @@ import json
 import os
 import shutil
 import socket
-import sqlite3
 import struct
 import zlib
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -274,8 +272,6 @@ KINDS |= {
     "a config whose data is a device": content("config.yaml", "path: /dev/zero\nbackend: baseline\n"),
     "a config whose data is the system": content("config.yaml", "path: /etc\nbackend: baseline\n"),
     # what is derived, and what is written
-    "an index of garbage": content("index.sqlite", b"SQLite format 3\0" + b"\xff" * 5000),
-    "an index as a link": link("index.sqlite", "victim.sqlite"),
     "a report as a link": link("report", "pictures"),
     "a report as a file": content("report", "mine"),
     "a list of the report's files as a pipe": fifo("report/.files.json"),
@@ -315,15 +311,6 @@ def _(run: Path, outside: Path) -> None:
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
     body = chunk(b"IDAT", zlib.compress(b"\0" * 50_000_000, 9))
     blob(run).write_bytes(b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b""))
-
-
-@kind("an index with an endless view")
-def _(run: Path, outside: Path) -> None:
-    for name in [path.name for path in run.glob("*.sqlite")] or ["index.sqlite"]:
-        with closing(sqlite3.connect(replaced(run / name))) as base:
-            for table in ("findings", "samples", "traces", "meta", "files"):
-                endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select i from n"
-                base.execute(f"create view {table} as {endless}")
 
 
 @kind("a list of the report's files that names others")

@@ -1,4 +1,4 @@
-"""Large runs, runs in a folder, shards joined, pictures that nothing names, two writers."""
+"""Runs in a folder, shards joined, pictures that nothing names, two writers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, RunMismatch
-from editloupe.runs import index
 from editloupe.runs.folders import orphans, remove, runs_below
-from editloupe.runs.index import RunIndex
 from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
@@ -26,55 +24,6 @@ from tests.conftest import LOOK
 from tests.runs.test_resume import run, talker
 
 Edits = Callable[..., Path]
-
-
-@pytest.fixture
-def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index is worth its file for every run."""
-    monkeypatch.setattr(index, "LARGE", 0)
-
-
-@pytest.mark.usefixtures("small_is_large")
-def test_one_sample_is_read_by_the_index_as_it_is_read_from_the_whole(gallery: Path):
-    whole = RunStore.read(gallery)
-    part = RunStore.read_sample(gallery, "mug-blue")
-    assert (gallery / "index.sqlite").exists()
-    assert list(part.samples) == ["mug-blue"]
-    assert part.current() == [f for f in whole.current() if f.sample_id == "mug-blue"]
-    assert RunStore.read_sample(gallery, "unknown").current() == whole.current()
-
-
-@pytest.mark.usefixtures("small_is_large")
-def test_the_index_follows_what_is_appended_and_is_made_anew_where_a_file_changed(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    run(talker(), folder, out, limit=1)
-    assert [f.sample_id for f in RunStore.read_sample(out, "s00").current()] == ["s00"]
-    run(talker("Over Modification"), folder, out)
-    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
-    # A torn line is not there; once it is whole, it is.
-    lines = (out / "findings.jsonl").read_bytes()
-    last = json.loads(lines.splitlines()[-1])
-    more = json.dumps(last | {"sample_id": "late", "task_id": "f" * 64}).encode()
-    (out / "findings.jsonl").write_bytes(lines + more[:40])
-    with RunIndex(out) as opened:
-        assert (opened.samples(), opened.statuses(), opened.lines("late")) == (3, {"ok": 3}, {})
-    (out / "findings.jsonl").write_bytes(lines + more + b"\n")
-    with RunIndex(out) as opened:
-        assert list(opened.lines("late")) == ["findings.jsonl"]
-    (out / "findings.jsonl").write_bytes(b'{"other": 1}\n' + lines)
-    with RunIndex(out) as opened:
-        assert opened.statuses() == {"ok": 3}
-        assert opened.lines("late") == {}
-    (out / "index.sqlite").write_bytes(b"no database at all")
-    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
-    (out / "index.sqlite").unlink()
-    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
-
-
-def test_small_runs_and_the_gallery_get_no_index_file(gallery: Path):
-    RunStore.read_sample(gallery, "mug-blue")
-    list(runs_below(gallery.parent))
-    assert not (gallery / "index.sqlite").exists()
 
 
 def test_runs_are_listed_with_their_judges_and_what_is_judged(gallery: Path):
