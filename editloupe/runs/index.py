@@ -1,17 +1,17 @@
 """Index a run in memory: which samples it has, and where each one's lines stand in samples.jsonl and findings.jsonl.
 
 One pass over both files, a second for 100,000 findings, so that a sample's page need not make objects of all of them.
-`refresh` takes in what was appended since.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from sys import intern
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from editloupe import files
 from editloupe.errors import ConfigError
@@ -22,30 +22,17 @@ LARGE: Final = 2**20
 
 SAMPLES: Final = "samples.jsonl"
 FINDINGS: Final = "findings.jsonl"
-FILES: Final = (SAMPLES, FINDINGS)
 
 _HEAD: Final = 4096
-"""Bytes by whose equality a file is known again that may have been written anew."""
+"""Bytes by which a file is known again: it may have been written anew."""
 
 _Question: TypeAlias = tuple[str, str, str, int, str, int]
 """Judge, sample's key, metric, turn, part and repeat: the latest finding of one counts."""
 
 
-class _Line(NamedTuple):
-    """What the index takes from a line."""
-
-    key: str
-    id: str
-    question: _Question | None = None
-    """None for a line of samples.jsonl."""
-    task: str = ""
-    status: str = ""
-    trace: str = ""
-
-
 def is_large(folder: Path) -> bool:
     """Return whether a run is so large that reading it whole takes long."""
-    return sum(path.stat().st_size for name in FILES if (path := folder / name).exists()) >= LARGE
+    return sum(path.stat().st_size for name in (SAMPLES, FINDINGS) if (path := folder / name).exists()) >= LARGE
 
 
 class RunIndex:
@@ -57,14 +44,14 @@ class RunIndex:
         """Grows with every change of the run's files that `refresh` sees."""
 
         self._lock = threading.RLock()
-        self._heads: dict[str, bytes] = {}
         self._forget()
         self.refresh()
 
     def _forget(self) -> None:
-        self._ends = dict.fromkeys(FILES, 0)
+        self._ends: dict[str, int] = {SAMPLES: 0, FINDINGS: 0}
         """File → where the last line ends that was taken in."""
-        self._places: dict[str, dict[str, list[int]]] = {name: {} for name in FILES}
+        self._heads: dict[str, bytes] = {SAMPLES: b"", FINDINGS: b""}
+        self._places: dict[str, dict[str, list[int]]] = {SAMPLES: {}, FINDINGS: {}}
         """File → sample's key → where its lines begin."""
         self._ids: dict[str, str] = {}
         self._statuses: dict[_Question, str] = {}
@@ -75,19 +62,18 @@ class RunIndex:
     def keys(self) -> list[tuple[str, str]]:
         """Return (key, id) of every sample in the order of the data, then of findings whose sample is not listed."""
         with self._lock:
-            return [(key, self._ids[key]) for key in dict.fromkeys(key for name in FILES for key in self._places[name])]
+            return [(key, self._ids[key]) for key in {**self._places[SAMPLES], **self._places[FINDINGS]}]
 
     def lines(self, samples: Collection[str]) -> dict[str, bytes]:
         """Return each file's lines about samples (an id, or EDITOR/ID, each), one after another as they stand there."""
+        found: dict[str, bytes] = {}
         with self._lock:
-            keys = {key for key, id_ in self._ids.items() if key in samples or id_ in samples}
-            found: dict[str, bytes] = {}
+            keys = [key for key, id_ in self._ids.items() if key in samples or id_ in samples]
             for name, places in self._places.items():
-                starts = sorted(at for key in keys for at in places.get(key, ()))
-                if starts:
+                if starts := sorted(at for key in keys for at in places.get(key, ())):
                     with files.open_plain(self.folder / name) as file:
                         found[name] = b"".join(file.readline() for at in starts if file.seek(at) == at)
-            return found
+        return found
 
     def samples(self) -> int:
         """Return how many samples the run has, those that could not be loaded included."""
@@ -95,8 +81,8 @@ class RunIndex:
 
     def asked(self, judges: Collection[str]) -> int:
         """Return how many samples each of these judges was asked about. What others found counts for every judge."""
+        by_key: dict[str, set[str]] = {}
         with self._lock:
-            by_key: dict[str, set[str]] = {}
             for judge, key, *_ in self._statuses:
                 by_key.setdefault(key, set()).add(judge)
         return sum(bool(found - set(judges)) or found >= set(judges) for found in by_key.values())
@@ -118,63 +104,58 @@ class RunIndex:
         """Take in what was appended. Where a file is no longer what it was, all is read anew."""
         with self._lock:
             try:
-                if any(self._head(name, len(head)) != head for name, head in self._heads.items()):
+                if any(self._is_other(name) for name in self._ends):
                     self._forget()
                     self.version += 1
-                for name in FILES:
-                    self.version += self._take(name)
-                    self._heads[name] = self._head(name, min(self._ends[name], _HEAD))
+                for name in self._ends:
+                    self._take(name)
             except OSError as error:
                 raise ConfigError(f"{self.folder} cannot be read: {error.strerror or error}") from error
 
-    def _head(self, name: str, size: int) -> bytes:
-        """Return the beginning of what was taken in of a file; a shorter one where the file is shorter now."""
-        path = self.folder / name
-        if not path.exists() or path.stat().st_size < self._ends[name]:
-            return b""
+    def _is_other(self, name: str) -> bool:
+        """Return whether a file no longer begins with what was taken in of it."""
+        head, path = self._heads[name], self.folder / name
+        if not head:
+            return False
+        if not path.exists():
+            return True
         with files.open_plain(path) as file:
-            return file.read(size)
+            return file.read(len(head)) != head or os.fstat(file.fileno()).st_size < self._ends[name]
 
-    def _take(self, name: str) -> bool:
-        """Take in a file's complete lines that are new, and return whether there are any."""
+    def _take(self, name: str) -> None:
+        """Take in the complete lines of a file that are new."""
         begin = end = self._ends[name]
         path = self.folder / name
         if not path.exists() or path.stat().st_size == begin:
-            return False
+            return
         with files.open_plain(path) as file:
             file.seek(begin)
             for line in file:
                 if line.endswith(b"\n"):
                     self._add(name, end, line)
                     end += len(line)
+            file.seek(0)
+            self._heads[name] = file.read(min(end, _HEAD))
         self._ends[name] = end
-        return end > begin
+        self.version += end > begin
 
-    def _add(self, name: str, at: int, text: bytes) -> None:
-        if (line := _parsed(text)) is None:
+    def _add(self, name: str, at: int, line: bytes) -> None:
+        """Take in a line, unless it is neither a sample nor a finding."""
+        try:
+            data: Any = parse_json(line)
+            finding = data if "task_id" in data else None
+            row = data.get("rejected", data) if finding is None else data
+            id_ = str(row["id" if finding is None else "sample_id"])
+            key = intern(sample_key(str(row["editor"]), id_))
+            if finding is not None:
+                judge, metric = intern(str(finding["judge_id"])), intern(str(finding["metric"]))
+                turn, part = int(finding.get("turn", 0)), str(finding.get("part", ""))
+                question = judge, key, metric, turn, part, int(finding["repeat"])
+                self._statuses[question] = intern(str(finding["status"]))
+                self._tasks.setdefault(str(finding["task_id"]), {})[key] = None
+                if finding.get("trace"):
+                    self._traces.add(str(finding["trace"]))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return
-        key = intern(line.key)
-        self._ids.setdefault(key, line.id)
+        self._ids.setdefault(key, id_)
         self._places[name].setdefault(key, []).append(at)
-        if line.question is not None:
-            self._statuses[line.question] = intern(line.status)
-            self._tasks.setdefault(line.task, {})[key] = None
-            if line.trace:
-                self._traces.add(line.trace)
-
-
-def _parsed(line: bytes) -> _Line | None:
-    """Return what a line says; None if it is neither a sample nor a finding."""
-    try:
-        data = parse_json(line)
-        if "task_id" not in data:
-            row = data.get("rejected", data)
-            id_, editor = str(row["id"]), str(row["editor"])
-            return _Line(key=sample_key(editor, id_), id=id_)
-        id_, editor = str(data["sample_id"]), str(data["editor"])
-        key, judge, metric = intern(sample_key(editor, id_)), intern(str(data["judge_id"])), intern(str(data["metric"]))
-        turn, part, repeat = int(data.get("turn", 0)), str(data.get("part", "")), int(data["repeat"])
-        names = str(data["task_id"]), str(data["status"]), str(data.get("trace") or "")
-        return _Line(key, id_, (judge, key, metric, turn, part, repeat), *names)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None

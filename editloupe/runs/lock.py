@@ -27,23 +27,21 @@ def take(folder: Path) -> BinaryIO:
 
     A killed process leaves no lock behind. Raises OSError, and ConfigError, which names who has it.
     """
-    for _ in range(_TRIES):
-        lock = files.append(folder / LOCK, below=folder, lock=True)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who gave the folder up may have removed the file in between.
-            if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):
-                text = json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n"
-                files.write_whole(folder / OWNER, text.encode(), below=folder)
+    lock = files.append(folder / LOCK, below=folder, lock=True)
+    try:
+        for _ in range(_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                owner = json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n"
+                files.write_whole(folder / OWNER, owner.encode(), below=folder)
                 return lock
-        except (BlockingIOError, FileNotFoundError):
             time.sleep(_PAUSE_S)
-        except BaseException:
-            lock.close()
-            raise
+    except BaseException:
         lock.close()
-    owner = _owner(folder)
-    who = f"process {owner['process']} on {owner['host']}" if owner else "another process"
+        raise
+    lock.close()
+    known = _owner(folder)
+    who = f"process {known['process']} on {known['host']}" if known else "another process"
     raise ConfigError(f"{folder} is being written by {who}; wait for it or choose another --out")
 
 
@@ -52,13 +50,6 @@ def give_back(lock: BinaryIO) -> None:
     # A child process may hold the file open too.
     fcntl.flock(lock, fcntl.LOCK_UN)
     lock.close()
-
-
-def remove(folder: Path) -> None:
-    """Delete what `take` has written into a folder that did not become a run. The lock must be held."""
-    for name in (OWNER, LOCK):
-        with suppress(OSError):
-            files.unlink(folder / name, below=folder)
 
 
 def is_written(folder: Path) -> bool:

@@ -143,37 +143,36 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
     problems: list[str] = []
     new = 0
     forks = [path for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)]
-    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
-        data = files.read_bytes(path)
-        updated = _with_parent(data, renamed)
-        data = data if updated is None else updated
+    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), _number(p))):
+        whole, data = _with_parent(files.read_bytes(path), renamed)
         there = target / path.parent.name / path.name
-        number = int(path.name.split(".")[2])
         while there.exists() and files.read_bytes(there) != data:
-            number += 1
-            there = there.with_name(f"{family(path.name)}.{number}.jsonl")
-        if updated is None:
-            problems.append(
-                f"{path}: no header in the first line; brought as it is, as {FORKS}/{there.parent.name}/{there.name}"
-            )
-        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = f"{FORKS}/{there.parent.name}/{there.name}"
+            there = there.with_name(f"{family(path.name)}.{_number(there) + 1}.jsonl")
+        name = f"{FORKS}/{there.parent.name}/{there.name}"
+        if not whole:
+            problems.append(f"{path}: no header in the first line; brought as it is, as {name}")
+        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = name
         if not there.exists():
             files.write_whole(there, data, below=target.parent)
             new += 1
     return new, problems
 
 
-def _with_parent(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
-    """Return a fork's file with its parent's new name in the header; None if it has no whole header."""
+def _number(fork: Path) -> int:
+    return int(fork.name.split(".")[2])
+
+
+def _with_parent(data: bytes, renamed: Mapping[str, str]) -> tuple[bool, bytes]:
+    """Return whether a fork's file has a whole header, and the file with its parent's new name there."""
     line, newline, rest = data.partition(b"\n")
     try:
         header = parse_json(line)
     except ValueError:
-        return None
+        header = None
     if not newline or not isinstance(header, dict):
-        return None
+        return False, data
     parent = header.get("parent")
     if isinstance(parent, dict) and str(parent.get("trace")) in renamed:
         parent["trace"] = renamed[str(parent["trace"])]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace") + b"\n" + rest
+    return True, text.encode("utf-8", "backslashreplace") + b"\n" + rest

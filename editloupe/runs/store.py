@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,12 +35,8 @@ class RunStore(RunContents):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._made = False
-        """Whether the folder is new."""
         self._lock: BinaryIO | None = None
         self._findings_file: BinaryIO | None = None
-        self._visit: Callable[[], None] | None = None
-        """Writes what a visit adds that has begun and not entered."""
 
     @classmethod
     def edit(cls, folder: Path, *, info_only: bool = False) -> RunStore:
@@ -65,13 +60,11 @@ class RunStore(RunContents):
         loaded: Loaded,
         *,
         config: Mapping[str, Json] | None = None,
-        enter: bool = True,
     ) -> RunStore:
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
         config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
-        enter: False to write nothing but the lock until `enter` is called; a run that is closed before stays as it was.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
         (not writable, in use, not a run folder) and StorageError.
@@ -81,16 +74,13 @@ class RunStore(RunContents):
         with ExitStack() as on_error:
             on_error.callback(store.close)
             try:
-                store._made = not folder.exists()
                 folder.mkdir(parents=True, exist_ok=True)
                 store._lock = lock.take(folder)
                 # Another process may have begun a run in between.
                 listed = store.look(spec, judges, loaded)
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
-            store._visit = partial(store._write_visit, spec, listed, loaded, config)
-            if enter:
-                store.enter()
+            store._write_visit(spec, listed, loaded, config)
             on_error.pop_all()
         return store
 
@@ -129,15 +119,10 @@ class RunStore(RunContents):
         if look_inside and self.folder.is_dir():
             check_contents(self.folder)
 
-    def enter(self) -> None:
-        """Write what this visit adds to the run: its judges, options and samples. Raises StorageError."""
-        assert self._visit is not None, "no visit has begun, or it has entered"
-        visit, self._visit = self._visit, None
-        visit()
-
     def _write_visit(
         self, spec: RunSpec, judges: Mapping[str, Json], loaded: Loaded, config: Mapping[str, Json] | None
     ) -> None:
+        """Write what a visit adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
         with _storage(self.folder):
             self._write_info(self._visited(spec, judges))
@@ -217,12 +202,14 @@ class RunStore(RunContents):
         lines = []
         for sample in loaded.samples:
             known = self.samples.get(sample.key)
-            if known is None or sample.key in self.rejected or known.content != sample.content:
-                lines.append(jsonl.line(sample.to_json()))
-                self.rejected.pop(sample.key, None)
-                self.samples[sample.key] = sample
-            elif known == sample:
+            if known == sample:
                 self.samples[sample.key] = sample  # one that is held anyway
+            elif known is None or known.content != sample.content:
+                known = None
+            if known is None or sample.key in self.rejected:
+                lines.append(jsonl.line(sample.to_json()))
+                self.samples[sample.key] = sample
+                self.rejected.pop(sample.key, None)
         for row in loaded.rejected:
             if self.rejected.get(row.key) != row.to_json():
                 lines.append(jsonl.line({"rejected": row.to_json()}))
@@ -267,16 +254,11 @@ class RunStore(RunContents):
             held.clear()
 
     def close(self) -> None:
-        """Close the files and give the lock back. Nothing is left of a new run that was not entered."""
+        """Close the files and give the lock back."""
         if self._findings_file is not None:
             self._findings_file.close()
             self._findings_file = None
         if self._lock is not None:
-            if not (self.folder / NAME).exists():
-                lock.remove(self.folder)
-                if self._made:
-                    with suppress(OSError):
-                        self.folder.rmdir()
             lock.give_back(self._lock)
             self._lock = None
 

@@ -1,51 +1,48 @@
-"""What a visit adds to a run for its own judges alone, said before anything is spent."""
+"""What a visit adds to a run for its own judges alone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 
 from editloupe.config import RunConfig
-from editloupe.data.run_file import NAME
-from editloupe.errors import ConfigError
-from editloupe.runs.record import RunRecord
-from editloupe.runs.settings import read_config
 from editloupe.runs.setup import Setup
+from editloupe.runs.store import RunStore
 from editloupe.values import Json
 
 
-def added(folder: Path, setup: Setup, here: Collection[str]) -> list[str]:
-    """Return remarks on what a visit adds to the run in a folder: a judge, questions or samples that its others have not.
+def added(store: RunStore, setup: Setup, here: Collection[str], before: Mapping[str, Json]) -> list[str]:
+    """Return remarks on what a visit adds to a run: a judge, and what its other judges were not asked about.
 
-    here: ids of all judges of this command. Nothing is said where there is no run, one that cannot be read, or another.
+    store: with run.json at least.   here: ids of all judges of this command.   before: the options of its config.yaml.
     """
-    with suppress(ConfigError):  # those who write to the run say what is wrong with it
-        if (folder / NAME).exists() and not (run := RunRecord.read_info(folder)).spec.differs_from(setup.spec):
-            return _added(run, setup, here)
-    return []
-
-
-def _added(run: RunRecord, setup: Setup, here: Collection[str]) -> list[str]:
-    names, known = run.judge_names(), run.metrics()
-    others = [name for id_, name in names.items() if id_ not in here]
+    if store.spec.differs_from(setup.spec):
+        return []
+    names, known = store.judge_names(), store.metrics()
+    others = ", ".join(name for id_, name in names.items() if id_ not in here)
     who = setup.name if len(here) == 1 else "the judges of this command"
-    alone = f", for {who} alone: {', '.join(others)} {'has' if len(others) == 1 else 'have'} none of " if others else ""
+    asked = {metric.id: metric for metric in setup.protocol.metrics}
+    alone = f", for {who} alone: {others} {'has' if ', ' not in others else 'have'} none of " if others else ""
     lines = []
     if others and setup.judge.id not in names:
         is_another = "is another judge" if len(here) == 1 else "are other judges"
         lines.append(
-            f"{run.folder} already holds findings of {', '.join(others)}; {who} {is_another} (by model or settings), added "
-            "beside. Nothing there is replaced."
+            f"{store.folder} already holds findings of {others}; {who} {is_another} (by model or settings), added beside. "
+            "Nothing there is replaced."
         )
-    if new := [metric.name for metric in setup.protocol.metrics if metric.id not in known]:
+    if new := [metric.name for id_, metric in asked.items() if id_ not in known]:
         was = ", ".join(metric.name for metric in known.values())
-        one = len(new) == 1
-        these = alone and alone + ("it" if one else "them")
-        lines.append(f"{run.folder} was asked about {was}. {', '.join(new)} {'is' if one else 'are'} added{these}.")
-    if others and (limits := _limits(read_config(run.folder), setup.config)):
-        lines.append(f"{run.folder} was asked about {limits}. More samples may be added{alone}them.")
+        these = alone and alone + ("it" if len(new) == 1 else "them")
+        lines.append(f"{store.folder} was asked about {was}. {', '.join(new)} {_is(new)} added{these}.")
+    left = [metric.name for id_, metric in known.items() if id_ not in asked]
+    if left and others and setup.judge.id not in names:
+        lines.append(f"{store.folder} was asked about {', '.join(left)} too, which {who} is not.")
+    if others and (limits := _limits(before, setup.config)):
+        lines.append(f"{store.folder} was asked about {limits}. More samples may be added{alone}them.")
     return lines
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _limits(before: Mapping[str, Json], now: RunConfig) -> str:

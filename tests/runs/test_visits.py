@@ -65,6 +65,7 @@ def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others
     assert told.index(f"{run} already holds findings of baseline; {beside}") < told.index("reading the data")
     more = "Visual Consistency is added, for second alone: baseline has none of it."
     assert f"{run} was asked about Instruction Following. {more}" in told
+    assert f"{run} was asked about Instruction Following too, which second is not." in told
     assert f"{run} was asked about the first sample. More samples may be added, for second alone" in told
     assert (config["limit"], config["option"]["criteria"], list(config["judges"])) == (2, "if,vc", ["baseline", "second"])
     # Of what each judge was asked for: the first has one sample of two, the second both.
