@@ -146,6 +146,17 @@ class Raises(Faulty):
         raise ZeroDivisionError("in score")
 
 
+class MisspeltMetric(Faulty):
+    def plan(self, group: Any, known: Any) -> Any:
+        return [self.ask(sample, metric="n") for sample in group]
+
+
+class NoPicture(Faulty):
+    def plan(self, group: Any, known: Any) -> Any:
+        for sample in group:
+            yield self.ask(sample, views=(Recipe(alias="Edited Image", origin=sample.turns[-1].edited),))  # type: ignore[arg-type]
+
+
 class RaisesInPlan(Faulty):
     def plan(self, group: Any, known: Any) -> Any:
         raise KeyError("in plan")
@@ -162,6 +173,8 @@ class RaisesInPlan(Faulty):
         (ForgetsASample, "has no score of 'm', not even a missing one"),
         (FailureIsZero, "every question failed, and yet there is a number"),
         (OffTheScale, "is 7.0, outside"),
+        (MisspeltMetric, r"asks \['n'\], which it neither declares as metrics nor reads in plan or score"),
+        (NoPicture, r"with the view 'Edited Image' of None; expected a picture of the sample.*blocked=missing_output"),
         (Raises, "raised in score: ZeroDivisionError: in score"),
         (RaisesInPlan, "raised in plan: KeyError: 'in plan'"),
     ],

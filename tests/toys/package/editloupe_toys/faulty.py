@@ -11,7 +11,8 @@ from editloupe.values import Box
 
 class FaultyOptions(Options):
     fault: Literal[
-        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
+        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline", "origin",
+        "crossed",
     ] = "plan"  # fmt: skip
 
 
@@ -53,6 +54,10 @@ class Faulty(BaseProtocol):
                 params = {"boxes": [[1, 1, 9, 9]], "width": 99999}
                 view = Recipe(alias="Edited Image", origin=sample.edited, op="outline", params=params)
                 yield self._ask(sample, views=(view,))
+            case "origin":
+                yield self._ask(sample, views=(Recipe(alias="Edited Image", origin=None),))
+            case "crossed":
+                yield self._ask(sample, about=About.of("b"))
             case "empty":
                 yield self._ask(sample, answer=OneOf(options=()))
             case "fold":
