@@ -172,6 +172,8 @@ class BaseProtocol:
     """False for a protocol that looks at no edited image: the data may then have none."""
     of_some: ClassVar[frozenset[str]] = frozenset()
     """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
+    read_elsewhere: ClassVar[frozenset[str]] = frozenset()
+    """Ids of questions whose answers neither `plan` nor `score` reads, but for example the builder of a data set."""
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 
