@@ -245,6 +245,7 @@ def make_protocol(
 ) -> EvalProtocol:
     """Return a protocol by name with these options.
 
+    Any protocol that asks takes the option `mode`: tool, or plain, which offers no tools.
     Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
     """
     cls: Any = plugins.load("protocols", name)
@@ -252,8 +253,13 @@ def make_protocol(
     missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
+    given = dict(given or {})
+    if getattr(cls, "roles", ()) and "mode" in given and "mode" not in cls.Options.model_fields:
+        if (mode := given.pop("mode")) not in ("tool", "plain"):
+            raise ConfigError(f"{where}: option mode: expected tool or plain, found {mode!r}")
+        tools = tools if mode == "tool" else ()
     try:
-        options = cls.Options.model_validate(dict(given or {}))
+        options = cls.Options.model_validate(given)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_explained(error, cls.Options)}") from error
     try:
