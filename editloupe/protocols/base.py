@@ -482,6 +482,13 @@ def _on_scale(value: object, metric: Metric) -> float:
     return float(inside)
 
 
+def never_scored(protocol: EvalProtocol, scores: Iterable[Score]) -> list[str]:
+    """Return the declared metrics of which no sample has a score, nor a reason for none. `scores` are of a whole run."""
+    told = {score.metric for score in scores if score.missing != NOT_JUDGED}
+    of_some = getattr(protocol, "of_some", ())
+    return [metric.id for metric in protocol.metrics if metric.id not in told and metric.id not in of_some]
+
+
 def looks_at_outputs(protocol: EvalProtocol) -> bool:
     """Return whether a protocol needs edited images, as it says by `outputs`."""
     return bool(getattr(protocol, "outputs", True))

@@ -255,7 +255,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 34)"),
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 36)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
@@ -267,8 +267,8 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
         ("origin", "planned a task (right, b) with the view 'Edited Image' of None; expected a picture of the sample"),
-        ("crossed", "raised in plan: AttributeError: 'str' object has no attribute 'turns' (faulty.py, line 60)"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 77)"),
+        ("crossed", "raised in plan: AttributeError: 'str' object has no attribute 'turns' (faulty.py, line 62)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 79)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
@@ -286,6 +286,16 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
     told = " ".join((said + err).split()) + str(rows["b"]["reason"])
     assert named in told, told
+
+
+def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["--protocol", "faulty", "--option", "fault=misspelt", "--backend", "toy/judge", "--out", out]
+    code, _, err = editloupe("judge", data, *words)
+    told = "protocol 'faulty' (editloupe-toys 0.1) declares 'right' and scored it for no sample; it asked 'rihgt'"
+    assert code == 1 and told in " ".join(err.split()), err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from editloupe.values import Box
 class FaultyOptions(Options):
     fault: Literal[
         "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline", "origin",
-        "crossed",
+        "crossed", "misspelt",
     ] = "plan"  # fmt: skip
 
 
@@ -23,7 +23,9 @@ class Faulty(BaseProtocol):
 
     def plan(self, group, known):
         for sample in group:
-            if sample.id == "b" and self.options.fault != "score":
+            if self.options.fault == "misspelt":
+                yield self._ask(sample, metric="rihgt")
+            elif sample.id == "b" and self.options.fault != "score":
                 yield from self._wrong(sample)
             else:
                 yield self._ask(sample)
@@ -65,8 +67,8 @@ class Faulty(BaseProtocol):
 
     def _ask(self, sample, **more):
         view = Recipe(alias="Edited Image", origin=sample.edited)
-        fields = {"about": About.of(sample), "views": (view,), "answer": YES_NO, **more}
-        return Ask(protocol=self.name, metric="right", prompt=f"Is it right? {sample.instruction}", **fields)
+        fields = {"metric": "right", "about": About.of(sample), "views": (view,), "answer": YES_NO, **more}
+        return Ask(protocol=self.name, prompt=f"Is it right? {sample.instruction}", **fields)
 
     def score(self, group, known):
         for sample in group:
