@@ -244,13 +244,6 @@ sys.stdin.readline()
     RunStore.edit(gallery).close()
 
 
-def test_a_folder_of_something_else_is_refused_before_it_is_searched(edits: Callable[..., Path], tmp_path: Path, editloupe):
-    (tmp_path / "home" / "deep").mkdir(parents=True)
-    (tmp_path / "home" / "deep" / "link").symlink_to("/etc/passwd")
-    code, _, err = editloupe("judge", edits(1), "--out", tmp_path / "home")
-    assert code == 2 and "holds other files and is no run" in err
-
-
 def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
     lines = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     first = json.loads(lines[0])
