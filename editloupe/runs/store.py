@@ -190,12 +190,16 @@ class RunStore(RunContents):
             known = self.samples.get(sample.key)
             if known is None or known == sample or not any(turn.edited for turn in known.turns):
                 continue  # without an output nothing was judged
-            # An output that was missing and is there now was never judged: it may join.
-            if known.content != _without_new(known, sample).content:
+            # An output that was missing and is there now was never judged, nor was a picture that could not be read.
+            if known.content != _without_new(known, sample).content and not self._failed_to_read(sample.key):
                 raise RunMismatch(
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
                     "choose another --out, or put the old file back"
                 )
+
+    def _failed_to_read(self, key: str) -> bool:
+        """Return whether all that was found of a sample is that its pictures cannot be read."""
+        return {f.status for f in self.findings.values() if f.sample_key == key} == {"input_error"}
 
     def _append_samples(self, loaded: Loaded) -> None:
         """Append the samples and rejected rows that are new. Raises StorageError."""
