@@ -111,8 +111,8 @@ def gc(
         found = orphans(run)
         if delete:
             remove(found, run)
-    size = sum(orphan.bytes for orphan in found)
-    say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
+    size = sum(found.values())
+    say_first([f"  {path}  {bytes_:,} bytes" for path, bytes_ in found.items()], 20)
     if not found:
         say("Every picture is named by something.")
     elif delete:

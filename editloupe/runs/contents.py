@@ -10,11 +10,10 @@ from typing import Self, TypeVar
 
 from editloupe import files
 from editloupe.data import human
-from editloupe.data.run_file import NAME
+from editloupe.data.run_file import NAME, check_contents
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock, people
-from editloupe.runs.folders import check_contents
 from editloupe.runs.index import FINDINGS, SAMPLES, RunIndex
 from editloupe.runs.record import RunRecord
 from editloupe.scores import Metric

@@ -16,7 +16,7 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
-from editloupe.runs.folders import bring, place, same_file
+from editloupe.runs.folders import bring
 from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
 from editloupe.runs.settings import differences, read_config
 from editloupe.runs.store import RunStore
@@ -117,9 +117,9 @@ def _wins(target: RunStore, shard: RunStore, finding: Finding) -> bool:
     if finding.trace is not None:
         there = target.folder / finding.trace
         source = shard.folder / finding.trace
-        if source.exists() and not same_file(source, there):
+        if source.exists() and not _same(source, there):
             set_aside(there, below=below)
-            place(source, there, below=below)
+            files.write_whole(there, files.read_bytes(source), below=below)
         for aside in source.parent.glob(f"{source.name.removesuffix('.jsonl')}.aside-*.jsonl"):
             _beside(aside, there, below)
     return True
@@ -129,9 +129,14 @@ def _beside(source: Path, there: Path, below: Path) -> None:
     """Keep a trace that lost as one that was set aside, unless an equal one is kept already."""
     stem = there.name.removesuffix(".jsonl")
     kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
-    if not source.exists() or any(same_file(source, path) for path in kept):
+    if not source.exists() or any(_same(source, path) for path in kept):
         return
-    place(source, aside_path(there), below=below)
+    files.write_whole(aside_path(there), files.read_bytes(source), below=below)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Return whether both files exist with the same bytes."""
+    return other.exists() and files.read_bytes(one) == files.read_bytes(other)
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from editloupe.config import RunSpec
-from editloupe.data.run_file import NAME, read_run_file
+from editloupe.data.run_file import NAME, check_contents, read_run_file
 from editloupe.errors import ConfigError
-from editloupe.runs.folders import check_contents
 from editloupe.runs.judges import Entry, names_of
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
@@ -50,6 +49,16 @@ class RunRecord:
     def protocol(self) -> str:
         """The name of the protocol that the run was asked by."""
         return str(self.spec.identity.get("protocol"))
+
+    @property
+    def mode(self) -> str:
+        """The protocol's option of this name; "" if it has none."""
+        return str(object_of(self.spec.record.get("options")).get("mode") or "")
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words that the user gave the run."""
+        return tuple(map(str, list_of(self.spec.record.get("tags"))))
 
     @property
     def rescored(self) -> bool:

@@ -16,13 +16,12 @@ from typing import BinaryIO
 
 from editloupe import files
 from editloupe.config import RunSpec
-from editloupe.data.run_file import NAME, RUN_SCHEMA
+from editloupe.data.run_file import NAME, RUN_SCHEMA, check_contents
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
 from editloupe.runs.contents import RunContents
-from editloupe.runs.folders import check_contents
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import Entry, joined
 from editloupe.runs.record import list_of, object_of
