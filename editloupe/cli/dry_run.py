@@ -68,7 +68,7 @@ def _of_judge(setup: Setup, heading: Heading, found: CostEstimate, folder: Path,
     if is_lmm:
         policy = setup.backend.traits.image_policy
         small = small_targets_message(ahead.loaded.samples, policy)
-        sizes = [f"{key}, {t.role}: {t.name} is {t.sent[0]:.0f}×{t.sent[1]:.0f} px" for key, t in found.small]
+        sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
     say("")
     _table((found.least, found.most), "Estimate", is_lmm=is_lmm)

@@ -20,18 +20,21 @@ class SentTarget:
     name: str
     role: str
     """"source" or "edited"."""
-    size: tuple[float, float]
-    """Width and height in px of the image."""
-    sent: tuple[float, float]
-    """Width and height in px as sent."""
+    width: float
+    """In px of the image, as its height."""
+    height: float
+    sent_width: float
+    """In px as sent, as its height."""
+    sent_height: float
 
     @property
     def small(self) -> bool:
         """Whether the shorter side is under SMALLEST_TARGET_PX as sent."""
-        return min(self.sent) < SMALLEST_TARGET_PX
+        return min(self.sent_width, self.sent_height) < SMALLEST_TARGET_PX
 
     def to_json(self) -> dict[str, Json]:
-        px, sent = ([round(side, 1) for side in sides] for sides in (self.size, self.sent))
+        sizes = (self.width, self.height), (self.sent_width, self.sent_height)
+        px, sent = ([round(side, 1) for side in sides] for sides in sizes)
         return {"name": self.name, "image": self.role, "px": px, "sent_px": sent}
 
 
@@ -43,9 +46,12 @@ def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:
             box = target.boxes.get(role)  # type: ignore[call-overload]
             if box is not None and image is not None:
                 width, height = policy.size(image.width, image.height)
-                sent = box.width * width / image.width, box.height * height / image.height
+                sent = {
+                    "sent_width": box.width * width / image.width,
+                    "sent_height": box.height * height / image.height,
+                }
                 name = target.name or f"target {number}"
-                found.append(SentTarget(name=name, role=role, size=(box.width, box.height), sent=sent))
+                found.append(SentTarget(name=name, role=role, width=box.width, height=box.height, **sent))
     return found
 
 

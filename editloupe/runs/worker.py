@@ -206,8 +206,8 @@ class Worker:
             return
         for target in sent_targets(sample, self.setup.backend.traits.image_policy):
             small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
-            width, height = target.sent
-            text = f"{target.name} is {width:.0f}×{height:.0f} px of the {target.role} image as sent{small}"
+            size = f"{target.sent_width:.0f}×{target.sent_height:.0f} px"
+            text = f"{target.name} is {size} of the {target.role} image as sent{small}"
             yield Note(text=text, data={"target": target.to_json()})
 
     def _header(self, task: Task, repeat: int) -> Header:

@@ -34,8 +34,8 @@ def with_target(store: ImageStore, box: Box) -> Sample:
 )
 def test_a_target_shrinks_with_its_image(store: ImageStore, max_side: int | None, sent: tuple[float, float], small: bool):
     (target,) = sent_targets(with_target(store, Box(0, 0, 40, 20)), ImagePolicy(max_side=max_side))
-    assert (target.size, target.role, target.name) == ((40, 20), "source", "mug")
-    assert target.sent == pytest.approx(sent)
+    assert (target.width, target.height, target.role, target.name) == (40, 20, "source", "mug")
+    assert (target.sent_width, target.sent_height) == pytest.approx(sent)
     assert target.small is small
 
 
