@@ -14,7 +14,7 @@ from editloupe.data.run_file import NAME, check_contents
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock, people
-from editloupe.runs.index import FINDINGS, SAMPLES, RunIndex
+from editloupe.runs.index import FINDINGS, SAMPLES, RunIndex, is_large
 from editloupe.runs.record import RunRecord
 from editloupe.scores import Metric
 from editloupe.traces.events import End
@@ -54,15 +54,15 @@ class RunContents(RunRecord):
     def read_samples(cls, folder: Path, samples: Collection[str], index: RunIndex | None = None) -> Self:
         """Return a run with what it holds of these samples (an id, or EDITOR/ID, each) and no other.
 
-        index: of the run, where there is one already. The whole run is read where nothing is known of the samples.
-        Raises as `read`.
+        index: of the run, where there is one already. Without one, a small run is read whole; so is a run of which nothing
+        is known of the samples. Raises as `read`.
         """
         store, lines = cls(folder), None
         if all((folder / name).exists() for name in (NAME, FINDINGS)):
-            if index is None:
+            if index is None and is_large(folder):
                 check_contents(folder)
                 index = RunIndex(folder)
-            lines = index.lines(samples)
+            lines = None if index is None else index.lines(samples)
         store._load(lines or None)
         return store
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.runs.folders import orphans, remove, runs_below
+from editloupe.runs.lock import writer
 from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
@@ -56,6 +60,10 @@ def test_shards_of_one_run_are_joined_and_the_whole_needs_no_call_more(edits: Ed
     for finding in again.findings:
         assert read_trace(whole / str(finding.trace)).problems == ()
     assert merge(whole, shards).findings == 0
+    # A line stands as its shard wrote it.
+    written = {line for path in before if path.name == "findings.jsonl" for line in before[path].splitlines()}
+    lines = (whole / "findings.jsonl").read_bytes().splitlines()
+    assert set(lines) < written and len(lines) == 4 and RunStore.read(whole).problems == []
 
 
 def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(edits: Edits, tmp_path: Path):
@@ -76,16 +84,6 @@ def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(galler
     (gallery / "run.json").write_text(json.dumps(info))
     merge(tmp_path / "whole", [gallery])
     assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
-
-
-def test_a_merged_finding_stands_as_its_shard_wrote_it(edits: Edits, tmp_path: Path):
-    folder, shards = edits(2), [tmp_path / "a", tmp_path / "b"]
-    run(talker(), folder, shards[0], only=("s00",))
-    run(talker(), folder, shards[1], only=("s01",))
-    merge(tmp_path / "whole", shards)
-    lines = [(shard / "findings.jsonl").read_bytes() for shard in shards]
-    assert (tmp_path / "whole" / "findings.jsonl").read_bytes() == b"".join(lines)
-    assert RunStore.read(tmp_path / "whole").problems == []
 
 
 @pytest.mark.parametrize("how", ["twice", "torn", "of 0.2.0", "two names"])
@@ -242,6 +240,18 @@ sys.stdin.readline()
         first.stdin.write("\n")
         first.stdin.close()
     RunStore.edit(gallery).close()
+
+
+def test_who_asks_whether_a_run_is_written_keeps_no_writer_out(gallery: Path):
+    RunStore.edit(gallery).close()
+    assert writer(gallery) is None
+    with (gallery / "run.lock").open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        threading.Timer(0.05, fcntl.flock, (asking, fcntl.LOCK_UN)).start()
+        store = RunStore.edit(gallery)
+    assert writer(gallery) == os.getpid()
+    store.close()
+    assert writer(gallery) is None
 
 
 def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):

@@ -62,10 +62,15 @@ def test_a_line_that_no_index_can_hold_does_not_cost_the_others(odd: dict[str, A
     assert list(index.lines(["half \ud800"])) == ["findings.jsonl"]
 
 
-def test_one_sample_is_read_by_the_index_as_it_is_read_from_the_whole(gallery: Path) -> None:
+def test_one_sample_is_read_by_the_index_as_it_is_read_from_the_whole(
+    gallery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = RunStore.read(gallery)
-    part = RunStore.read_samples(gallery, ["mug-blue"])
-    assert list(part.samples) == ["mug-blue"]
-    assert part.current() == [f for f in whole.current() if f.sample_id == "mug-blue"]
+    assert RunStore.read_samples(gallery, ["mug-blue"]).current() == whole.current()  # a small run
+    monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
+    for index in (None, RunIndex(gallery)):
+        part = RunStore.read_samples(gallery, ["mug-blue"], index)
+        assert list(part.samples) == ["mug-blue"]
+        assert part.current() == [f for f in whole.current() if f.sample_id == "mug-blue"]
     assert RunStore.read_samples(gallery, ["unknown"]).current() == whole.current()
     assert not {path.name for path in gallery.iterdir()} & {"index.sqlite", "run.lock"}
