@@ -26,12 +26,7 @@ class Arena(BaseProtocol):
     name = "arena"
     metrics = tuple(Metric(id=id_, domain=Interval(low=0, high=1)) for id_ in ("points", "won"))
     of_some = frozenset({"won"})
-    tables = (
-        TableSpec(
-            title="Share of points", name="points", metrics=("points",), rows="editor", columns="metric", overall=False
-        ),
-        ranking,
-    )
+    tables = (TableSpec(title="Share of points", metrics=("points",), overall=False), ranking)
 
     def plan(self, group, known):
         for first, second in combinations([sample for sample in group if sample.edited], 2):
