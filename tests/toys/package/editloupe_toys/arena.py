@@ -26,12 +26,7 @@ class Arena(BaseProtocol):
     name = "arena"
     metrics = tuple(Metric(id=id_, domain=Interval(low=0, high=1)) for id_ in ("points", "won"))
     of_some = frozenset({"won"})
-    tables = (
-        TableSpec(
-            title="Share of points", name="points", metrics=("points",), rows="editor", columns="metric", overall=False
-        ),
-        ranking,
-    )
+    tables = (TableSpec(title="Share of points", metrics=("points",), overall=False), ranking)
 
     def plan(self, group, known):
         for first, second in combinations([sample for sample in group if sample.edited], 2):
@@ -47,20 +42,17 @@ class Arena(BaseProtocol):
             )
 
     def score(self, group, known):
-        there = [sample for sample in group if sample.edited]
         points = {sample.editor: [] for sample in group}
-        for first, second in combinations(there, 2):
+        for first, second in combinations([sample for sample in group if sample.edited], 2):
             answer = known.answer("better", About.pair(first, second))
-            for one, other in ((first, second), (second, first)):
-                value = None if answer is None else abs(POINTS[answer.name] - (one is second))
+            won = None if answer is None else POINTS[answer.name]
+            for one, other, value in ((first, second, won), (second, first, None if won is None else 1 - won)):
                 points[one.editor].append(value)
-                if value is None:
-                    continue
-                yield Score(sample_id=one.id, editor=one.editor, metric="won", part=f"against {other.editor}", value=value)
+                if value is not None:
+                    place = {"sample_id": one.id, "editor": one.editor, "part": f"against {other.editor}"}
+                    yield Score(**place, metric="won", value=value)
         for sample in group:
             mine = points[sample.editor]
-            missing = (
-                "missing_output" if not sample.edited else "unparsed" if None in mine else None if mine else "not_defined"
-            )
+            missing = "unparsed" if None in mine else None if mine else "not_defined"
             value = None if missing else sum(mine) / len(mine)
             yield Score(sample_id=sample.id, editor=sample.editor, metric="points", value=value, missing=missing)
