@@ -11,11 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.runs.folders import orphans, remove, runs_below
 from editloupe.runs.lock import writer
@@ -252,6 +255,19 @@ def test_who_asks_whether_a_run_is_written_keeps_no_writer_out(gallery: Path):
     assert writer(gallery) == os.getpid()
     store.close()
     assert writer(gallery) is None
+
+
+def test_samples_that_a_run_holds_open_no_file_again(gallery: Path, monkeypatch: pytest.MonkeyPatch):
+    with closing(RunStore.edit(gallery)) as store:
+        known = Loaded(format="held", samples=tuple(store.samples.values()), rejected=())
+        lines = (gallery / "samples.jsonl").read_bytes()
+        with monkeypatch.context() as patched:
+            patched.setattr("editloupe.runs.jsonl.appended", None)
+            store.add_samples(known)
+        new = replace(known.samples[0], id="new")
+        store.add_samples(replace(known, samples=(*known.samples, new)))
+    assert (gallery / "samples.jsonl").read_bytes().startswith(lines)
+    assert [*RunStore.read(gallery).samples] == [*(sample.key for sample in known.samples), new.key]
 
 
 def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
