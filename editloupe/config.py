@@ -26,8 +26,7 @@ from pydantic import (
 )
 
 from editloupe.chat import DEFAULT_SEED, Sampling
-from editloupe.errors import ConfigError
-from editloupe.nearest import did_you_mean
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.tasks import Budget
 from editloupe.values import Json
 
