@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.dice.differences import OPS
 from editloupe.stats.detection import Boxes, Precision, matches, precision
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
 if TYPE_CHECKING:
     import polars

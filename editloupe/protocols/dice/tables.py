@@ -23,9 +23,9 @@ from editloupe.protocols.dice.detection_tables import (
     unasked,
 )
 from editloupe.protocols.dice.patching import CLIP_I, CLIP_T, PATCHES
-from editloupe.scores import TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
 from editloupe.values import Sample
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.quality import CHANGE
-from editloupe.scores import TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars

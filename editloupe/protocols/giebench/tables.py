@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.protocols.names import Names
-from editloupe.scores import Metric, TableSpec
+from editloupe.scores import Metric
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.unicbench.terms import OVERALL, TASKS
-from editloupe.scores import Metric, TableSpec
+from editloupe.scores import Metric
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.scores import TableSpec
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
 
 if TYPE_CHECKING:
     import polars
