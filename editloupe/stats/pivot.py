@@ -69,7 +69,7 @@ def pivot(
 ) -> Table | None:
     """Return a table with a line for each group and a column for each figure; None without lines.
 
-    lines: the values by which a group is named → its rows.   by: what those values are, for files.
+    lines: the values by which a group is named → its rows.   by: what those values are, for files, which leave "" out.
     heads: titles of the columns of these names; () for those of `by`.   shown: column → value → words for it.
     caption: sentences, of which empty ones fall away.
     """
@@ -88,7 +88,7 @@ def pivot(
         rows=tuple(
             Row(
                 cells=(*map(named, by, key), *(one.cell(select(rows, one.where)) for one in figures)),
-                keys=dict(zip(by, key, strict=True)),
+                keys={column: value for column, value in zip(by, key, strict=True) if column},
             )
             for key, rows in lines.items()
         ),

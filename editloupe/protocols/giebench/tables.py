@@ -13,7 +13,7 @@ from editloupe.protocols.names import Names
 from editloupe.scores import Metric
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
+from editloupe.stats.table import Cell, Table
 
 if TYPE_CHECKING:
     import polars
@@ -95,38 +95,35 @@ def positions(frame: polars.DataFrame) -> Table | None:
     questions = {row["sample"]: row for row in asked}
     if not questions:
         return None
-    editors, count = grouped(asked, "editor"), len(questions)
+    chance = 100 * sum(1 / row["options"] for row in questions.values()) / len(questions)
     places = range(1, max(row["options"] for row in questions.values()) + 1)
-    share = {
-        (name, place): 100 * sum(row[name] == place for row in questions.values()) / count
-        for name in ("key_in_data", "key_as_shown")
-        for place in places
-    }
-    chance = 100 * sum(1 / row["options"] for row in questions.values()) / count
-    return Table(
-        name="positions",
-        title="Place of the right option, and accuracy there",
-        columns=(
-            *label_columns("Place"),
-            Column(title="In the data, %", keys={"figure": "share in the data"}),
-            Column(title="As shown, %", keys={"figure": "share as shown"}),
-            *(Column(title=f"Accuracy, {editor or '(not named)'}", keys={"editor": editor}) for (editor,) in editors),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(str(place)),
-                    *(Cell(value=share[name, place], digits=1) for name in ("key_in_data", "key_as_shown")),
-                    *(_accuracy([row for row in own if row["key_as_shown"] == place]) for own in editors.values()),
-                ),
-                keys={"place": place},
-            )
-            for place in places
-        ),
+    lines = {(place,): [{**row, "place": place, "editor": row["editor"] or ""} for row in asked] for place in places}
+
+    def share(rows: Rows, *, of: str) -> Cell:
+        there = {row["sample"]: row[of] == row["place"] for row in rows}
+        return Cell(value=100 * sum(there.values()) / len(there), digits=1)
+
+    def accuracy(rows: Rows) -> Cell:
+        return _accuracy([row for row in rows if row["key_as_shown"] == row["place"]])
+
+    first = [share(lines[1,], of=of).text for of in ("key_in_data", "key_as_shown")]
+    return pivot(
+        "positions",
+        "Place of the right option, and accuracy there",
+        lines,
+        [
+            Figure("In the data, %", partial(share, of="key_in_data"), keys={"figure": "share in the data"}),
+            Figure("As shown, %", partial(share, of="key_as_shown"), keys={"figure": "share as shown"}),
+            *(
+                Figure(f"Accuracy, {editor or '(not named)'}", accuracy, {"editor": editor}, {"editor": editor})
+                for (editor,) in grouped(asked, "editor")
+            ),
+        ],
+        by=("place",),
         caption=(
-            f"{count} questions with a key. The first option is right in {share['key_in_data', 1]:.1f} % in the order of "
-            f"the data and in {share['key_as_shown', 1]:.1f} % as shown; an answer at random is right in {chance:.1f} %. "
-            "Accuracy in percent, of the questions whose right option is shown at that place."
+            f"{len(questions)} questions with a key. The first option is right in {first[0]} % in the order of the data "
+            f"and in {first[1]} % as shown; an answer at random is right in {chance:.1f} %. Accuracy in percent, of the "
+            "questions whose right option is shown at that place.",
         ),
     )
 
