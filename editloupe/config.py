@@ -30,7 +30,6 @@ from editloupe.errors import ConfigError, did_you_mean
 from editloupe.tasks import Budget
 from editloupe.values import Json
 
-ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
 Aggregation: TypeAlias = Literal["median", "majority"]
 
 DEFAULT_PATIENCE_S: Final = 600.0
@@ -159,7 +158,7 @@ class JudgeConfig(_Strict):
     reply_tokens: Whole | None = Field(default=None, ge=1)
     """Maximum tokens of one reply. Default: the server's own bound."""
 
-    tool_protocol: ToolProtocolChoice = "text"
+    tool_protocol: Literal["text", "native", "auto"] = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
     answers: Answers = "auto"
     """How answers are asked for: tags (the papers' text form), schema (a JSON schema where only an answer is expected), or

@@ -36,7 +36,7 @@ class UnknownPlugin(ConfigError):
     """No installed plug-in has this name; the message lists those that are."""
 
     def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
-        self.group, self.name, self.known = group, name, known
+        self.group = group
         listed = ", ".join(known) or "none at all (is editloupe installed?)"
         super().__init__(f"unknown {group} {name!r}; {did_you_mean(name, known)}known here: {listed}")
 
@@ -45,7 +45,6 @@ class MissingExtra(ConfigError):
     """An optional dependency is needed and absent."""
 
     def __init__(self, what: str, extra: str) -> None:
-        self.what, self.extra = what, extra
         super().__init__(f"{what} needs an optional package: pip install 'editloupe[{extra}]'")
 
 
