@@ -21,11 +21,10 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Reque
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ProcessLost, ReplyError
 from editloupe.findings import Ending
 from editloupe.prompts import render
-from editloupe.replies import neutralise
+from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
 from editloupe.tools.outcome import ToolOutcome, run_call
 from editloupe.tools.session import Conversation
-from editloupe.traces.parsing import Parsed, parse_bare, parse_reply
 from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3

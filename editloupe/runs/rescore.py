@@ -17,6 +17,7 @@ from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
+from editloupe.replies import parse_bare, parse_reply
 from editloupe.runs.differences import RunSpec
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
@@ -26,7 +27,6 @@ from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
-from editloupe.traces.parsing import parse_bare, parse_reply
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest

@@ -13,6 +13,7 @@ from editloupe import files
 from editloupe.chat import Message, Reply, ToolCall, Usage, message_hash
 from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation
+from editloupe.replies import Parsed, parse_reply
 from editloupe.traces.events import (
     EVENT,
     SCHEMA_VERSION,
@@ -26,7 +27,6 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.traces.parsing import Parsed, parse_reply
 from editloupe.values import Json, cached_property, canonical_json, digest, finite_json, notebook_html, parse_json
 
 _LINE = 200

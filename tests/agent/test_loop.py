@@ -18,10 +18,10 @@ from editloupe.chat import MalformedCall, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, RateLimited
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.replies import parse_reply
 from editloupe.runs.worker import Worker
 from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox
-from editloupe.traces.parsing import parse_reply
 from editloupe.values import Sample
 from tests.conftest import LOOK, final
 from tests.setups import open_with

@@ -17,10 +17,9 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
 from editloupe.protocols.labelled_boxes import LabelledBoxes
-from editloupe.replies import neutralise
+from editloupe.replies import neutralise, parse_reply
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.session import Conversation
-from editloupe.traces.parsing import parse_reply
 from editloupe.values import Json, View
 
 RULE, SCHEMA, NOTE, _, ANSWER = range(5)

@@ -15,9 +15,8 @@ from editloupe.answers import YES_NO, AnswerSpec, BoxList, FreeText, OneOf, Reco
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
 from editloupe.protocols.labelled_boxes import LabelledBoxes
-from editloupe.replies import neutralise, one_line, tags_in
+from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, tags_in
 from editloupe.rubrics import load_rubric
-from editloupe.traces.parsing import Parsed, parse_bare, parse_reply
 
 read_answer = AnswerSpec.parse
 
