@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from editloupe.backends.base import parse_uri
-from editloupe.config import RunSpec
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import JudgeSpec
+from editloupe.runs.differences import RunSpec
 from editloupe.values import Json
 
 

@@ -16,9 +16,10 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
+from editloupe.runs.config_file import read_config
+from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring
 from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
-from editloupe.runs.settings import differences, read_config
 from editloupe.runs.store import RunStore
 from editloupe.values import parse_json
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from editloupe.config import RunSpec
 from editloupe.data.run_file import NAME, check_contents, read_run_file
 from editloupe.errors import ConfigError
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.judges import Entry, names_of
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet

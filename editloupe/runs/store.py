@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from editloupe import files
-from editloupe.config import RunSpec
 from editloupe.data.run_file import NAME, RUN_SCHEMA, check_contents
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
+from editloupe.runs.config_file import of_all_visits, read_config, write_config
 from editloupe.runs.contents import RunContents
+from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import Entry, joined
 from editloupe.runs.record import list_of, object_of
-from editloupe.runs.settings import differences, of_all_visits, read_config, write_config
 from editloupe.values import Json, Sample, digest
 
 
