@@ -79,14 +79,14 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     other = Message.of_text("user", last.text.replace("e", "E", 1))
     said, more = Message.of_text("assistant", final("Wrong Action")), Message.of_text("user", "and now?")
     for request, told in (
-        (replace(first, sampling=Sampling(temperature=0.7)), 'sampling: recorded {"temperature": 0.0'),
-        (replace(first, tools=zoom), "tools, their descriptions or arguments: enhancer, localize_differences"),
-        (replace(first, tools=(changed, *first.tools[1:])), "descriptions or arguments: zoom_in"),
-        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded False, now True"),
+        (replace(first, sampling=Sampling(temperature=0.7)), 'sampling, temperature: recorded 0.0, now 0.7'),
+        (replace(first, tools=zoom), "digest of the tool, localize_differences: recorded \""),
+        (replace(first, tools=(changed, *first.tools[1:])), "digest of the tool, zoom_in, from character 1: recorded"),
+        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded false, now true"),
         (replace(first, calls_allowed=False), "whether tools may be called (now False)"),
-        (replace(second, messages=(*before, other)), f"message {len(second.messages)}: text, from character"),
-        (replace(second, messages=(*second.messages, more)), 'message 5: role: recorded "assistant", now "user"'),
-        (replace(second, messages=(*second.messages, said, more)), "message 6 (user): the recording ends before it"),
+        (replace(second, messages=(*before, other)), f"message {len(second.messages)}, parts 1, text, from character"),
+        (replace(second, messages=(*second.messages, more)), "message 5, role, from character 1: recorded 'assistant', now 'user'"),
+        (replace(second, messages=(*second.messages, said, more)), "message 6: recorded null, now {"),
         (Request(messages=(more,)), "none of its conversations begins with these images"),
     ):
         with pytest.raises(NotRecorded) as caught:
