@@ -88,7 +88,7 @@ class RecordedLMM:
         self._folder = folder
         self._answers: dict[str, tuple[ModelCall | ModelFailure, Path]] = {}
         """Request → its first answer, else its first failure; and the trace."""
-        self._traces: dict[str | None, Path] = {}
+        self._traces: dict[str, Path] = {}
         """Hash of a message, or `_images` of a first one → the first trace that holds it, for the words of a miss."""
         self._problems: list[str] = []
         for path in sorted((folder / "traces" / judge_id).glob("*/*.jsonl")):
@@ -142,7 +142,7 @@ class RecordedLMM:
 
     def _nearest(self, request: Request) -> str:
         """Return which recording is the nearest to a request, and where the two differ."""
-        heads = list(accumulate(request.messages, lambda head, message: message_hash(message, head), initial=None))
+        heads = [*accumulate(request.messages, lambda head, message: message_hash(message, head or None), initial="")]
         shared = next((head for head in reversed(heads) if head in self._traces), _images(request.messages[0]))
         path = self._traces.get(shared)
         if path is None:
