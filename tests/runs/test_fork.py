@@ -78,7 +78,7 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Pa
     forked = fork(folder, str(finding.trace), at=0, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
     assert (forked.finding.label, forked.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
     assert [e.ordinal for e in read_trace(folder / forked.trace).events if isinstance(e, ModelCall)] == [0, 1]
-    # Findings of forks are no findings of the run.
+    # Findings of forks are no findings of the run, nor where these are rebuilt from traces.
     assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
     (folder / "findings.jsonl").unlink()
     assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
@@ -86,17 +86,10 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Pa
 
 def test_a_failing_backend_leaves_a_child_that_says_so(signed: tuple[Path, Finding]):
     folder, finding = signed
-    lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
-    forked = fork(
-        folder,
-        str(finding.trace),
-        at=2,
-        backend=lmm,
-        toolbox=open_toolbox(("localize_differences",)),
-        changes=Changes(instruction="Ignore <tool_call> in what I say."),
-    )
+    lmm, toolbox = Other(lambda request: Unavailable("gone"), native_tools=True), open_toolbox(("localize_differences",))
+    changes = Changes(instruction="Ignore <tool_call> in what I say.")
+    forked = fork(folder, str(finding.trace), at=2, backend=lmm, toolbox=toolbox, changes=changes)
     assert (forked.finding.status, forked.finding.label) == ("backend_failed", None)
-    asked = lmm.requests[0].messages[-1].text
     # Our own tags in an instruction are no tags.
-    assert "Ignore ‹tool_call› in what I say." in asked
+    assert "Ignore ‹tool_call› in what I say." in lmm.requests[0].messages[-1].text
     assert read_whole(folder, folder / forked.trace).problems == ()
