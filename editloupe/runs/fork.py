@@ -91,9 +91,8 @@ def fork(
     if missing:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
     task = recording.task if changes.tools is None else replace(recording.task, tools=changes.tools)
-    summary = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.summary()}
     edits = _edits(recording.cassette, at, changes)
-    with reopened(folder, recording, live, why="fork", changes=summary, task=task, edits=edits) as context:
+    with reopened(folder, recording, live, why="fork", changes=changes.summary(), task=task, edits=edits) as context:
         recorder = context.recorder
         state = _state_after(recording, recorder, at, context.images)
         recorder.go_live()

@@ -157,13 +157,14 @@ def reopened(
     live: Live,
     *,
     why: str,
-    changes: Mapping[str, str],
+    changes: Mapping[str, str] | None = None,
     task: Ask | None = None,
     **settings: Any,
 ) -> Iterator[Context]:
     """Open the loop of a recorded task. Where a model is live, the recorder writes what is new to a trace in `forks/`.
 
-    why, changes: as in `Parent`.   task: the recorded one with other tools.   settings: those of `TraceRecorder`.
+    why, changes: as in `Parent`, the backend aside.   task: the recorded one with other tools.
+    settings: those of `TraceRecorder`.
     """
     task, cassette, left_out = task or recording.task, recording.cassette, ""
     carried = any(message.carry is not None for message in cassette.messages.values())
@@ -173,7 +174,9 @@ def reopened(
         left_out = f"left out of the shared messages: what only {recording.judge.backend} understands"
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why=why, changes=dict(changes))
+        uri = "" if live.backend is None else live.backend.uri
+        changed = {**({"backend": uri} if uri != recording.judge.backend else {}), **(changes or {})}
+        parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why=why, changes=changed)
         writer = _begin_child(folder, recording, live, task, parent)
         if left_out:
             writer.append(Note(text=left_out))

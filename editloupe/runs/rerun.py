@@ -120,11 +120,9 @@ class Replay:
             for problem in (*foreign, *recording.trace.tampering):
                 raise TraceError(problem)
             return self._replayed(replace(result, recorded=recording.finding), recording)
-        except TraceError as error:
-            return replace(result, verdict="damaged", message=str(error))
-        except MALFORMED as error:
-            message = f"{name} cannot be replayed: its content does not fit together ({error!r})"
-            return replace(result, verdict="damaged", message=message)
+        except (TraceError, *MALFORMED) as error:
+            misfit = f"{name} cannot be replayed: its content does not fit together ({error!r})"
+            return replace(result, verdict="damaged", message=str(error) if isinstance(error, TraceError) else misfit)
 
     def _measured(self, result: Replayed, listed: Finding) -> Replayed:
         """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
@@ -139,10 +137,9 @@ class Replay:
                 now = replace(now, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
             except MeasureError as error:
                 now = replace(now, status=cast(Status, error.status), answer=None, reason=str(error))
-        result = replace(result, about=task.about, metric=task.metric, finding=now)
         if fields := _differing(listed, now):
-            return replace(result, verdict="differs", message=f"the measure says otherwise in {', '.join(fields)}")
-        return result
+            result = replace(result, verdict="differs", message=f"the measure says otherwise in {', '.join(fields)}")
+        return replace(result, finding=now)
 
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
@@ -155,9 +152,8 @@ class Replay:
             "exact": model == tools == "recorded" and mode != "new_episodes",
             "on_miss": "live" if mode == "new_episodes" else "raise",
         }
-        changes = {} if live.backend is None else {"backend": live.backend.uri}
         compared: list[Compared] = []
-        with reopened(self.folder, recording, live, why="replay", changes=changes, **settings) as context:
+        with reopened(self.folder, recording, live, why="replay", **settings) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(
                 self._compared(step, result, live, context.images)
@@ -177,14 +173,17 @@ class Replay:
                     return replace(result, compared=tuple(compared))
                 # A budget of time or a crash ended it there, and does so again.
                 finding = recorded
-        if recorded is None or _differing(recorded, finding):
-            result = replace(result, verdict="differs", message=_difference(recorded, finding))
-        if any(one.verdict == "drift" for one in compared):
-            result = replace(result, verdict="drift")
-        old = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
-        here = {} if live.toolbox is None else live.toolbox.versions()
-        versions = {name: (old[name], new) for name, new in here.items() if old.get(name, new) != new}
-        return replace(result, finding=finding, compared=tuple(compared), trace=recorder.trace, versions=versions)
+        drifted = any(one.verdict == "drift" for one in compared)
+        if message := _difference(recorded, finding):
+            result = replace(result, verdict="differs", message=message)
+        return replace(
+            result,
+            verdict="drift" if drifted else result.verdict,
+            finding=finding,
+            compared=tuple(compared),
+            trace=recorder.trace,
+            versions=_changed_versions(recording, live.toolbox),
+        )
 
     def _compared(self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
         """Compare a recorded observation with that of the live tool."""
@@ -212,11 +211,19 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
 
 
 def _difference(recorded: Finding | None, now: Finding) -> str:
-    """Return in words what a finding says otherwise than the recorded one."""
-    before = "without an end" if recorded is None else _short(recorded)
-    if recorded is not None and before == _short(now):
-        return f"{before} as recorded, and otherwise in {', '.join(_differing(recorded, now))}"
-    return f"recorded {before}, now {_short(now)}"
+    """Return in words what a finding says otherwise than the recorded one; "" for nothing."""
+    if recorded is None:
+        return f"recorded without an end, now {_short(now)}"
+    if _short(recorded) != _short(now):
+        return f"recorded {_short(recorded)}, now {_short(now)}"
+    fields = ", ".join(_differing(recorded, now))
+    return fields and f"{_short(now)} as recorded, and otherwise in {fields}"
+
+
+def _changed_versions(recording: Recording, toolbox: Toolbox | None) -> dict[str, tuple[str, str]]:
+    here = {} if toolbox is None else toolbox.versions()
+    then = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
+    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
 
 
 def _differing(recorded: Finding, now: Finding) -> list[str]:

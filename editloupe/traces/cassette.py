@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from editloupe import errors
-from editloupe.chat import Message, Request, ToolCall
+from editloupe.chat import Message, Request, Sampling, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
 from editloupe.traces.difference import first_difference, short
@@ -109,7 +109,7 @@ class Cassette:
             "message": [event.content.to_json() for event in messages],
             "whether it is asked here": call is not None,
             "digest of the tool": {str(tool["name"]): tool["schema"] for tool in header.tools} if native else {},
-            "sampling": header.judge.get("sampling"),
+            "sampling": Sampling.from_json(header.judge["sampling"]).of_repeat(header.repeat).to_json(),
             "whether the answer is held to a schema": call is not None and call.held,
         }
         now: dict[str, Json] = {
@@ -119,7 +119,8 @@ class Cassette:
             "sampling": request.sampling.to_json(),
             "whether the answer is held to a schema": request.answer_schema is not None,
         }
-        return first_difference(recorded, now) or f"whether tools may be called (now {request.calls_allowed})"
+        unnamed = f"the schema, the probabilities asked for, or whether tools may be called (now {request.calls_allowed})"
+        return first_difference(recorded, now) or unnamed
 
     def tool_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
         """Return the error for a tool call that is not recorded in this place. It names the nearest recorded one."""
