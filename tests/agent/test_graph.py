@@ -76,14 +76,8 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
     assert (replayed.verdict, executed) == ("same", STEPS)
 
     executed.clear()
-    forked = fork(
-        run,
-        str(finding.trace),
-        at=1,
-        backend=ScriptedLMM([LOOK, final("Over Modification")]),
-        toolbox=open_with().toolbox,
-        changes=Changes(instruction="Look again."),
-    )
+    lmm, again = ScriptedLMM([LOOK, final("Over Modification")]), Changes(instruction="Look again.")
+    forked = fork(run, str(finding.trace), at=1, backend=lmm, toolbox=open_with().toolbox, changes=again)
     # The kept step once more (think, act), then what is new (think, conclude).
     assert (forked.finding.label, executed) == ("Over Modification", {"think": 2, "act": 1, "conclude": 1})
 
@@ -91,14 +85,8 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
 def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: ImageStore):
     setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",))
     (task,) = setup.protocol.plan([sample], {})
-    context = Context(
-        backend=setup.backend,
-        judge=setup.judge,
-        toolbox=setup.toolbox,
-        images=store,
-        recorder=TraceRecorder.resume(TraceWriter(None)),
-        task=task,
-    )
+    parts = {"backend": setup.backend, "judge": setup.judge, "toolbox": setup.toolbox, "images": store}
+    context = Context(**parts, recorder=TraceRecorder.resume(TraceWriter(None)), task=task)  # type: ignore[arg-type]
     kept = graph.build_graph(InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
