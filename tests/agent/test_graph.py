@@ -8,13 +8,13 @@ import os
 import socket
 import subprocess
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
@@ -198,14 +198,13 @@ def served(folder: Path) -> Iterator[str]:
 
 def ask(address: str, body: Any = None, *, patience_s: float = 0) -> Any:
     """The answer to one request, which is made again until the server is there."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data=data, headers={"Content-Type": "application/json"})
     until = time.monotonic() + patience_s
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return json.load(response)
-        except OSError:
+            return (
+                httpx.request("GET" if body is None else "POST", address, json=body, timeout=60).raise_for_status().json()
+            )
+        except httpx.HTTPError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)
