@@ -97,8 +97,10 @@ def fork(
         state = _state_after(recording, recorder, at, context.images)
         recorder.go_live()
         state = run_loop(_apply(state, context, changes), context)
+        if recorder.writer is None:
+            recorder.note("the task's budget was spent before anything could be asked")
         finding = finding_of(state, context, trace=recorder.trace)
-        assert recorder.writer is not None, "what was asked live is written"
+        assert recorder.writer is not None, "the note is written"
         recorder.writer.finish(finding)
     parent = Parent.from_json(cast(Header, recorder.writer.events[0]).parent)
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=parent)
