@@ -283,14 +283,13 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
         if divergence is None:
             say(f"The same conversation to the end, {len(here.steps())} steps.\n")
             continue
-        at = "in the question" if divergence.step == 0 else f"at step {divergence.step}"
-        what = {"reply": ", in the reply", "observation": ", in what was observed"}.get(divergence.part, "")
-        say(f"They part {at}{what}: {divergence.message}", "bold")
+        parted, how = divergence
+        say(f"They part {how}", "bold")
         for (where, run, _), trace in zip(sides, (here, there), strict=True):
             price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
             for number, step in enumerate(trace.steps(), start=1):
                 # Those who were asked another question share no step.
-                if divergence.step in (0, number):
+                if parted in (0, number):
                     show_step(number, step, run, price, f", {where}")
         say("")
 
