@@ -16,9 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from editloupe.data.folders import RowError
 from editloupe.data.rows import OWN_COLUMNS
 from editloupe.data.tables import shown
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.files import read_toml
-from editloupe.nearest import did_you_mean
 from editloupe.values import Json
 
 ROLES: Final[Mapping[str, str]] = {

@@ -42,8 +42,7 @@ from editloupe.data.rows import (
     read_row,
 )
 from editloupe.data.tables import MetadataTable, TableLine, columns_of, read_table, shown
-from editloupe.errors import ConfigError, DataError, SampleError
-from editloupe.nearest import did_you_mean
+from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
 from editloupe.values import Json
 
 LISTS: Final = {"source": "source_file_names", "edited": "edited_file_names", "instruction": "instructions"}
