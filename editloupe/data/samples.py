@@ -146,7 +146,7 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
 
 
 def load_sample(
-    source: AnyImage,
+    source: AnyImage | list[AnyImage],
     edited: AnyImage,
     instruction: str,
     *,
@@ -159,7 +159,8 @@ def load_sample(
 ) -> Sample:
     """Make a sample of two images and an instruction. The images are decoded.
 
-    source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array.   mask: white where change was
+    source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array; source may be a list of several
+    input images.   mask: white where change was
     allowed.   extra: further columns.   id: None takes the stem of the edited file's name, else the digests of the images.
     Raises ImageError where an image is missing or cannot be decoded, SampleError where the instruction is empty.
     """
@@ -177,7 +178,9 @@ def load_sample(
         warnings.extend(f"{role}: {note}" for note in store.notes(ref))
         return ref
 
-    before, after = opened("source", source), opened("edited", edited)
+    inputs = source if isinstance(source, list) and source else [source]
+    before, *further = [opened("source" if n == 1 else f"source {n}", one) for n, one in enumerate(inputs, start=1)]
+    after = opened("edited", edited)
     right = None if reference is None else opened("reference", reference)
     allowed = None if mask is None else opened("mask", mask)
     if (before.width, before.height) != (after.width, after.height):
@@ -187,6 +190,7 @@ def load_sample(
         id=id or named,
         editor=editor,
         source=before,
+        further=tuple(further),
         turns=(Turn(instruction=instruction.strip(), edited=after),),
         reference=right,
         masks={} if allowed is None else {"edit": allowed},
