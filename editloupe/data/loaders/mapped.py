@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -68,7 +68,23 @@ class Rows:
     """Rows in the files before this one."""
     languages: tuple[str, ...] = ()
 
-    @property
+    @cached_property
+    def place(self) -> Path:
+        """The folder from which names count, links followed."""
+        return self.images.root.resolve()
+
+    @cached_property
+    def folder(self) -> str:
+        """What the file's folder is called."""
+        return self.table.file.parent.resolve().name
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """What the patterns of outputs ask of a row."""
+        outputs = self.shape.outputs
+        return frozenset(name for one in (*outputs.names, outputs.first) if "{" in one for name in names_in(one))
+
+    @cached_property
     def inside(self) -> frozenset[str]:
         """Columns that are not read, since they hold images."""
         return frozenset(names[0] for role, names in self.roles.items() if role in self.cells)
@@ -232,9 +248,8 @@ class Mapped:
         values = self.values(raw, line, place, rows, language)
         read = TableLine(number=number, values=values)
         row = read_row(read, folder=rows.images, text_only=rows.table.text_only, bbox_format=self.boxes_as)
-        asked = {one for pattern in (*rows.shape.outputs.names, rows.shape.outputs.first) for one in _parts(pattern)}
-        names = {one: path_part(raw[one], one) for one in asked if one in raw and (one not in PARTS or one == "turn")}
-        given = value_of(raw, rows.roles["source"][0]) if "source" in rows.roles else None
+        names = {one: path_part(raw[one], one) for one in rows.asked if one in raw and (one not in PARTS or one == "turn")}
+        given = value_of(raw, rows.roles["source"][0]) if "path" in rows.asked and "source" in rows.roles else None
         if isinstance(given, str) and "source" not in rows.cells:
             names["path"] = unended(given.replace("\\", "/"))
         row = replace(row, names={**row.names, **names})
@@ -247,8 +262,7 @@ class Mapped:
         shape = rows.shape
         if lacking := [name for name in shape.needs if name not in line.values and name not in rows.inside]:
             raise RowError("row", f"has no key {lacking[0]!r}; found {', '.join(line.values) or 'none'}")
-        folder = (rows.table.file.parent.resolve()).name
-        raw: dict[str, Json] = {KEY: line.key, FOLDER: folder, **line.values}
+        raw: dict[str, Json] = {KEY: line.key, FOLDER: rows.folder, **line.values}
         if language:
             raw["language"] = language
         for name, pattern in shape.parts.items():
@@ -411,8 +425,8 @@ def placed(value: Json, role: str, rows: Rows) -> Json:
         return [placed(one, role, rows) for one in value]
     if not isinstance(value, str) or not value.strip():
         return value
-    root = rows.images.root.resolve()
-    if Path(value).is_absolute() and Path(value).is_relative_to(root):
+    root = rows.place
+    if value.startswith("/") and Path(value).is_relative_to(root):
         return Path(value).relative_to(root).as_posix()
     slashed = value.replace("\\", "/")
     options = [
@@ -431,10 +445,6 @@ def is_there(folder: Folder, name: str) -> bool:
         return folder.file(name).is_file()
     except (RowError, OSError, ValueError):
         return False
-
-
-def _parts(pattern: str) -> list[str]:
-    return names_in(pattern) if "{" in pattern else []
 
 
 def _of_entry(line: TableLine, rows: Rows, message: str) -> str:
