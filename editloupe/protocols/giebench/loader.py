@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,12 +30,14 @@ from editloupe.protocols.giebench.questions import KEY, QuestionError, read_ques
 from editloupe.values import ImageRef, Json, Sample
 
 FILE: Final = "gie_bench.json"
+
 URL_LISTS: Final = "images2000urls"
 """Folder of the lists CATEGORY.json that come with the data: which image of which category a URL is."""
 MASK_PX: Final = 224
 """Side of the data set's own masks."""
 
 _IMAGE, _INSTRUCTION, _EDITED, _MASK, _URL = "image", "edit_instruction", "edited_image_path", "object_mask", "url"
+_BLANKS: Final = " \t\r\n"
 _LISTS: Final = re.compile(rf'("{_MASK}"\s*:\s*)(\[\s*\[[01,\s\[\]]*\]\s*\])')
 
 
@@ -43,7 +46,7 @@ class GIEBenchData(Mapped):
 
     def prepared(self, text: str) -> str:
         # A mask as text is read in a fraction of the time: the numbers of all rows are 54 million.
-        return _LISTS.sub(lambda match: f'{match[1]}"{"".join(match[2].split())}"', text)
+        return _LISTS.sub(lambda match: f'{match[1]}"{reduce(_without, _BLANKS, match[2])}"', text)
 
     def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Left to `read`: rows may name their outputs themselves."""
@@ -218,8 +221,15 @@ def _array(value: Json) -> NDArray[Any]:
     """Return lists of numbers, which may be written as text, as an array. Raises ValueError for ragged lists."""
     if not isinstance(value, str) or not value.startswith("[["):
         return np.array(value)
-    lines = [line.split(",") for line in value[2:-2].split("],[")]
-    return np.array(lines).astype(np.uint8)
+    lines = value[2:-2].split("],[")
+    numbers = np.frombuffer(_without("".join(lines), ",").encode(), np.uint8) - ord("0")
+    if len({*map(len, lines)}) > 1 or len(numbers) != sum((len(line) + 1) // 2 for line in lines) or (numbers > 1).any():
+        raise ValueError("lists differ in length")
+    return numbers.reshape(len(lines), -1)
+
+
+def _without(text: str, mark: str) -> str:
+    return text.replace(mark, "")
 
 
 def _mask_notes(masks: Mapping[str, _Mask]) -> Iterator[str]:
