@@ -42,10 +42,8 @@ class Progress:
     done: int = 0
     total: int = 0
     """Of the tasks that are known so far; it grows while findings make further tasks ready. 0 before the first is known."""
-    failed: int = 0
-    """Findings that are not ok, of those `done`."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Status → how many of these, without rows that could not be read."""
+    """Status → how many of those `done` are not ok, without rows that could not be read."""
     rejected: int = 0
     """Rows of the data that could not be read."""
     reused: int = 0
@@ -54,6 +52,8 @@ class Progress:
     """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
     """What has just arrived."""
+    remark: str = ""
+    """What the user is to know before anything is asked. It comes by itself, with no word on how far the run is."""
     spent: Callable[[], Spent] = Spent
     """Returns what is spent at the moment of asking."""
 

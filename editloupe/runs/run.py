@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,13 +18,13 @@ from weakref import WeakValueDictionary
 
 import cv2
 
-from editloupe.backends.base import reach
+from editloupe.backends.base import LMM, reach
 from editloupe.backends.limits import MOST, limit_of
-from editloupe.backends.prices import Prices
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
-from editloupe.errors import ImageError, Interrupted, Unavailable
+from editloupe.errors import ConfigError, ImageError, Interrupted, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -37,6 +37,7 @@ from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
+from editloupe.runs.visits import added
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
@@ -71,16 +72,19 @@ def drive(
 
     loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
-    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
-    address takes no connection: one is tried before the first question, unless other machines ask.
-    entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
+    budget, prices: of this visit to the run; None takes the config's. A budget ends a visit like a stop, and the same call
+    goes on.   entries: judges that are to come, which are listed before anything is asked.
     spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
-    Raises ConfigError, RunMismatch and DataError before anything is spent.
+
+    A backend that refuses the key, the account or the model's name is asked no more (`Ledger.refused`). Nor is one whose
+    address takes no connection: one is tried before the first question, unless other machines ask.
+    Raises ConfigError, RunMismatch and DataError before anything is spent, and Unavailable for an address that takes no
+    connection, where the run does not list its judge yet: it is then left as it was.
     """
     stop = stop or threading.Event()
-    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
-    ledger.check(setup.backend)
+    budget, prices = budget or RunBudget.of(setup.config), prices or read_prices(setup.config.prices)
+    budget.check(setup.backend, prices)
+    ledger = Ledger(budget=budget, prices=prices, stop=stop)
     visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
     with closing(visit):
         visit.begin(loaded, entries, config, spreads=spreads)
@@ -195,6 +199,19 @@ class Driver:
             schedule.arrived(finding)
         return [*schedule.findings, *schedule.problems()]
 
+    def in_other_words(self, schedule: Schedule) -> str:
+        """Return how many questions that have an answer are asked again, since their prompt or pictures changed; or ""."""
+        if self.store is None or not schedule.ready:
+            return ""
+        due = {(self.setup.judge_of(place.task).id, place.repeat, place.task.question) for place in schedule.ready}
+        answered = {(f.judge_id, f.repeat, f.question) for f in self.store.findings.values() if f.status not in self.redo}
+        if not (again := len(due & answered)):
+            return ""
+        return (
+            f"Asked again: {again:,} of the questions that {self.store.folder} holds answers to, since the prompt, or what "
+            "is shown with it, has changed. The answers of before stay in findings.jsonl and count no more."
+        )
+
     def _known(self, task: Task, repeat: int) -> Finding | None:
         if self.store is None:
             return None
@@ -247,7 +264,11 @@ class _Visit:
         if self._cluster is not None:
             self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
-        listed = [*self._setup.entries(), *entries]
+        for remark in added(self._setup, self._out, {entry.judge.id for entry in entries}):
+            self._tell(Progress(remark=remark))
+        if self._cluster is None:
+            reach_new(self._setup, self._out, self._reaching)
+        listed = [*self._setup.entries(options=config is not None), *entries]
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
         self._left.enter_context(closing(self._store))
         self._images.write()
@@ -260,16 +281,32 @@ class _Visit:
         if pool is not None:
             self._left.enter_context(pool)
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
+        self._plan()
+
+    def _reaching(self, backend: LMM) -> None:
+        """Try the address of one who is asked. Raises Unavailable."""
+        if backend.endpoint != "in process":
+            self._tell(Progress(phase=f"connecting to {backend.endpoint}"))
+        reach(backend)
+
+    def _plan(self) -> None:
+        """Find what is to be asked, and whether it can be: who asks, and with which tools."""
         self._refused = self._driver.refuse(self._loaded.rejected)
         self._schedule = self._driver.planned(self._loaded.samples)
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")
-        self._calls_tools = any(p.task.kind == "ask" and p.task.tools and not p.task.blocked for p in self._schedule.ready)
-        if self._cluster is None:
-            if self._setup.backend.endpoint != "in process":
-                self._tell(Progress(phase=f"connecting to {self._setup.backend.endpoint}"))
-            self._ledger.refused = _unreachable(self._setup, self._schedule)
-        if self._calls_tools and self._cluster is None and not self._ledger.refused:
+        if again := self._driver.in_other_words(self._schedule):
+            self._tell(Progress(remark=again))
+        asked = [place.task for place in self._schedule.ready if place.task.kind == "ask" and not place.task.blocked]
+        self._calls_tools = any(task.tools for task in asked)
+        if self._cluster is not None:
+            return
+        try:
+            for role in sorted({task.role for task in asked}):
+                self._reaching(self._setup.respondents[role].backend)
+        except Unavailable as error:
+            self._ledger.refused = str(error)
+        if self._calls_tools and not self._ledger.refused:
             # Weights that cannot be loaded are found before anything is spent.
             self._tell(Progress(phase="opening tools"))
             self._setup.toolbox.prepare()
@@ -327,7 +364,6 @@ class _Visit:
                 phase=phase or ("measuring" if measures else "judging"),
                 done=self._done,
                 total=self._schedule.total + len(self._refused),
-                failed=len(self._refused) + self._failures.total(),
                 failures=dict(self._failures),
                 rejected=len(self._loaded.rejected),
                 reused=self._schedule.reused,
@@ -389,15 +425,17 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def _unreachable(setup: Setup, schedule: Schedule) -> str:
-    """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
-    roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
-    for role in sorted(roles):
-        try:
-            reach(setup.respondents[role].backend)
-        except Unavailable as error:
-            return str(error)
-    return ""
+def reach_new(setup: Setup, out: Path, reached: Callable[[LMM], None] = reach) -> None:
+    """Try the addresses of those whom the run in a folder does not list yet: a mistyped one is never listed.
+
+    Raises Unavailable.
+    """
+    listed: Set[str] = frozenset()
+    with suppress(ConfigError):  # no run, or one that cannot be read, which those say who write to it
+        listed = frozenset(RunStore.read_info(out).entries())
+    for one in setup.respondents.values():
+        if one.spec.id not in listed:
+            reached(one.backend)
 
 
 def _cluster(setup: Setup) -> Cluster | None:

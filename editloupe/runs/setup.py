@@ -96,10 +96,15 @@ class Setup:
             return measures.judge_of(task.measure, self.models)
         return self.respondents[task.role].spec
 
-    def entries(self) -> list[Entry]:
-        """Return how run.json lists those who answer, a role each."""
-        unasked = JUDGE if self.protocol.roles and JUDGE not in self.protocol.roles else None
-        return [Entry(judge=o.spec, name=o.name, role=role) for role, o in self.respondents.items() if role != unasked]
+    def entries(self, *, options: bool = False) -> list[Entry]:
+        """Return how run.json lists those who answer, a role each.   options: with those that ask the judge again."""
+        own: dict[str, Json] = {"backend": "baseline", **self.config.judge.own()} if options else {}
+        roles = self.protocol.roles or (JUDGE,)
+        return [
+            Entry(judge=one.spec, name=one.name, role=role, options=own if role == JUDGE else {})
+            for role, one in self.respondents.items()
+            if role in roles
+        ]
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""

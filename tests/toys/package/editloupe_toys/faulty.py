@@ -11,7 +11,7 @@ from editloupe.values import Box
 
 class FaultyOptions(Options):
     fault: Literal[
-        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
+        "plan", "score", "twice", "forever", "chain", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
     ] = "plan"  # fmt: skip
 
 
@@ -23,11 +23,11 @@ class Faulty(BaseProtocol):
     def plan(self, group, known):
         for sample in group:
             if sample.id == "b" and self.options.fault != "score":
-                yield from self._wrong(sample)
+                yield from self._wrong(sample, known)
             else:
                 yield self._ask(sample)
 
-    def _wrong(self, sample):
+    def _wrong(self, sample, known):
         match self.options.fault:
             case "plan":
                 raise KeyError("no such column")
@@ -37,6 +37,11 @@ class Faulty(BaseProtocol):
             case "forever":
                 number = 0
                 while number := number + 1:
+                    yield self._ask(sample, about=About.of(sample, part=str(number)))
+            case "chain":
+                number = 0
+                while not number or known.answer("right", About.of(sample, part=str(number))):
+                    number += 1
                     yield self._ask(sample, about=About.of(sample, part=str(number)))
             case "role":
                 yield self._ask(sample, role="nobody")
