@@ -24,7 +24,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
-from editloupe.errors import ConfigError, ImageError, Interrupted, Unavailable
+from editloupe.errors import ConfigError, ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -41,6 +41,7 @@ from editloupe.runs.visits import added
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Json, Sample
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Driver:
     store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
     redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
     graph: that of LangGraph's server; None for ours.   pool: where tools and measures compute; None for threads.
+    forgets: look up in its trace what stands, so that a service that runs for weeks keeps no finding in memory.
     """
 
     def __init__(
@@ -110,14 +112,15 @@ class Driver:
         stop: threading.Event | None = None,
         graph: Loop | None = None,
         pool: Pool | None = None,
+        forgets: bool = False,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         self.cache = (
             None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
         )
-        self._ledger, self._graph, self._pool = ledger, graph, pool
-        self._lock = threading.Lock()
+        self._ledger, self._graph, self._pool, self._forgets = ledger, graph, pool, forgets
+        self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
     def planned(self, samples: Sequence[Sample]) -> Schedule:
@@ -144,38 +147,38 @@ class Driver:
 
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
-        task, repeat = place.task, place.repeat
-        before = self._known(task, repeat)
-        if before is not None and self.store is not None and ends_the_same(before):
-            judge_id = self.setup.judge_of(task).id
-            set_aside(trace_path(self.store.folder, judge_id, task.id, repeat), below=self.store.folder)
-        return run_task(task, repeat=repeat)
+        if self.store is not None and not self.goes_on(place):
+            set_aside(self._trace(place), below=self.store.folder)
+        return run_task(place.task, repeat=place.repeat)
+
+    def goes_on(self, place: ScheduledTask) -> bool:
+        """Return whether a question goes on from its earlier trace: there is one, and it could end in another way."""
+        before = self._known(place.task, place.repeat)
+        return self.store is not None and self._trace(place).exists() and not (before and ends_the_same(before))
 
     def add(self, loaded: Loaded) -> None:
         """List samples, and rows that cannot be judged, in the run. Raises RunMismatch for a sample that has changed."""
-        if self.store is None:
-            return
-        with self._lock:
-            self.store.add_samples(loaded)
+        with self._writing() as store:
+            if store is not None:
+                store.add_samples(loaded)
         self.refuse(loaded.rejected)
 
     def refuse(self, rows: Sequence[RejectedRow]) -> list[Finding]:
         """Return a finding a metric for each row that cannot be judged, and write those that the run lacks."""
         found = rejected_findings(self.setup, rows)
-        if self.store is not None:
-            with self._lock:
-                self.store.add_findings([finding for finding in found if self.store.latest(finding) != finding])
+        with self._writing() as store:
+            if store is not None and found:
+                store.add_findings([finding for finding in found if store.latest(finding) != finding])
         return found
 
     def keep(self, findings: Sequence[tuple[Task, Finding]]) -> None:
         """Write findings into the run, and list who answered."""
-        if self.store is None:
-            return
-        with self._lock:
-            for task, _ in findings:
-                self.store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
-            # A disk takes as long for one as for all that have come meanwhile.
-            self.store.add_findings([finding for _, finding in findings])
+        with self._writing() as store:
+            if store is not None:
+                for task, _ in findings:
+                    store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
+                # A disk takes as long for one as for all that have come meanwhile.
+                store.add_findings([finding for _, finding in findings])
 
     def judge(self, sample: Sample) -> list[Finding]:
         """Return the findings of one sample, asked one question after another in this thread.
@@ -186,18 +189,34 @@ class Driver:
         worker = self.worker([sample], ImageStore(None if self.store is None else self.store.blobs))
         schedule = self.planned([sample])
         while (place := schedule.next()) is not None:
-            with self._alone(place.task, place.repeat):
-                finding = self.standing(place.task, place.repeat)
-                if finding is None:
-                    try:
-                        finding = self.answer(place, worker.run_task)
-                    except Interrupted:
-                        if self._ledger is None or not self._ledger.reason:
-                            raise
-                        raise Interrupted(f"the budget is used up ({self._ledger.reason})") from None
-                    self.keep([(place.task, finding)])
-            schedule.arrived(finding)
+            schedule.arrived(self.found(place, worker)[0])
         return [*schedule.findings, *schedule.problems()]
+
+    def found(self, place: ScheduledTask, worker: Worker) -> tuple[Finding, bool]:
+        """Return the finding of one question, and whether it stood before. Equal questions at once are asked once.
+
+        Raises Interrupted once the worker is to stop, or the budget is used up.
+        """
+        with self._alone(place.task, place.repeat):
+            if worker.stop.is_set():
+                raise Interrupted("the question was given up before it was asked")
+            if (standing := self.standing(place.task, place.repeat)) is not None:
+                return standing, True
+            try:
+                finding = self.answer(place, worker.run_task)
+            except Interrupted:
+                if self._ledger is None or not self._ledger.reason:
+                    raise
+                raise Interrupted(f"the budget is used up ({self._ledger.reason})") from None
+            self.keep([(place.task, finding)])
+            return finding, False
+
+    def close(self) -> None:
+        """Give the run folder back. Who answers still keeps its trace, and writes nothing more into the run."""
+        with self._lock:
+            self._closed = True
+            if self.store is not None:
+                self.store.close()
 
     def in_other_words(self, schedule: Schedule) -> str:
         """Return how many questions that have an answer are asked again, since their prompt or pictures changed; or ""."""
@@ -212,10 +231,30 @@ class Driver:
             "is shown with it, has changed. The answers of before stay in findings.jsonl and count no more."
         )
 
+    def _trace(self, place: ScheduledTask) -> Path:
+        assert self.store is not None
+        return trace_path(self.store.folder, self.setup.judge_of(place.task).id, place.task.id, place.repeat)
+
     def _known(self, task: Task, repeat: int) -> Finding | None:
         if self.store is None:
             return None
-        return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
+        if not self._forgets:
+            return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
+        try:
+            recorded = read_trace(self._trace(ScheduledTask(task=task, repeat=repeat)))
+        except TraceError:
+            return None  # no file, or the worker says what is wrong with it and begins anew
+        return None if recorded.tampering else last_finding(recorded.events)
+
+    @contextmanager
+    def _writing(self) -> Iterator[RunStore | None]:
+        """The store, for one thread at a time. Raises Interrupted once it is closed."""
+        with self._lock:
+            if self._closed:
+                raise Interrupted("the run folder is closed; the trace holds what was done")
+            yield self.store
+            if self._forgets and self.store is not None:
+                self.store.forget()
 
     @contextmanager
     def _alone(self, task: Task, repeat: int) -> Iterator[None]:
