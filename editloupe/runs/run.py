@@ -198,8 +198,6 @@ class Driver:
         Raises Interrupted once the worker is to stop, or the budget is used up.
         """
         with self._alone(place.task, place.repeat):
-            if worker.stop.is_set():
-                raise Interrupted("the question was given up before it was asked")
             if (standing := self.standing(place.task, place.repeat)) is not None:
                 return standing, True
             try:

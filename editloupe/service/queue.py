@@ -213,6 +213,8 @@ class JudgeQueue:
 
     def _work(self, place: ScheduledTask, worker: Worker, sample: Sample) -> tuple[Finding, bool]:
         """Return what the driver does. Runs in a thread of the pool."""
+        if worker.stop.is_set():
+            raise Interrupted(UNFINISHED)
         if sample.id not in self._listed:
             self._driver.add(Loaded(format="http", samples=(sample,), rejected=()))
             if len(self._listed) == LISTED:

@@ -38,12 +38,6 @@ Edits = Callable[..., Path]
 BEST, WRONG = "Flawless Execution", "Wrong Action"
 
 
-class Elsewhere(ScriptedLMM):
-    """The same URI at another address."""
-
-    endpoint = "http://other:8000/v1"  # type: ignore[assignment]
-
-
 def talker(label: str = WRONG, *, name: str = "test") -> ScriptedLMM:
     return ScriptedLMM([LOOK, final(label)], name=name)
 
@@ -149,27 +143,24 @@ def test_a_failing_judge_leaves_the_others_what_they_are(edits: Edits, tmp_path:
 # With the same URI but something else: nothing is reused.
 
 
-def asked_anew(edits: Edits, tmp_path: Path, lmm: ScriptedLMM | None = None, **other: Any) -> None:
-    """Another judge in the same run: all of its questions are asked."""
+@pytest.mark.parametrize(
+    ("endpoint", "other"),
+    [
+        ("http://other:8000/v1", {}),
+        ("in process", {"sampling": Sampling(temperature=0.7)}),
+        ("in process", {"sampling": Sampling(seed=3)}),
+    ],
+)
+def test_another_endpoint_temperature_or_seed_is_another_judge_who_is_asked_all(
+    endpoint: str, other: dict[str, Any], edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder, out = edits(2), tmp_path / "run"
-    first = run(talker(), folder, out)
-    lmm = lmm or talker()
+    first, lmm = run(talker(), folder, out), talker()
+    monkeypatch.setattr(ScriptedLMM, "endpoint", endpoint)
     second = run(lmm, folder, out, **other)
     assert (second.reused, len(lmm.requests)) == (0, 4)
     assert second.setup.judge.id != first.setup.judge.id
     assert len(RunStore.read(out).current()) == 4
-
-
-def test_another_endpoint_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, Elsewhere([LOOK, final(WRONG)]))
-
-
-def test_another_temperature_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, sampling=Sampling(temperature=0.7))
-
-
-def test_another_seed_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, sampling=Sampling(seed=3))
 
 
 def refused(folder: Path, out: Path, field: str, ids: set[str], **other: Any) -> None:

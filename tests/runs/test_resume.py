@@ -39,13 +39,12 @@ def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome
     return run_over(setup, folder, out, config={"path": str(folder)}, concurrency=2, **data, **how)  # type: ignore[arg-type]
 
 
-def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
+def test_a_limit_can_be_lifted_later_and_what_stands_is_not_asked_again(edits: Edits, tmp_path: Path):
     folder, out = edits(4), tmp_path / "run"
-    first, second = talker(), talker()
-    assert run(first, folder, out).failed == 0
-    again = run(second, folder, out)
-    assert (len(first.requests), len(second.requests)) == (8, 0)
-    assert (again.reused, again.asked, again.failed) == (4, 4, 0)
+    for limit, asked, calls in ((1, 1, 2), (None, 4, 6), (None, 4, 0)):
+        lmm = talker()
+        outcome = run(lmm, folder, out, limit=limit)
+        assert (outcome.asked, outcome.failed, len(lmm.requests)) == (asked, 0, calls)
 
 
 def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits, editloupe: Program, tmp_path: Path):
@@ -93,14 +92,6 @@ def test_lines_that_an_editor_ended_its_own_way_are_read_and_damaged_ones_are_na
         assert problem.startswith(f"findings.jsonl, {what}") and problem.endswith(", left out")
 
 
-def test_a_limit_can_be_lifted_later(edits: Edits, tmp_path: Path):
-    folder, out = edits(4), tmp_path / "run"
-    assert run(talker(), folder, out, limit=1).asked == 1
-    lmm = talker()
-    assert run(lmm, folder, out).asked == 4
-    assert len(lmm.requests) == 6
-
-
 def test_an_interrupted_task_goes_on_from_its_last_event(edits: Edits, tmp_path: Path):
     folder, out, stop = edits(1), tmp_path / "run", threading.Event()
 
@@ -139,45 +130,42 @@ def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_p
     assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1, "the first trace is kept"
 
 
-def test_other_settings_are_refused_with_the_field_that_differs(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    with pytest.raises(RunMismatch, match=r"--max-turns: was 6, is 3"):
-        run(talker(), folder, out, budget=Budget(max_turns=3))
-
-
-def test_a_changed_sample_is_refused_by_name(edits: Edits, tmp_path: Path):
+def test_other_settings_and_a_changed_sample_are_refused_by_name_and_the_run_stays_as_it_was(edits: Edits, tmp_path: Path):
     folder, out = edits(2), tmp_path / "run"
     run(talker(), folder, out)
+    before = {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")}
+    with pytest.raises(RunMismatch, match=r"--max-turns: was 6, is 3"):
+        run(talker(), folder, out, budget=Budget(max_turns=3))
     Image.fromarray(pixels(9, spots=9)[1]).save(folder / "edited" / "s01.png")
     with pytest.raises(RunMismatch, match=r"'s01' is not what this run judged: the edited image has changed"):
         run(talker(), folder, out)
+    assert {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")} == before
 
 
-def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended(edits: Edits, tmp_path: Path):
+@pytest.mark.parametrize(("kept", "times"), [(2000, 2), (0, 3), (None, 3)])
+def test_a_file_costs_only_its_own_sample_while_it_is_broken_or_missing(
+    edits: Edits, tmp_path: Path, kept: int | None, times: int
+):
+    """kept: bytes of the file that are left; None for no file. One whose head is left is another picture the third time."""
     folder, out = edits(3), tmp_path / "run"
-    whole = (folder / "edited" / "s01.png").read_bytes()
-    (folder / "edited" / "s01.png").write_bytes(whole[:2000])
-    outcome = run(talker(), folder, out)
-    statuses = {f.sample_id: f.status for f in outcome.findings}
-    assert statuses == {"s00": "ok", "s01": "input_error", "s02": "ok"}
-    (broken,) = [f for f in outcome.findings if f.status != "ok"]
-    assert "s01.png" in broken.reason
-    assert summaries(outcome)[0].micro["instruction_following"].judged == 2
-    assert summaries(outcome)[0].micro["instruction_following"].asked == 3
+    file = folder / "edited" / "s01.png"
+    whole = file.read_bytes()
 
+    def breaks() -> None:
+        file.unlink() if kept is None else file.write_bytes(whole[:kept])
 
-def test_a_missing_file_is_an_input_error_and_no_other_sample_suffers(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    whole = (folder / "edited" / "s01.png").read_bytes()
-    (folder / "edited" / "s01.png").unlink()
-    assert {f.sample_id: f.status for f in run(talker(), folder, out).findings}["s01"] == "input_error"
-    (folder / "edited" / "s01.png").write_bytes(whole)
-    lmm = talker()
-    assert {f.status for f in run(lmm, folder, out).findings} == {"ok"}
-    assert len(lmm.requests) == 2
-    current = RunStore.read(out).current()
-    assert sorted((f.sample_id, f.status) for f in current) == [("s00", "ok"), ("s01", "ok"), ("s02", "ok")]
+    def mends() -> None:
+        file.write_bytes(whole)
+
+    for change, status, calls in ((breaks, "input_error", 4), (mends, "ok", 2), (breaks, "input_error", 0))[:times]:
+        change()
+        lmm = talker()
+        outcome = run(lmm, folder, out)
+        found = {f.sample_id: f.status for f in RunStore.read(out).current()}
+        assert (found, len(lmm.requests)) == ({"s00": "ok", "s01": status, "s02": "ok"}, calls)
+        mean = summaries(outcome)[0].micro["instruction_following"]
+        assert (mean.judged, mean.asked) == (2 + (status == "ok"), 3)
+        assert all("s01.png" in finding.reason for finding in outcome.findings if finding.status != "ok")
 
 
 def test_torn_last_lines_are_cut_off_and_the_rest_stands(edits: Edits, tmp_path: Path):
@@ -221,25 +209,21 @@ def test_a_run_that_was_killed_at_its_very_start_can_be_begun_again(edits: Edits
     assert run(talker(), edits(1), out).failed == 0
 
 
-def test_a_refused_command_leaves_the_run_as_it_was(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    before = {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")}
-    other = edits(1, name="other")
-    Image.fromarray(pixels(9, spots=9)[1]).save(other / "edited" / "s00.png")
-    with pytest.raises(RunMismatch):
-        run(talker(), other, out)
-    assert {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")} == before
-
-
-def test_a_damaged_header_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
+@pytest.mark.parametrize("damage", ["a header", "another conversation"])
+def test_a_damaged_trace_is_set_aside_and_the_task_begun_anew(damage: str, edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
     trace = next(out.glob("traces/*/*/*.jsonl"))
-    trace.write_text("garbage\n" + "\n".join(trace.read_text().splitlines()[1:]) + "\n")
-    finding = run(talker(), folder, out).findings[0]
-    assert finding.status == "ok"
-    assert read_trace(out / str(finding.trace)).problems == ()
+    lines = trace.read_text().splitlines()
+    if damage == "a header":
+        lines[0] = "garbage"
+    else:
+        lines = [line.replace('"request_key":"', '"request_key":"0') if "model_call" in line else line for line in lines]
+    trace.write_text("\n".join(lines) + "\n")
+    (finding,) = run(talker(), folder, out).findings
+    assert finding.status == "ok" and read_trace(out / str(finding.trace)).problems == ()
+    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1
+    assert "begun anew" in trace.read_text()
 
 
 def test_a_crop_that_is_gone_is_made_anew(edits: Edits, tmp_path: Path):
@@ -251,27 +235,6 @@ def test_a_crop_that_is_gone_is_made_anew(edits: Edits, tmp_path: Path):
     zoom = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]}}</tool_call>'
     outcome = run(ScriptedLMM([LOOK, zoom, final("Wrong Action")]), folder, out, only=("s01",))
     assert [f.status for f in outcome.findings] == ["ok"]
-
-
-def test_a_file_that_breaks_again_is_an_input_error_again(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    file = folder / "edited" / "s00.png"
-    whole = file.read_bytes()
-    for data, status in ((b"", "input_error"), (whole, "ok"), (b"", "input_error")):
-        file.write_bytes(data)
-        run(talker(), folder, out)
-        assert [f.status for f in RunStore.read(out).current()] == [status]
-
-
-def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    for name in ("findings.jsonl", "samples.jsonl"):
-        with (out / name).open("ab") as file:
-            file.write(b'{"id": "x"}\n[]\n')
-    store = RunStore.read(out)
-    assert len(store.current()) == 1
-    assert sum("left out" in problem for problem in store.problems) == 4
 
 
 def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
@@ -329,18 +292,6 @@ def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
     assert {f.sample_id: f.status for f in outcome.findings}["good"] == "ok"
 
 
-def test_a_trace_of_another_conversation_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
-    trace = next(out.glob("traces/*/*/*.jsonl"))
-    lines = trace.read_text().splitlines()
-    changed = [line.replace('"request_key":"', '"request_key":"0') if "model_call" in line else line for line in lines]
-    trace.write_text("\n".join(changed) + "\n")
-    assert run(talker(), folder, out).failed == 0
-    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1
-    assert "begun anew" in trace.read_text()
-
-
 def test_a_second_writer_is_refused_with_the_first_ones_process(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     refused: list[str] = []
@@ -386,14 +337,6 @@ def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Pat
     assert second.calls == ()
     for part in (m for message in trace.messages() for m in message.images):
         assert list((out / "blobs" / part.image.sha256[:2]).glob(f"{part.image.sha256}.*")), "every picture is kept"
-
-
-def test_a_changed_message_is_found_by_its_hash(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    finding = run(talker(), folder, out).findings[0]
-    path = out / str(finding.trace)
-    path.write_text(path.read_text().replace("I have seen enough.", "I have seen nothing."))
-    assert any("hash mismatch" in p for p in read_trace(path).problems)
 
 
 def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
