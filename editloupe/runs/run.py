@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 import cv2
@@ -49,10 +49,8 @@ if TYPE_CHECKING:
     from editloupe.runs.ray import Cluster
 
 
-class RunTask(Protocol):
-    """Who answers one question: `Worker.run_task`, or one like it in another process."""
-
-    def __call__(self, task: Task, *, repeat: int) -> Finding: ...
+RunTask: TypeAlias = Callable[..., Finding]
+"""Who answers one question: `Worker.run_task`, or one like it in another process."""
 
 
 def drive(
