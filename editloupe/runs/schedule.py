@@ -106,11 +106,6 @@ class Schedule:
         """Whether further tasks may follow from findings that are not there yet."""
         return bool(self._ready or self._changed) and bool(self._consulting)
 
-    @property
-    def consults(self) -> bool:
-        """Whether anything was planned from findings."""
-        return any(group.consults for group in self._groups)
-
     def arrived(self, finding: Finding) -> None:
         """Take a new finding in. What rests on it is planned before anything is asked a second time."""
         group = self._group_of[finding.task_id]
