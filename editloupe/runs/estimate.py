@@ -31,7 +31,7 @@ from editloupe.runs.selection import selected
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added
+from editloupe.runs.visits import added, begun
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -117,7 +117,7 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
     """
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store = RunStore(out)
+    store, before = RunStore(out), begun(out)
     store.look(setup.spec, entries, loaded)
     driver = Driver(setup, store)
     schedule = driver.planned(loaded.samples)
@@ -138,7 +138,7 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
         reused=schedule.reused,
         begun=sum(map(driver.goes_on, due)),
         grows=schedule.grows,
-        remarks=(*added(setup, out, {entry.judge.id for entry in entries}), *([again] if again else [])),
+        remarks=(*added(setup, before, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
         image_rule="" if rule is None else rule.rule,

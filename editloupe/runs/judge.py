@@ -23,9 +23,10 @@ from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
 from editloupe.runs.outcome import Progress
 from editloupe.runs.pool import pool_of
-from editloupe.runs.run import Driver, default_concurrency, reach_new
+from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
+from editloupe.runs.visits import begun, reach_new
 from editloupe.tools.base import Tool
 from editloupe.tools.function import as_tool
 from editloupe.values import Sample
@@ -96,7 +97,7 @@ class Judge:
         self._driver: Driver | None = None
         self._store: RunStore | None = None
         if out is not None:
-            reach_new(self._setup, Path(out))
+            reach_new(self._setup, begun(Path(out)))
             self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), _of_python([]))
 
     @property

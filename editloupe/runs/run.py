@@ -10,8 +10,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
@@ -24,7 +25,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
-from editloupe.errors import ConfigError, ImageError, Interrupted, TraceError, Unavailable
+from editloupe.errors import ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -37,7 +38,7 @@ from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added
+from editloupe.runs.visits import added, begun, reach_new
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
@@ -114,10 +115,10 @@ class Driver:
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
-        self.cache = (
-            None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
-        )
-        self._ledger, self._graph, self._pool, self._forgets = ledger, graph, pool, forgets
+        folder = None if store is None else store.folder
+        self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
+        self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
+        self._ledger, self._forgets = ledger, forgets
         self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
@@ -132,16 +133,7 @@ class Driver:
 
     def worker(self, samples: Iterable[Sample], images: ImageStore, stop: threading.Event | None = None) -> Worker:
         """Return who answers single questions about these samples."""
-        return Worker(
-            setup=self.setup,
-            images=images,
-            run=None if self.store is None else self.store.folder,
-            stop=stop or self.stop,
-            samples={sample.key: sample for sample in samples},
-            cache=self.cache,
-            graph=self._graph,
-            pool=self._pool,
-        )
+        return self._made(images=images, stop=stop or self.stop, samples={sample.key: sample for sample in samples})
 
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
@@ -299,10 +291,11 @@ class _Visit:
         if self._cluster is not None:
             self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
-        for remark in added(self._setup, self._out, {entry.judge.id for entry in entries}):
+        before = begun(self._out)
+        for remark in added(self._setup, before, {entry.judge.id for entry in entries}):
             self._tell(Progress(remark=remark))
         if self._cluster is None:
-            reach_new(self._setup, self._out, self._reaching)
+            reach_new(self._setup, before, self._reaching)
         listed = [*self._setup.entries(options=config is not None), *entries]
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
         self._left.enter_context(closing(self._store))
@@ -458,19 +451,6 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(before)
-
-
-def reach_new(setup: Setup, out: Path, reached: Callable[[LMM], None] = reach) -> None:
-    """Try the addresses of those whom the run in a folder does not list yet: a mistyped one is never listed.
-
-    Raises Unavailable.
-    """
-    listed: Set[str] = frozenset()
-    with suppress(ConfigError):  # no run, or one that cannot be read, which those say who write to it
-        listed = frozenset(RunStore.read_info(out).entries())
-    for one in setup.respondents.values():
-        if one.spec.id not in listed:
-            reached(one.backend)
 
 
 def _cluster(setup: Setup) -> Cluster | None:

@@ -1,10 +1,11 @@
-"""What a visit adds to a run for its own judges alone."""
+"""What a visit adds to a run: said before it is written or asked, and only by judges that can be reached."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
+from editloupe.backends.base import LMM, reach
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.setup import Setup
@@ -12,18 +13,32 @@ from editloupe.runs.store import RunStore
 from editloupe.values import Json
 
 
-def added(setup: Setup, folder: Path, others: Set[str]) -> list[str]:
-    """Return remarks on what a visit adds to the run in a folder: a judge, and what its other judges were not asked about.
+def begun(folder: Path) -> RunStore | None:
+    """Return the run that a folder holds, with run.json alone; None for no run, and for one that those refuse who write."""
+    try:
+        store = RunStore.read_info(folder)
+        store.entries(), store.metrics()
+    except ConfigError:
+        return None
+    return store
+
+
+def reach_new(setup: Setup, store: RunStore | None, reached: Callable[[LMM], None] = reach) -> None:
+    """Try the addresses of those whom a run does not list yet: a mistyped one is never listed. Raises Unavailable."""
+    listed = {} if store is None else store.entries()
+    for one in setup.respondents.values():
+        if one.spec.id not in listed:
+            reached(one.backend)
+
+
+def added(setup: Setup, store: RunStore | None, others: Set[str]) -> list[str]:
+    """Return remarks on what a visit adds to a run: a judge, and what its other judges were not asked about.
 
     others: ids of the other judges of this command.
     """
-    try:
-        store = RunStore.read_info(folder)
-        names, known, before = store.judge_names(), store.metrics(), store.config()
-    except ConfigError:
-        return []  # no run, or one that cannot be read, which those say who write to it
-    if store.spec.differs_from(setup.spec):
+    if store is None or store.spec.differs_from(setup.spec):
         return []
+    names, known, before = store.judge_names(), store.metrics(), store.config()
     here = {setup.judge.id, *others}
     there = ", ".join(name for id_, name in names.items() if id_ not in here)
     who = setup.name if len(here) == 1 else "the judges of this command"
