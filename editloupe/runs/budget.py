@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
@@ -224,16 +224,6 @@ class Ledger:
             self.stop.set()
 
 
-class Grants(Protocol):
-    """Who grants calls and counts answers: a Ledger, or one in another process."""
-
-    def call(self, backend: LMM) -> AbstractContextManager[None]: ...
-
-    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None: ...
-
-    def refuse(self, backend: LMM, error: BackendError) -> None: ...
-
-
 def lacking(backend: LMM, usage: Usage) -> bool:
     """Return whether an endpoint should have reported tokens and has not."""
     return backend.traits.is_lmm and lacks_usage(usage)
@@ -242,7 +232,7 @@ def lacking(backend: LMM, usage: Usage) -> bool:
 class Metered:
     """A backend whose calls are granted, and whose answers are counted."""
 
-    def __init__(self, backend: LMM, ledger: Grants) -> None:
+    def __init__(self, backend: LMM, ledger: Ledger) -> None:
         self._backend, self._ledger = backend, ledger
         self.uri, self.endpoint = backend.uri, backend.endpoint
         self.version, self.traits = backend.version, backend.traits

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
-from editloupe.protocols.base import rejected_scores, scored
 from editloupe.runs.budget import Ledger
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
@@ -113,13 +112,6 @@ class Outcome:
     def failed(self) -> int:
         """Of those asked, how many have no answer (those not yet judged included)."""
         return self.asked - sum(f.status == "ok" for f in self.findings)
-
-
-def scores_of(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
-    """Return the scores of all samples asked; rows that could not be read have missing ones."""
-    found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
-    unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
 
 
 def notes_of(

@@ -252,7 +252,7 @@ class Answerer:
                 cv2.setNumThreads(1)
                 for one in setup.respondents.values():
                     stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
-                setup = setup.with_backends(lambda backend: Metered(backend, _Grants(self)))
+                setup = setup.with_backends(lambda backend: Metered(backend, cast(Ledger, _Grants(self))))
                 images = ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 4)
                 self._worker = Worker(setup=setup, images=images, run=run, stop=self._stop)
             return self._worker

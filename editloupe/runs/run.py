@@ -27,12 +27,12 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
-from editloupe.protocols.base import looks_at_outputs
+from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import set_aside
-from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of, scores_of
+from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
@@ -423,13 +423,15 @@ class _Visit:
         keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
         findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
         asked = self._schedule.total + len(self._refused) - sum(id_ in keys for id_, _ in places)
+        protocol, unread = self._setup.protocol, [(row.editor, row.id, row.edit_type) for row in self._loaded.rejected]
+        scores = scored(protocol, self._loaded.samples, judged, self._setup.repeats)
         return Outcome(
             store=self._store,
             setup=self._setup,
             loaded=self._loaded,
             findings=tuple(findings),
             judged=tuple(judged),
-            scores=scores_of(self._setup, self._loaded, judged),
+            scores=(*scores, *rejected_scores(protocol, unread, self._setup.metrics)),
             asked=asked,
             reused=self._schedule.reused,
             interrupted=self._stop.is_set() and len(findings) < asked,
