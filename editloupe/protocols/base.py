@@ -21,13 +21,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from editloupe import plugins
 from editloupe.answers import Answer
 from editloupe.config import Words, meant_one
-from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
+from editloupe.errors import ConfigError, EditLoupeError, ProtocolError, did_you_mean
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
-from editloupe.nearest import did_you_mean
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.rubrics import Rubric, RubricOption
-from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Status, Task
 from editloupe.values import ImageRef, Json, Sample
 

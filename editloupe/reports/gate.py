@@ -19,7 +19,7 @@ from editloupe.reports.judged import Judged
 from editloupe.reports.readings import MetricReading
 from editloupe.reports.summary import OVERALL, on_hundred, specs, summary
 from editloupe.scores import Metric, MetricSet, Score
-from editloupe.tables import Table, simple
+from editloupe.stats.table import Table, simple
 from editloupe.values import Json, sample_key
 
 People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]

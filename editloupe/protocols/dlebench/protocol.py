@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from pydantic import Field, model_validator
 
 from editloupe.answers import Label
-from editloupe.errors import DataError, PromptError
+from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
 from editloupe.imaging.render import display_scale
@@ -117,7 +117,7 @@ class DLEBenchOptions(RubricOptions):
 class DLEBench(RubricProtocol):
     """The protocol over one rubric: DLEBench's own, or a user's with criteria of their own.
 
-    Raises ConfigError, and PromptError for a prompt that cannot be rendered.
+    Raises ConfigError, also for a prompt that cannot be rendered.
     """
 
     name = "dlebench"
@@ -265,7 +265,7 @@ class DLEBench(RubricProtocol):
         return instruction.join(self._prompts[key])
 
     def _try_prompt(self) -> None:
-        """Raise PromptError for a prompt that cannot be rendered, before anything is asked."""
+        """Raise ConfigError for a prompt that cannot be rendered, before anything is asked."""
         images, prompt = ["Original Image", "Edited Image"], self.options.prompt
         for criterion in self.criteria:
             for shown in (None, "crop", "mask") if self.mode == "oracle" else (None,):
@@ -273,7 +273,7 @@ class DLEBench(RubricProtocol):
                 focus = shown and {"shown": shown, "targets": 2, "together": False, "name": "mug", "boxes": boxes}
                 text = render(prompt, criterion=criterion, instruction="Make it red.", images=images, focus=focus)
                 if "Make it red." not in text:
-                    raise PromptError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
+                    raise ConfigError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
 
     def _crops(self, sample: Sample, images: Mapping[Role, ImageRef], targets: Sequence[Target]) -> list[Recipe]:
         """Return the crops that hold these targets: the same place of each image, at one scale, the targets outlined."""

@@ -14,10 +14,11 @@ import numpy as np
 
 from editloupe.imaging.targets import AREAS, area_name
 from editloupe.protocols.names import Names
-from editloupe.scores import Metric, TableSpec
+from editloupe.scores import Metric
 from editloupe.stats import bootstrap
 from editloupe.stats.significance import pearson
-from editloupe.tables import (
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import (
     Cell,
     Column,
     Dots,

@@ -4,9 +4,10 @@ from itertools import combinations
 
 from editloupe.answers import OneOf
 from editloupe.protocols.base import BaseProtocol
-from editloupe.scores import Interval, Metric, Score, TableSpec
+from editloupe.scores import Interval, Metric, Score
 from editloupe.stats.bradley_terry import rank
-from editloupe.tables import simple
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import simple
 from editloupe.tasks import About, Ask, Recipe
 
 POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}

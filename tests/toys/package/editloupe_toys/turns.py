@@ -2,7 +2,8 @@
 
 from editloupe.answers import YES_NO
 from editloupe.protocols.base import BaseProtocol
-from editloupe.scores import Binary, Metric, Score, TableSpec
+from editloupe.scores import Binary, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Recipe
 
 
