@@ -28,7 +28,7 @@ from editloupe.exports import unicedit as training_set
 from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
+from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, models_of, open_setup, weights_of

@@ -693,14 +693,18 @@ def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytes
     assert (made[..., 1] > made[..., 0]).all()
 
 
-def test_of_several_people_the_strictest_counts(editloupe: Run, tmp_path: Path) -> None:
+def test_a_row_on_which_people_disagree_waits_until_it_is_settled(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images)
     look_through(editloupe, "looked", {})
     review = look_through(editloupe, "looked", {"box": "no"}, rater="ben", note="too wide")
     code, funnel = build(editloupe, images, "--review", review)
-    assert (code, left(funnel)) == (1, {"reviewed": {"box": 1}})
-    assert lines("set/left_out.jsonl")[0]["detail"] == "too wide"
+    assert (code, left(funnel), funnel["to_review"]) == (1, {"reviewed": {"people_disagree": 1}}, 1)
+    (row,) = lines("set/left_out.jsonl")
+    assert (row["id"], row["why"], row["detail"]) == ("0-1", "people_disagree", "too wide")
+    review = look_through(editloupe, "looked", {"box": "no"}, rater="adjudicated", note="too wide")
+    code, funnel = build(editloupe, images, "--review", review)
+    assert (code, left(funnel), funnel["to_review"]) == (1, {"reviewed": {"box": 1}}, 0)
 
 
 def test_what_is_removed_with_its_row_is_an_image_of_the_set(editloupe: Run, tmp_path: Path) -> None:

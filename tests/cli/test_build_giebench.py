@@ -25,7 +25,7 @@ from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.segment import open as segmenters
 from editloupe.models.segment.base import Segmentation
-from editloupe.protocols.giebench.edits import drawn_types
+from editloupe.build.giebench.texts import drawn_types
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs import people
 from editloupe.runs.store import RunStore

@@ -20,7 +20,7 @@ TOY = '''
 from editloupe import files
 from editloupe.data.samples import load
 from editloupe.protocols.base import Options
-from editloupe.protocols.builders import Built, Stage
+from editloupe.build.base import Built, Stage
 
 class ListOptions(Options):
     least: int = 1

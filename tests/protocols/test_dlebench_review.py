@@ -13,9 +13,9 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, planned
-from editloupe.protocols.dlebench.review import DLEBenchReview
-from editloupe.protocols.dlebench.verdicts import verdict
-from editloupe.protocols.reviews import Verdict, verdicts_of, with_verdicts
+from editloupe.build.dlebench.review import DLEBenchReview
+
+from editloupe.build.people import Verdict, verdicts_of, with_verdicts
 from editloupe.testing import check_protocol
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import pixels
@@ -105,12 +105,12 @@ GOOD = {
         ([{"texts": "no", "instruction": "Paint the square green."}], "passed", ""),
         ([{"instruction_following": "Over Modification"}], "again", "instruction_following"),
         ([{"visual_consistency": "Single Anomaly"}], "again", "visual_consistency"),
-        ([{}, {"visual_consistency": "Single Anomaly"}], "again", "visual_consistency"),
-        ([{"box": "no", "instruction_following": "Wrong Action"}, {}], "rejected", "box"),
+        ([{}, {"visual_consistency": "Single Anomaly"}], "disagree", "visual_consistency"),
+        ([{"box": "no", "instruction_following": "Wrong Action"}, {"box": "no"}], "rejected", "box"),
     ],
 )
-def test_a_verdict_follows_from_the_strictest_answers(answers: list[dict[str, str]], kind: str, why: str) -> None:
-    found = verdict(row(), {str(i): said(**{**GOOD, **one}) for i, one in enumerate(answers)})
+def test_a_verdict_follows_from_all_answers(answers: list[dict[str, str]], kind: str, why: str) -> None:
+    found = DLEBenchReview().verdict(row(), {str(i): said(**{**GOOD, **one}) for i, one in enumerate(answers)})
     assert found is not None and (found.kind, found.why) == (kind, why)
     assert bool(found.detail) == (kind != "passed")
 
@@ -118,18 +118,18 @@ def test_a_verdict_follows_from_the_strictest_answers(answers: list[dict[str, st
 @pytest.mark.parametrize("question", sorted(GOOD))
 def test_an_open_question_leaves_the_row_open_unless_something_speaks_against_it(question: str) -> None:
     answers = {name: text for name, text in GOOD.items() if name != question}
-    assert verdict(row(), {"ann": said(**answers)}) is None and verdict(row(), {}) is None
+    assert DLEBenchReview().verdict(row(), {"ann": said(**answers)}) is None and DLEBenchReview().verdict(row(), {}) is None
     # What one person left open another one may have answered.
-    assert verdict(row(), {"ann": said(**answers), "ben": said(**{question: GOOD[question]})}) is not None
+    assert DLEBenchReview().verdict(row(), {"ann": said(**answers), "ben": said(**{question: GOOD[question]})}) is not None
     other = next(name for name in ("box", "texts") if name != question)
-    assert verdict(row(), {"ann": said(**{**answers, other: "no"})}) is not None
+    assert DLEBenchReview().verdict(row(), {"ann": said(**{**answers, other: "no"})}) is not None
 
 
 def test_a_settled_disagreement_counts_alone() -> None:
     several = {"ann": said(**GOOD), "ben": said(**{**GOOD, "box": "no"}), "adjudicated": said(box="yes")}
-    assert getattr(verdict(row(), several), "kind", "") == "passed"
+    assert getattr(DLEBenchReview().verdict(row(), several), "kind", "") == "passed"
     several["adjudicated"] = said(visual_consistency="Single Anomaly")
-    assert getattr(verdict(row(), several), "why", "") == "box"
+    assert getattr(DLEBenchReview().verdict(row(), several), "kind", "") == "again"
 
 
 def test_verdicts_travel_with_their_sample() -> None:
@@ -139,5 +139,5 @@ def test_verdicts_travel_with_their_sample() -> None:
     sample = Sample.from_json(with_verdicts(row(), [one]).to_json())
     assert verdicts_of(sample) == {("0-1", reference.sha256): one}
     assert sample.content == row().content and verdicts_of(row()) == {}
-    assert verdict(replace(row(), reference=None), {"ann": said(**GOOD)}) is None
+    assert DLEBenchReview().verdict(replace(row(), reference=None), {"ann": said(**GOOD)}) is None
     assert np.array_equal(STORE.array(reference)[20:44, 20:44, 1], np.full((24, 24), 200))

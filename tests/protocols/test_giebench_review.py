@@ -13,8 +13,8 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.protocols.base import Known, planned
-from editloupe.protocols.giebench.dataset import reduced
-from editloupe.protocols.giebench.review import GIEBenchReview, verdict
+from editloupe.build.giebench.masks import reduced
+from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.testing import check_protocol
 from editloupe.values import Sample, Turn
 from tests.conftest import pixels
@@ -77,7 +77,7 @@ def test_a_row_whose_question_cannot_be_asked_says_so() -> None:
 
 
 def test_samples_that_are_no_rows_cannot_be_reviewed() -> None:
-    with pytest.raises(DataError, match="1 of 2 are none, first 1-1; name the folder to_review"):
+    with pytest.raises(DataError, match="1 of 2 lack one, first 1-1; name the folder to_review"):
         GIEBenchReview().check([row(), row(id="1-1", extra={})])
 
 
@@ -99,23 +99,25 @@ GOOD = {"instruction": "yes", "question": "yes", "mask": "yes"}
     [
         ([{}], "passed", ""),
         *(([{name: "no"}], "rejected", name) for name in GOOD),
-        ([{}, {"question": "no"}], "rejected", "question"),
+        ([{}, {"question": "no"}], "disagree", "question"),
     ],
 )
-def test_a_verdict_follows_from_the_strictest_answers(answers: list[dict[str, str]], kind: str, why: str) -> None:
-    found = verdict(row(), {str(i): said(**{**GOOD, **one}) for i, one in enumerate(answers)})
+def test_a_verdict_follows_from_all_answers(answers: list[dict[str, str]], kind: str, why: str) -> None:
+    found = GIEBenchReview().verdict(row(), {str(i): said(**{**GOOD, **one}) for i, one in enumerate(answers)})
     assert found is not None and (found.row, found.seen, found.kind, found.why) == ("0-1", "d1", kind, why)
     assert bool(found.detail) == (kind != "passed")
 
 
 def test_an_open_question_leaves_the_row_open_unless_something_speaks_against_it() -> None:
-    assert verdict(row(), {"ann": said(instruction="yes", mask="yes")}) is None and verdict(row(), {}) is None
-    assert getattr(verdict(row(), {"ann": said(mask="no")}), "kind", "") == "rejected"
+    assert (
+        GIEBenchReview().verdict(row(), {"ann": said(instruction="yes", mask="yes")}) is None and GIEBenchReview().verdict(row(), {}) is None
+    )
+    assert getattr(GIEBenchReview().verdict(row(), {"ann": said(mask="no")}), "kind", "") == "rejected"
     # A row without a mask needs no word on it.
     bare = row(masks={})
-    assert getattr(verdict(bare, {"ann": said(instruction="yes", question="yes")}), "kind", "") == "passed"
+    assert getattr(GIEBenchReview().verdict(bare, {"ann": said(instruction="yes", question="yes")}), "kind", "") == "passed"
     several = {"ann": said(**GOOD), "ben": said(**{**GOOD, "mask": "no"}), "adjudicated": said(mask="yes")}
-    assert getattr(verdict(row(), several), "kind", "") == "passed"
+    assert getattr(GIEBenchReview().verdict(row(), several), "kind", "") == "passed"
 
 
 @pytest.mark.parametrize(

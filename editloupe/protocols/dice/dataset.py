@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from editloupe.data.images import ImageStore
 from editloupe.measures.base import Models
-from editloupe.protocols.builders import Built
+from editloupe.build.base import Built
 from editloupe.protocols.dice.dataset_coherence import build_coherence
 from editloupe.protocols.dice.dataset_inpainted import build_inpainted
 from editloupe.protocols.dice.dataset_options import DifferenceSetOptions

@@ -14,7 +14,7 @@ from editloupe.errors import DataError, ImageError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.protocols.base import Known
-from editloupe.protocols.builders import Built
+from editloupe.build.base import Built
 from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import SPLITS, LeftOut, SetFolder, coherence_dialogue, split_of, stage_of
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference, given

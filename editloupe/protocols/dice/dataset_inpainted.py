@@ -19,7 +19,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.measures.base import Models
 from editloupe.models.inpaint.base import Inpainter, within
-from editloupe.protocols.builders import Built
+from editloupe.build.base import Built
 from editloupe.protocols.dice.dataset_annotations import Photos, told_faults
 from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import (

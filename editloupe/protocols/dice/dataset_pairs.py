@@ -23,7 +23,7 @@ from editloupe.measures.base import Models
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
 from editloupe.models.features.base import Features
-from editloupe.protocols.builders import Built
+from editloupe.build.base import Built
 from editloupe.protocols.dice.dataset_annotations import Photos, told_faults
 from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
 from editloupe.protocols.dice.dataset_rows import (

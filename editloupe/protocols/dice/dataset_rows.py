@@ -22,7 +22,7 @@ from editloupe.data.images import RGB, ImageStore, encode_png
 from editloupe.data.write import IMAGES, METADATA, place_image
 from editloupe.prompts import render
 from editloupe.protocols.base import Known
-from editloupe.protocols.builders import Stage
+from editloupe.build.base import Stage
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
 from editloupe.protocols.dice.protocol import DICE, DICEOptions
 from editloupe.replies import FINAL_ANSWER, THINKING, one_line

@@ -34,7 +34,7 @@ from editloupe.answers import Record
 from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
-from editloupe.protocols.builders import Lost
+from editloupe.build.base import Lost
 from editloupe.protocols.edival.chain import PAPER, Chain, Pools
 from editloupe.protocols.edival.generate import OBJECTS_ANSWER, Scene, SceneObject, decomposition_prompt, draw, listed
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit

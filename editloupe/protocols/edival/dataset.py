@@ -23,7 +23,7 @@ from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.data.write import IMAGES, METADATA, remove_others, write_as_is
 from editloupe.errors import ConfigError, ImageError, ModelAbsent
 from editloupe.measures.base import Models
-from editloupe.protocols.builders import Answered, Built, Stage
+from editloupe.build.base import Answered, Built, Stage
 from editloupe.protocols.edival.builder import ChainStep, Draft, EdiValBuild, EdiValBuildOptions
 from editloupe.protocols.edival.chain import BRACKETED, SENTENCES, TYPES, Chain, columns
 from editloupe.protocols.edival.instructions import EDIT_TYPES

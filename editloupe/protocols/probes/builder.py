@@ -43,7 +43,7 @@ from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.protocols.builders import Built, Lost, Stage
+from editloupe.build.base import Built, Lost, Stage
 from editloupe.protocols.probes import variants
 from editloupe.protocols.probes.colours import Mask, part_of
 from editloupe.protocols.probes.drawn import drawn_scene

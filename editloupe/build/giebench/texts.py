@@ -9,18 +9,16 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
+from editloupe.build.base import LeftOut
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, Question
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
 from editloupe.values import Json
-
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 TEXTUAL: Final = "Textual Edit"
 """The type that needs text in the image."""
@@ -91,9 +89,9 @@ def write_prompt(edit_type: str, *, target: str) -> str:
     """Return the question for an instruction and its question. target: what the edit is about; "" leaves it open."""
     name = fold(edit_type.replace("/", " ")).replace(" ", "_")
     return render(
-        PROMPTS / "write.md",
+        "build/giebench/write",
         edit_type=edit_type,
-        guide=render(PROMPTS / "edits" / f"{name}.md").strip(),
+        guide=render(f"build/giebench/edits/{name}").strip(),
         target=one_line(target),
         least=LEAST_OPTIONS,
         most=MOST_OPTIONS,
@@ -102,35 +100,34 @@ def write_prompt(edit_type: str, *, target: str) -> str:
 
 def text_prompt() -> str:
     """Return the question whether text can be read."""
-    return render(PROMPTS / "has_text.md")
+    return render("build/giebench/has_text")
 
 
 def target_prompt(edit_type: str, instruction: str) -> str:
     """Return the question for what has to be edited."""
-    return render(PROMPTS / "target.md", edit_type=edit_type, instruction=one_line(instruction), whole=WHOLE)
+    return render("build/giebench/target", edit_type=edit_type, instruction=one_line(instruction), whole=WHOLE)
 
 
-def read_edit(answer: Answer, *, seed: str) -> Edit | tuple[str, str]:
-    """Return what a model wrote of an edit, its options in the order of a seed; or (why, detail) for what cannot be used.
+def read_edit(answer: Answer | None, *, seed: str) -> Edit:
+    """Return what a model wrote of an edit, its options in the order of a seed.
 
     The option by which a judge says that it cannot tell comes last, where there are fewer than five.
-    why: "no_edit" (the model says that the type does not suit the image), "unusable_text", "too_few_options",
-    "too_many_options", "unusable_option", "options_alike", "answer_not_an_option" or "answer_abstains".
+    Raises LeftOut, why: "no_edit" (the model says that the type does not suit the image), "unusable_text",
+    "too_few_options", "too_many_options", "unusable_option", "options_alike", "answer_not_an_option" or "answer_abstains".
     """
     data: Any = answer.data if isinstance(answer, Record) else {}
     if not data.get("fits"):
-        return "no_edit", "the model says that this type of edit does not suit the image"
+        raise LeftOut("no_edit", "the model says that this type of edit does not suit the image")
     texts = {name: one_line(str(data[name])) for name in _TEXTS}
     if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
-        return "unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}"
+        raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
     options = [one_line(option) for option in data["options"]]
     key = one_line(str(data["answer"]))
-    if problem := _problem(options, key):
-        return problem
+    _check(options, key)
     right = next(option for option in options if fold(option) == fold(key))
     told = [option for option in options if fold(option) not in ABSTAIN]
     if len(told) < LEAST_OPTIONS:
-        return "too_few_options", f"expected {LEAST_OPTIONS} that say something, found {_listed(told)}"
+        raise LeftOut("too_few_options", f"expected {LEAST_OPTIONS} that say something, found {_listed(told)}")
     random.Random(f"{seed} options").shuffle(told)
     if len(told) < MOST_OPTIONS:
         told.append(CANNOT_TELL)
@@ -138,35 +135,34 @@ def read_edit(answer: Answer, *, seed: str) -> Edit | tuple[str, str]:
     return Edit(instruction=texts["instruction"], question=question)
 
 
-def _problem(options: list[str], key: str) -> tuple[str, str] | None:
-    """Return (why, detail) for options and a key that make no question; None for those that do."""
-    listed = _listed(options)
-    if len(options) < LEAST_OPTIONS:
-        return "too_few_options", f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {listed}"
-    if len(options) > MOST_OPTIONS:
-        return "too_many_options", f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {len(options)}: {listed}"
-    if (bad := next((one for one in options if not fold(one) or len(one) > LONGEST_OPTION), None)) is not None:
-        return "unusable_option", f"expected words of at most {LONGEST_OPTION} characters, found {bad[:80]!r}"
+def _check(options: list[str], key: str) -> None:
+    """Raise LeftOut for options and a key that make no question."""
+    listed, count = _listed(options), len(options)
     folded = [fold(one) for one in options]
-    if len(set(folded)) < len(folded):
-        return "options_alike", f"expected options that differ by more than case and punctuation, found {listed}"
+    bad = next((one for one in options if not fold(one) or len(one) > LONGEST_OPTION), None)
+    if not LEAST_OPTIONS <= count <= MOST_OPTIONS:
+        why = "too_few_options" if count < LEAST_OPTIONS else "too_many_options"
+        raise LeftOut(why, f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {count}: {listed}")
+    if bad is not None:
+        raise LeftOut("unusable_option", f"expected words of at most {LONGEST_OPTION} characters, found {bad[:80]!r}")
+    if len(set(folded)) < count:
+        raise LeftOut("options_alike", f"expected options that differ by more than case and punctuation, found {listed}")
     if fold(key) not in folded:
-        return "answer_not_an_option", f"the answer {key[:80]!r} is none of {listed}"
+        raise LeftOut("answer_not_an_option", f"the answer {key[:80]!r} is none of {listed}")
     if fold(key) in ABSTAIN:
-        return "answer_abstains", f"the answer is {key!r}, which no edit can bring about"
-    return None
+        raise LeftOut("answer_abstains", f"the answer is {key!r}, which no edit can bring about")
 
 
 def _listed(options: list[str]) -> str:
     return ", ".join(map(repr, options))[:200] or "none"
 
 
-def read_phrase(answer: Answer) -> str | tuple[str, str]:
-    """Return what has to be edited: a phrase, or WHOLE; or (why, detail) for what cannot be looked for."""
+def read_phrase(answer: Answer | None) -> str:
+    """Return what has to be edited: a phrase, or WHOLE. Raises LeftOut for what cannot be looked for."""
     said = one_line(answer.text) if isinstance(answer, Text) else ""
     phrase = plain_phrase(said)
     if not fold(phrase) or len(phrase) > LONGEST_PHRASE:
-        return "unusable_phrase", f"expected a name of 1 to {LONGEST_PHRASE} characters, found {said[:100]!r}"
+        raise LeftOut("unusable_phrase", f"expected a name of 1 to {LONGEST_PHRASE} characters, found {said[:100]!r}")
     return phrase
 
 

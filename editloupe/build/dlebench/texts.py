@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any, Final
 
 from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
+from editloupe.build.base import LeftOut
+from editloupe.build.engine import IMAGE
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.render import display_scale
 from editloupe.imaging.views import LONG_SIDE
@@ -24,9 +25,7 @@ from editloupe.replies import one_line
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, parse_json
 
-IMAGE: Final = "Image"
 CLOSE_UP: Final = "Close-up"
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 TYPES: Final[Mapping[str, str]] = {
     "Change Color": "another colour of the target or of a part of it",
@@ -96,13 +95,13 @@ class Metadata:
     reference_caption: str
 
 
-def read_targets(answer: Record, image: ImageRef, *, most: int) -> tuple[list[Target], list[tuple[str, str, str]]]:
+def read_targets(answer: Answer | None, image: ImageRef, *, most: int) -> tuple[list[Target], list[tuple[str, str, str]]]:
     """Return the targets that a model lists, at most so many, and the others: (name, why, detail) each.
 
     Things of one name are one target. why: "unusable_entry" (of a box that leaves the image, or is none), "unusable_name",
     or "beyond_the_most".
     """
-    data: Any = answer.data
+    data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
     boxes: dict[str, list[Box]] = {}
     others = [(str(one["entry"])[:LONGEST_NAME], "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
     for one in data["targets"]:
@@ -133,17 +132,17 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
 
 def targets_prompt(*, most: int, most_area: float) -> str:
     """Return the question for the small things of an image."""
-    return render(PROMPTS / "targets.md", most=most, percent=f"{100 * most_area:g}")
+    return render("build/dlebench/targets", most=most, percent=f"{100 * most_area:g}")
 
 
 def caption_prompt() -> str:
     """Return the question for what an image shows."""
-    return render(PROMPTS / "caption.md", most=CAPTION_WORDS)
+    return render("build/dlebench/caption", most=CAPTION_WORDS)
 
 
 def name_prompt(*, boxes: int) -> str:
     """Return the question for what boxes mark."""
-    return render(PROMPTS / "name.md", boxes=boxes)
+    return render("build/dlebench/name", boxes=boxes)
 
 
 def instruct_prompt(target: Target, caption: str, *, drawn: str, question: Question | None, wrong: str) -> str:
@@ -152,7 +151,7 @@ def instruct_prompt(target: Target, caption: str, *, drawn: str, question: Quest
     drawn: the type that is wanted where there is no question.   wrong: the answer that shall hold after the edit.
     """
     return render(
-        PROMPTS / "instruct.md",
+        "build/dlebench/instruct",
         target=one_line(target.name),
         caption=one_line(caption),
         boxes=len(target.boxes),
@@ -184,19 +183,19 @@ def draw_wrong(question: Question, seed: str) -> str:
     return "" if not question.wrong else random.Random(f"{seed} wrong").choice(question.wrong)
 
 
-def read_metadata(answer: Answer) -> Metadata | tuple[str, str]:
-    """Return what a model wrote of an edit, or (why, detail) for what cannot be used.
+def read_metadata(answer: Answer | None) -> Metadata:
+    """Return what a model wrote of an edit.
 
-    why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
+    Raises LeftOut, why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
     """
     data: Any = answer.data if isinstance(answer, Record) else {}
     if data.get("type") == NONE:
-        return "no_edit", "the model knows no edit that suits the target"
+        raise LeftOut("no_edit", "the model knows no edit that suits the target")
     texts = {name: one_line(str(data.get(name, ""))).strip() for name in _TEXTS}
     if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
-        return "unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}"
+        raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
     if fold(texts["source_caption"]) == fold(texts["reference_caption"]):
-        return "captions_are_equal", f"before and after: {texts['source_caption']!r}"
+        raise LeftOut("captions_are_equal", f"before and after: {texts['source_caption']!r}")
     return Metadata(edit_type=str(data["type"]), **texts)
 
 

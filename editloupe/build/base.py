@@ -2,14 +2,14 @@
 
 A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. There are two
 kinds. Of the first, a protocol asks what has to be asked, into a run; the builder says which images there are, and writes
-the set from the run's findings (`Builder`). The second asks nobody: its command has no options of a judge and makes no run
-(`DirectBuilder`, with `protocol = None`).
+the set from the run's findings (`Builder`; `made.SetBuilder` makes one of a recipe). The second asks nobody: its command
+has no options of a judge and makes no run (`DirectBuilder`, with `protocol = None`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
 
@@ -19,13 +19,11 @@ from editloupe import plugins
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
-from editloupe.data.write import place_image
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.measures.base import Models
 from editloupe.protocols.base import EvalProtocol, Known, known_of
-from editloupe.scores import NOT_JUDGED
-from editloupe.values import ImageRef, Json, Sample
+from editloupe.values import Json, Sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +47,17 @@ class Answered:
         for sample in self.samples:
             yield sample, known_of(found.get(sample.key, ()))
 
-    def place(self, image: ImageRef, folder: Path) -> str:
-        """Put an image of the run into an ImageFolder and return its name there. Raises as `place_image`."""
-        kept = replace(image, path=self.images.path(image) or image.path)
-        return place_image(kept, folder, store=self.images)
+
+class LeftOut(Exception):
+    """Raised where something gets no further.
+
+    why: for programs, such as "not_found", or the status of a finding.
+    failed: the status of a failure, which leaves open whether there is a row: it may go otherwise another time.
+    """
+
+    def __init__(self, why: str, detail: str = "", *, failed: str = "") -> None:
+        self.why, self.failed = why, failed
+        super().__init__(detail)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +69,13 @@ class Lost:
     why: str
     """For programs, such as "not_found", or the status of a finding."""
     detail: str = ""
+    failed: str = ""
+    """As `LeftOut` has it."""
 
     @classmethod
-    def of(cls, finding: Finding | None, stage: str) -> Lost:
-        """Return why something gets no further: the status of a finding, or that there is none."""
-        if finding is None:
-            return cls(stage=stage, why=NOT_JUDGED)
-        return cls(stage=stage, why=finding.status, detail=finding.reason)
+    def at(cls, stage: str, error: LeftOut) -> Lost:
+        """Return what a step raised, with the step's name."""
+        return cls(stage=stage, why=error.why, detail=str(error), failed=error.failed)
 
     @property
     def reason(self) -> str:
