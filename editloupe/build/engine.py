@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from pydantic import BaseModel
+
 from editloupe.answers import AnswerSpec
 from editloupe.build.base import LeftOut, Lost
 from editloupe.build.people import REVIEW, Review, Verdict, verdicts_of
@@ -208,6 +210,10 @@ class SetRecipe(BaseProtocol):
     """The benchmark's file in the set's folder: .jsonl, .json or .csv."""
     folders: ClassVar[tuple[str, ...]]
     """The folders of the images that it names."""
+    header: ClassVar[Sequence[str]] = ()
+    """The columns of a .csv."""
+    SetOptions: ClassVar[type[BaseModel] | None] = None
+    """What the command offers, if more than the protocol has."""
     source: ClassVar[str] = ""
     """Where in the paper the recipe stands."""
     counted: ClassVar[Mapping[str, tuple[str, str]]] = {}

@@ -31,7 +31,8 @@ class SetBuilder:
 
     def __init__(self, recipe: type[SetRecipe]) -> None:
         self._recipe = recipe
-        self.summary, self.protocol, self.Options = recipe.summary, recipe.name, recipe.Options
+        self.summary, self.protocol = recipe.summary, recipe.name
+        self.Options = recipe.SetOptions or recipe.Options
         self.weights = recipe.weights
         if recipe.review is not None:
             self.review = recipe.review.name
@@ -58,7 +59,8 @@ class SetBuilder:
 
     def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
         """Write the rows in the order of the images, and what was left out with its reason."""
-        recipe = cast(SetRecipe, run.protocol)
+        # The run's, with the options that only the set has.
+        recipe = self._recipe(options)
         made = _made(recipe, run)
         with files.writing(folder):
             _write_benchmark(recipe, made.kept, Place(folder=folder, images=run.images))
@@ -111,7 +113,11 @@ def _write_benchmark(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place) 
     lines = (line for number, row in enumerate(rows) for line in recipe.lines(row, place, number))
     with files.whole(place.folder / recipe.file, below=place.folder) as file:
         if recipe.file.endswith(".csv"):
-            _write_csv(lines, file)
+            told = io.StringIO()
+            table = csv.DictWriter(told, recipe.header, lineterminator="\n")
+            table.writeheader()
+            table.writerows(lines)
+            file.write(told.getvalue().encode("utf-8", "replace"))
         elif recipe.file.endswith(".jsonl"):
             file.writelines(map(json_line, lines))
         else:
@@ -121,18 +127,6 @@ def _write_benchmark(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place) 
                 file.write((b",\n" if number else b"\n") + text.encode())
             file.write(b"\n]\n")
     place.clean(recipe.folders)
-
-
-def _write_csv(lines: Iterator[Mapping[str, Json]], file: Any) -> None:
-    first = True
-    for line in lines:
-        text = io.StringIO()
-        table = csv.DictWriter(text, list(line), lineterminator="\n")
-        if first:
-            table.writeheader()
-        table.writerow(line)
-        file.write(text.getvalue().encode("utf-8", "replace"))
-        first = False
 
 
 def _write_imagefolder(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place, run: str) -> None:

@@ -21,7 +21,7 @@ from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from editloupe.protocols.edival.pools import replay, words
+from editloupe.build.edival.pools import replay, words
 from editloupe.values import Box
 from tests.conftest import pngs
 from tests.packages import install

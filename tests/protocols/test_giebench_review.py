@@ -110,7 +110,8 @@ def test_a_verdict_follows_from_all_answers(answers: list[dict[str, str]], kind:
 
 def test_an_open_question_leaves_the_row_open_unless_something_speaks_against_it() -> None:
     assert (
-        GIEBenchReview().verdict(row(), {"ann": said(instruction="yes", mask="yes")}) is None and GIEBenchReview().verdict(row(), {}) is None
+        GIEBenchReview().verdict(row(), {"ann": said(instruction="yes", mask="yes")}) is None
+        and GIEBenchReview().verdict(row(), {}) is None
     )
     assert getattr(GIEBenchReview().verdict(row(), {"ann": said(mask="no")}), "kind", "") == "rejected"
     # A row without a mask needs no word on it.

@@ -9,10 +9,10 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
+from editloupe.build.edival.pools import after, renamed, start, words
 from editloupe.prompts import render
 from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import (
@@ -29,7 +29,6 @@ from editloupe.protocols.edival.instructions import (
     TEXT_CHANGE,
     Edit,
 )
-from editloupe.protocols.edival.pools import after, renamed, start, words
 from editloupe.replies import one_line
 from editloupe.values import Json
 
@@ -39,8 +38,6 @@ MOST_OBJECTS: Final = 40
 """Of one list."""
 LONGEST_NAME: Final = 60
 """Characters of an object's name."""
-
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 _WORD: Final = r"[^\W_][\w'&-]*"
 _NAME: Final = re.compile(rf"{_WORD}( {_WORD})*")
@@ -131,7 +128,7 @@ class Scene:
         return Scene(objects=known, pools=pools, edits=(*self.edits, edit))
 
 
-def listed(answer: Answer) -> tuple[list[SceneObject], list[tuple[str, str]]]:
+def listed(answer: Answer | None) -> tuple[list[SceneObject], list[tuple[str, str]]]:
     """Return the usable objects of a decomposition, and the others: (name, why) each.
 
     why: "person", "unusable_name" (longer than LONGEST_NAME, or with other signs than letters, digits, ' & and -), or
@@ -169,7 +166,7 @@ def _plain(text: str | None) -> str:
 
 def decomposition_prompt() -> str:
     """Return the question for the objects of an image."""
-    return render(PROMPTS / "decompose.md", most=MOST_OBJECTS)
+    return render("build/edival/decompose", most=MOST_OBJECTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +203,7 @@ class DrawnEdit:
         """The question for what is left open."""
         edit, target = self.edit, self.scene.objects.get(self.edit.target)
         return render(
-            PROMPTS / "instruct.md",
+            "build/edival/instruct",
             kind=edit.edit_type,
             edit=edit,
             objects=[one.name for one in self._choices],
