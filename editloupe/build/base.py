@@ -53,10 +53,13 @@ class LeftOut(Exception):
 
     why: for programs, such as "not_found", or the status of a finding.
     failed: the status of a failure, which leaves open whether there is a row: it may go otherwise another time.
+    at: the stage, where several may raise it in one go.   told: what else is known of it.
     """
 
-    def __init__(self, why: str, detail: str = "", *, failed: str = "") -> None:
-        self.why, self.failed = why, failed
+    def __init__(
+        self, why: str, detail: str = "", *, failed: str = "", at: str = "", told: Mapping[str, Json] | None = None
+    ) -> None:
+        self.why, self.failed, self.at, self.told = why, failed, at, dict(told or {})
         super().__init__(detail)
 
 
@@ -96,6 +99,14 @@ class Stage:
     """What passes, in words."""
     left_out: Mapping[str, int]
     """Reason → how many do not."""
+
+
+def stages_of(passes: Mapping[str, str], lost: Mapping[tuple[str, str], int]) -> list[Stage]:
+    """Return the stages of a funnel.   passes: name → what passes, in their order.   lost: (stage, why) → how many."""
+    return [
+        Stage(name=name, passes=words, left_out=dict(sorted((why, n) for (at, why), n in lost.items() if at == name)))
+        for name, words in passes.items()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import files, models
-from editloupe.build.base import Answered, Built, Reviewed, Stage
+from editloupe.build.base import Answered, Built, Reviewed, stages_of
 from editloupe.build.engine import REVIEWED, Made, Row, SetRecipe
 from editloupe.build.people import REVIEW, TO_REVIEW, with_reviews
 from editloupe.build.places import Place
@@ -161,14 +161,13 @@ def _left_out(recipe: SetRecipe, run: Answered, made: Made) -> Iterator[dict[str
 
 def _built(recipe: SetRecipe, run: Answered, made: Made) -> Built:
     """Return the funnel of the rows, and what else is said of the set."""
-    steps = [(step.name, step.passes) for step in recipe.steps()]
+    passes = {step.name: step.passes for step in recipe.steps()}
     lost = Counter((row.lost.stage, row.lost.reason) for row in made.rows if row.lost is not None)
-    named = {name for name, _ in steps}
-    others = Counter((str(o["stage"]), str(o["why"])) for one in made.images for o in one.others if o["stage"] in named)
+    others = Counter((str(o["stage"]), str(o["why"])) for one in made.images for o in one.others if o["stage"] in passes)
     lost.update(others)
     told = recipe.told(made)
     if recipe.unit == "image":
-        steps.insert(0, ("read", "the image can be read"))
+        passes = {"read": "the image can be read", **passes}
         lost.update(("read", row.kind) for row in run.rejected)
         lost.update((one.lost.stage, one.lost.reason) for one in made.images if one.lost is not None)
         counts = told.counts
@@ -179,20 +178,16 @@ def _built(recipe: SetRecipe, run: Answered, made: Made) -> Built:
     if recipe.review is not None:
         counts |= {"reviewed": made.looked, "to_review": len(made.waiting)}
         if made.looked:
-            steps.append((REVIEWED, "people passed it"))
+            passes[REVIEWED] = "people passed it"
             lost.update((REVIEWED, row.waits) for row in made.waiting)
         if made.waiting:
             told.notes.append(_open_note(made, recipe.review.name))
-    stages = [
-        Stage(name=name, passes=passes, left_out=dict(sorted((w, n) for (at, w), n in lost.items() if at == name)))
-        for name, passes in steps
-    ]
     return Built(
         read=made.read if recipe.unit == "image" else len(made.rows) + others.total(),
         written=len(made.kept),
         noun=recipe.noun,
         unit=recipe.unit,
-        stages=stages,
+        stages=stages_of(passes, lost),
         counts=counts,
         tables=told.tables,
         notes=told.notes,

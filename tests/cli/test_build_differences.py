@@ -22,10 +22,11 @@ from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.features import open as encoders
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
-from editloupe.protocols.dice import dataset_pairs
-from editloupe.protocols.dice.dataset import DifferenceSet, DifferenceSetOptions
-from editloupe.protocols.dice.dataset_inpainted import COLOURS, choose, recoloured
-from editloupe.protocols.dice.dataset_pairs import similar_pairs
+from editloupe.build.dice import pairs as dataset_pairs
+from editloupe.build.dice import similar
+from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
+from editloupe.build.dice.painting import COLOURS, choose, recoloured
+from editloupe.build.dice.similar import similar_pairs
 from editloupe.protocols.dice.differences import given
 from editloupe.values import Box
 from examples.training.train_verifier import read_rows
@@ -322,8 +323,8 @@ def test_no_pair_joins_the_two_splits(editloupe: Run, tmp_path: Path, encoder: M
 
 @pytest.mark.parametrize("blocks", [(3, 4), (512, 4096)])
 def test_pairs_are_those_that_a_comparison_of_all_gives(blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_pairs, "_ROWS", blocks[0])
-    monkeypatch.setattr(dataset_pairs, "_COLUMNS", blocks[1])
+    monkeypatch.setattr(similar, "_ROWS", blocks[0])
+    monkeypatch.setattr(similar, "_COLUMNS", blocks[1])
     rng = np.random.default_rng(0)
     features = rng.normal(size=(20, 3)).astype(np.float32)
     features /= np.linalg.norm(features, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The folder of a set of differences: its splits, its rows for judging and for training, and what is done already.
+"""The folder of a set of differences: its splits, and its rows for judging and for training.
 
 A split is a folder with `metadata.jsonl` (an ImageFolder, which `editloupe judge` reads), `sft.jsonl` (dialogues as
 `editloupe export --to sft` writes them) and `images/`, which both name.
@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from PIL import Image
 
 from editloupe import files
+from editloupe.build.direct import Worked
+from editloupe.build.engine import Told
 from editloupe.data.images import RGB, ImageStore, encode_png
 from editloupe.data.write import IMAGES, METADATA, place_image
 from editloupe.prompts import render
 from editloupe.protocols.base import Known
-from editloupe.build.base import Stage
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
 from editloupe.protocols.dice.protocol import DICE, DICEOptions
 from editloupe.replies import FINAL_ANSWER, THINKING, one_line
 from editloupe.tasks import Ask
-from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line, parse_json
+from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line
 
 Split: TypeAlias = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 SFT: Final = "sft.jsonl"
 LEFT_OUT: Final = "left_out.jsonl"
-DONE: Final = "done.jsonl"
-"""What was made of each image or pair, by which the same command continues."""
 NO_CHANGE: Final = "no change"
 """The answer where nothing differs."""
 NOT_ASKED: Final = "No edit was asked for."
@@ -43,28 +42,14 @@ Reply: TypeAlias = Literal["tags", "plain"]
 """tags: the answer between the tags of `editloupe.replies`, as judges write it.   plain: the answer alone."""
 
 
-class LeftOut(Exception):
-    """Why an image, a pair or a difference gives no row.   why: one word for the funnel."""
-
-    def __init__(self, why: str, detail: str = "") -> None:
-        self.why = why
-        super().__init__(detail)
-
-
 def drawn(*of: Json) -> random.Random:
     """Return a source of random numbers that follows from these values alone."""
     return random.Random(int(digest(list(of))[:16], 16))
 
 
-def stage_of(lost: Mapping[tuple[str, str], int], name: str, passes: str, more: Mapping[str, int] | None = None) -> Stage:
-    """Return a stage of the funnel.   lost: (stage, why) → how many.   more: further reasons, which come first."""
-    reasons = {why: count for (where, why), count in sorted(lost.items()) if where == name}
-    return Stage(name=name, passes=passes, left_out={**(more or {}), **reasons})
-
-
-def split_of(name: str, *, seed: int, test_share: float) -> Split:
+def split_of(name: str, options: Any) -> Split:
     """Return the split of a source image. It follows from its name, so that a further image moves no other."""
-    return "test" if drawn(seed, "split", name).random() < test_share else "train"
+    return "test" if drawn(options.seed, "split", name).random() < options.test_share else "train"
 
 
 def lines(differences: Sequence[Difference]) -> str:
@@ -176,30 +161,64 @@ def _final(answer: str) -> str:
     return f"<{FINAL_ANSWER}>{answer}</{FINAL_ANSWER}>"
 
 
-def ops_of(made: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return how many differences of each command the records of pairs have, by split."""
-    return {split: {op: sum(one["ops"][op] for one in made if one["split"] == split) for op in OPS} for split in SPLITS}
+def pair_record(
+    split: Split,
+    id_: str,
+    images: tuple[str, str],
+    sizes: Sequence[tuple[int, int]],
+    differences: Sequence[Difference],
+    lineage: Json,
+    reply: Reply,
+    how: Mapping[int, str] | None = None,
+    **more: Json,
+) -> dict[str, Json]:
+    """Return what is kept of a pair: its row, its dialogue, its images, and its differences by command."""
+    return {
+        "split": split,
+        "rows": [metadata_row(id_, images, columns(differences, how), lineage)],
+        "dialogues": [detection_dialogue(images, sizes, differences, lineage, reply)],
+        "images": [f"{split}/{name}" for name in images],
+        "ops": {op: sum(one.op == op for one in differences) for op in OPS},
+        **more,
+    }
 
 
-class SetFolder:
-    """The folder of a set."""
+def told_of(
+    worked: Worked, photos: Any, more: Mapping[str, Mapping[str, Json]], faults: Sequence[Mapping[str, Json]] = ()
+) -> Told:
+    """Return what is said of pairs: differences by command, and what of the annotations could not be used.
+
+    more: further columns of the table → by split.   faults: images that cannot be used.
+    """
+    made = worked.written
+    ops: dict[str, dict[str, Json]] = {
+        split: {op: sum(one["ops"][op] for one in made if one["split"] == split) for op in OPS} for split in SPLITS
+    }
+    pairs: dict[str, Json] = {split: sum(one["split"] == split for one in made) for split in SPLITS}
+    unusable = Counter(fault.why for fault in photos.faults)
+    unusable.update(str(one["why"]) for one in worked.left_out if one["stage"] == "annotations")
+    unusable.update(str(one["why"]) for one in faults)
+    table = [["Differences", *OPS, "Pairs", *more]]
+    for split in SPLITS:
+        counted = [*ops[split].values(), pairs[split], *(by[split] for by in more.values())]
+        table.append([split, *(f"{count:,}" for count in counted)])
+    notes = []
+    if unusable:
+        listed = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(unusable.items()))
+        notes = [f"Images and annotations that could not be used: {unusable.total():,} ({listed})."]
+    counts: dict[str, Json] = {
+        "unusable": dict(sorted(unusable.items())),
+        "pairs": pairs,
+        "differences": {**ops},
+    }
+    return Told(counts=counts, tables=[table], notes=notes)
+
+
+class SplitFolder:
+    """The folder of a set, with its splits."""
 
     def __init__(self, folder: Path, store: ImageStore) -> None:
         self.folder, self.store = folder, store
-        self._done = _read_done(folder / DONE, folder)
-
-    def done(self, key: str) -> Mapping[str, Any] | None:
-        """Return what was made of an item before, if its images are still there; None where it has to be made."""
-        found = self._done.get(key)
-        names = cast("Sequence[str]", (found or {}).get("images", ()))
-        return found if found and all((self.folder / name).is_file() for name in names) else None
-
-    def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
-        """Keep what was made of an item. Raises StorageError."""
-        with files.writing(self.folder), files.append(self.folder / DONE, below=self.folder) as file:
-            file.write(json_line({"key": key, **made}))
-        self._done[key] = made
-        return made
 
     def place(self, image: ImageRef | RGB, split: Split, *, quality: int | None = None) -> str:
         """Put an image into a split and return its name there: "images/DIGEST.png".
@@ -250,24 +269,3 @@ def _jpeg(rgb: RGB, quality: int) -> bytes:
     file = io.BytesIO()
     Image.fromarray(rgb).save(file, "JPEG", quality=quality)
     return file.getvalue()
-
-
-def _read_done(file: Path, folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return what was made of each item. A torn last line is cut off. Raises StorageError."""
-    with files.writing(folder):
-        try:
-            data = files.read_bytes(file)
-        except FileNotFoundError:
-            return {}
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            files.write_whole(file, whole, below=folder)
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in whole.splitlines():
-        try:
-            row = parse_json(one)
-        except (ValueError, json.JSONDecodeError):
-            continue  # what it says is made again
-        if isinstance(row, dict) and isinstance(row.get("key"), str):
-            found[str(row["key"])] = row
-    return found

@@ -10,18 +10,21 @@ Not covered: GPT-4o's reasons, which people reviewed; a row takes the reason tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
+from editloupe.build.base import Built
+from editloupe.build.dice.coherence import Coherence
+from editloupe.build.dice.inpainted import Inpainted
+from editloupe.build.dice.options import DifferenceSetOptions
+from editloupe.build.dice.pairs import Pairs
+from editloupe.build.dice.rows import SplitFolder
+from editloupe.build.direct import Journal, work
 from editloupe.data.images import ImageStore
 from editloupe.measures.base import Models
-from editloupe.build.base import Built
-from editloupe.protocols.dice.dataset_coherence import build_coherence
-from editloupe.protocols.dice.dataset_inpainted import build_inpainted
-from editloupe.protocols.dice.dataset_options import DifferenceSetOptions
-from editloupe.protocols.dice.dataset_pairs import build_pairs
-from editloupe.protocols.dice.dataset_rows import SetFolder
+
+STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
 
 
 class DifferenceSet:
@@ -50,8 +53,14 @@ class DifferenceSet:
         tell: Callable[[str], None],
     ) -> Built | None:
         """Build a stage. Raises as `DirectBuilder.build`."""
-        out = SetFolder(folder, ImageStore())
-        if options.stage == 3:
-            return build_coherence(path, options, out, stopped=stopped, tell=tell)
-        make = build_pairs if options.stage == 1 else build_inpainted
-        return make(path, options, out, models_=models, stopped=stopped, tell=tell)
+        assert options.stage is not None
+        out = SplitFolder(folder, ImageStore())
+        making = STAGES[options.stage](path, options, out, models)
+        items = making.items(stopped, tell)
+        worked = None if items is None else work(items, Journal(folder), unit=making.unit, stopped=stopped, tell=tell)
+        if items is None or worked is None:
+            return None
+        out.write(worked.written, [*making.left_out, *worked.left_out])
+        told = making.told(worked)
+        told.counts |= {"stage": options.stage, "seed": options.seed}
+        return worked.built(len(items), making.stages, told, noun=making.noun, unit=making.unit)

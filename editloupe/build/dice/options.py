@@ -7,10 +7,10 @@ from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
+from editloupe.build.dice.rows import Reply
 from editloupe.config import Number, Whole
 from editloupe.data.boxes import known_format
 from editloupe.protocols.base import Options
-from editloupe.protocols.dice.dataset_rows import Reply
 
 Marks: TypeAlias = Literal["both", "paper", "official"]
 

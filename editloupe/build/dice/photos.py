@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from editloupe.build.base import LeftOut
 from editloupe.data.coco import AnnotatedImage, Annotation, Fault, Mask, mask_of, read_coco
 from editloupe.data.folders import Folder, RowError, open_folder
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import DataError, ImageError
-from editloupe.protocols.dice.dataset_rows import LeftOut
 from editloupe.values import Box, ImageRef, Json
 
 
@@ -62,10 +61,10 @@ class Photos:
         try:
             ref = self.folder.image(self.name(image))
         except RowError as error:
-            raise LeftOut(error.kind, str(error)) from error
+            raise LeftOut(error.kind, str(error), failed="input_error") from error
         if (ref.width, ref.height) != (image.width, image.height):
             sizes = f"{image.width}×{image.height} px in the annotations, {ref.width}×{ref.height} px in the file"
-            raise LeftOut("size_differs", f"{image.name}: {sizes}; the boxes would be wrong")
+            raise LeftOut("size_differs", f"{image.name}: {sizes}; the boxes would be wrong", failed="input_error")
         return ref
 
     def pixels(self, image: AnnotatedImage) -> RGB:
@@ -73,7 +72,7 @@ class Photos:
         try:
             rgb = self.store.array(self.ref(image))
         except ImageError as error:
-            raise LeftOut("unreadable_image", str(error)) from error
+            raise LeftOut("unreadable_image", str(error), failed="input_error") from error
         x0, y0, x1, y1 = self.window(image).ints()
         return rgb[y0:y1, x0:x1]
 
@@ -108,11 +107,3 @@ class Photos:
     def left_out(self) -> list[dict[str, Json]]:
         """Return what of the file cannot be used, for left_out.jsonl."""
         return [{"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in self.faults]
-
-
-def told_faults(unusable: Counter[str]) -> list[str]:
-    """Return a line on images and annotations that could not be used; none where all could.   unusable: reason → count."""
-    if not unusable:
-        return []
-    listed = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(unusable.items()))
-    return [f"Images and annotations that could not be used: {unusable.total():,} ({listed})."]
