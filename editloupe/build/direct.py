@@ -96,14 +96,7 @@ class Worked:
             written=len(self.written),
             noun=noun,
             unit=unit,
-            stages=[
-                Stage(
-                    name=name,
-                    passes=passes,
-                    left_out=dict(sorted((w, n) for (at, w), n in self.lost.items() if at == name)),
-                )
-                for name, passes in stages.items()
-            ],
+            stages=stages_of(stages, self.lost),
             counts=told.counts,
             tables=told.tables,
             notes=told.notes,
