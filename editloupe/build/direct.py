@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import files
-from editloupe.build.base import Built, LeftOut
+from editloupe.build.base import Built, LeftOut, stages_of
 from editloupe.build.engine import Told
 from editloupe.values import Json, json_line, parse_json
 

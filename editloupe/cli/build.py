@@ -24,7 +24,7 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import BackendError, ConfigError, DataError, StorageError
-from editloupe.exports import unicedit as training_set
+from editloupe.build import unicedit as training_set
 from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol

@@ -22,7 +22,7 @@ import polars
 import pytest
 from PIL import Image
 
-from editloupe.exports import unicedit
+from editloupe.build import unicedit
 from editloupe.runs.store import RunStore
 from tests.conftest import pngs
 from tests.packages import install

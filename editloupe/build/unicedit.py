@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
+from editloupe.build.places import Place
 from editloupe.data.images import ImageStore
-from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.write import json_bytes, lineage
 from editloupe.findings import Finding
@@ -71,7 +72,7 @@ class Triplet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class Dropped:
     """One edit that is not written."""
 
     key: str
@@ -96,7 +97,7 @@ class Curated:
     identity: str
     """Digest of what makes the run the same run: what rows call it."""
     triplets: tuple[Triplet, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Dropped, ...]
 
     def funnel(self, run: str) -> dict[str, Json]:
         """Return the counts of every stage. `read` is `written` + `dropped` + `not_judged`.
@@ -135,12 +136,12 @@ def curate(store: RunStore) -> Curated:
     by_task = {finding.task_id: finding for finding in findings}
     images = ImageStore(store.blobs, writes=False)
     triplets: list[Triplet] = []
-    left_out: list[LeftOut] = []
+    left_out: list[Dropped] = []
     for row in store.rejected.values():
         id_, editor = str(row["id"]), str(row["editor"])
         detail = " ".join(str(row.get("message") or "").split())
         key = sample_key(editor, id_)
-        left_out.append(LeftOut(key=key, sample_id=id_, editor=editor, stage="judged", why="input_error", detail=detail))
+        left_out.append(Dropped(key=key, sample_id=id_, editor=editor, stage="judged", why="input_error", detail=detail))
     first: dict[tuple[str, str, str], str] = {}
     for sample, key in zip(samples, unique_keys(samples), strict=True):
         score, finding = changed.get(sample.key), answers.get(sample.key)
@@ -180,9 +181,9 @@ def _refused(sample: Sample, score: Score | None, restated: str, images: ImageSt
     return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
 
 
-def _left_out(sample: Sample, key: str, finding: Finding | None, stage: str, why: str, detail: str) -> LeftOut:
+def _left_out(sample: Sample, key: str, finding: Finding | None, stage: str, why: str, detail: str) -> Dropped:
     text = " ".join(detail.split())
-    return LeftOut(key=key, sample_id=sample.id, editor=sample.editor, stage=stage, why=why, detail=text, finding=finding)
+    return Dropped(key=key, sample_id=sample.id, editor=sample.editor, stage=stage, why=why, detail=text, finding=finding)
 
 
 def unique_keys(samples: Sequence[Sample]) -> list[str]:
@@ -428,35 +429,27 @@ def _imagefolder(
     tell: Callable[[str], None],
 ) -> bool:
     """Write the ImageFolder; False if it was stopped. Raises OSError and ImageError."""
-
-    def placed(ref: ImageRef) -> str:
-        return place_image(replace(ref, path=images.path(ref)), folder, store=images)
-
-    folder.mkdir(parents=True, exist_ok=True)
-    names: set[str] = set()
+    place = Place(folder=folder, images=images)
+    lines = []
     for done, one in enumerate(curated.triplets, start=1):
         if stopped():
             return False
-        names.update(map(placed, _images(one)))
+        source, edited = map(place.image, _images(one))
+        text = columns(one, curated.identity)
+        row: dict[str, Json] = {
+            "id": text["key"],
+            "source_file_name": source,
+            "edited_file_name": edited,
+            "instruction": text["prompt_en"] or text["prompt_cn"],
+            "original_instruction": text["original_instruction"],
+            "edit_task": text["edit_task"],
+            "edit_type": text["edit_subtask"],
+            "language": "cn" if text["prompt_cn"] else "en",
+            "editor": text["editor"],
+            "lineage": text["lineage"],
+        }
+        lines.append(json_bytes(row) + b"\n")
         tell(f"{done:,} of {len(curated.triplets):,} rows in the ImageFolder")
-    with files.whole(folder / METADATA) as file:
-        for one in curated.triplets:
-            source, edited = map(placed, _images(one))
-            text = columns(one, curated.identity)
-            row: dict[str, Json] = {
-                "id": text["key"],
-                "source_file_name": source,
-                "edited_file_name": edited,
-                "instruction": text["prompt_en"] or text["prompt_cn"],
-                "original_instruction": text["original_instruction"],
-                "edit_task": text["edit_task"],
-                "edit_type": text["edit_subtask"],
-                "language": "cn" if text["prompt_cn"] else "en",
-                "editor": text["editor"],
-                "lineage": text["lineage"],
-            }
-            file.write(json_bytes(row) + b"\n")
-    for path in (folder / IMAGES).glob("*"):
-        if f"{IMAGES}/{path.name}" not in names:
-            path.unlink()
+    files.write_whole(folder / METADATA, b"".join(lines))
+    place.clean()
     return True
