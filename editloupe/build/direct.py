@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from editloupe import files
 from editloupe.build.base import Built, LeftOut, stages_of
@@ -18,10 +18,16 @@ DONE: Final = "done.jsonl"
 
 
 class Journal:
-    """What was made so far, a line an item. A torn last line is cut off."""
+    """What was made so far, a line an item. A torn last line is cut off.
 
-    def __init__(self, folder: Path, name: str = DONE) -> None:
+    named: returns the files in the folder that an item needs.
+    """
+
+    def __init__(
+        self, folder: Path, name: str = DONE, *, named: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    ) -> None:
         self.folder, self._file = folder, folder / name
+        self._named = named or (lambda made: made.get("images", ()))
         self._done: dict[str, Mapping[str, Any]] = {}
         with files.writing(folder):
             try:
@@ -42,8 +48,7 @@ class Journal:
     def done(self, key: str) -> Mapping[str, Any] | None:
         """Return what was made of an item before, if its images are still there; None where it has to be made."""
         found = self._done.get(key)
-        names = cast("Sequence[str]", (found or {}).get("images", ()))
-        return found if found and all((self.folder / name).is_file() for name in names) else None
+        return found if found and all((self.folder / name).is_file() for name in self._named(found)) else None
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made of an item. Raises StorageError."""
