@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from editloupe.answers import Choice, Label, Text
+from editloupe.build.dlebench.review import DLEBenchReview
+from editloupe.build.people import Verdict, verdicts_of, with_verdicts
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, planned
-from editloupe.build.dlebench.review import DLEBenchReview
-
-from editloupe.build.people import Verdict, verdicts_of, with_verdicts
 from editloupe.testing import check_protocol
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import pixels

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.protocols.edival.instructions import Edit, parse_edit
 from editloupe.build.edival.pools import after, renamed, replay, start, words
+from editloupe.protocols.edival.instructions import Edit, parse_edit
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
 OBJECTS = ("metal red cup", "wooden table", "cat")

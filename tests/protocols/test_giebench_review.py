@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from editloupe.answers import Choice
+from editloupe.build.giebench.masks import reduced
+from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.protocols.base import Known, planned
-from editloupe.build.giebench.masks import reduced
-from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.testing import check_protocol
 from editloupe.values import Sample, Turn
 from tests.conftest import pixels

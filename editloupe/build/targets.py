@@ -1,6 +1,6 @@
-"""Target objects by their share of the image: a table, rows for programs, a plot's lines, and metadata with the boxes.
+"""Target objects by name, box and share of the image: rows for programs, and the boxes beside the data.
 
-All is made of the scores of the protocol `targets`.
+All is made of the scores of the protocol `targets`. What is written beside the data is what the mode oracle needs.
 """
 
 from __future__ import annotations
@@ -8,46 +8,32 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 from pydantic import Field
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from editloupe.data.folders import Folder, RowError
+from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
+from editloupe.data.rows import DataRow, read_row
+from editloupe.data.tables import read_table
+from editloupe.errors import DataError
 from editloupe.protocols.base import groups
 from editloupe.reports import render
-from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.scores import NOT_JUDGED, Score
-from editloupe.values import Box, Json, Sample, Serialisable
+from editloupe.values import Box, Json, Sample, Serialisable, in_one
 
 LIMITS: Final = (0.001, 0.01, 0.1)
 """Shares of the image under which targets are counted."""
 
 QUANTILES: Final = (0.25, 0.5, 0.75)
-
-_WHY: Final[Mapping[str, str]] = {
-    "no_detector": "no detector",
-    "not_found": "not found by the detector",
-    "no_phrase": "no rule fits the instruction",
-    "abstained": "the LMM could not name the object",
-    "unparsed": "the LMM's answer cannot be read",
-    "off_menu": "the LMM's answer is no name",
-    "contradictory": "the LMM named several objects",
-    "refused": "the LMM refused",
-    "filtered": "the LMM's answer was filtered",
-    "over_budget": "the instruction is too long for the LMM",
-    "backend_failed": "the LMM's endpoint failed",
-    "tool_failed": "the detector failed",
-    "input_error": "the row or its image cannot be read",
-    "not_reached": "not reached before the search was stopped",
-}
 
 _COLUMNS: Final = (
     "data_set", "item", "instruction", "phrase", "phrase_by", "x0", "y0", "x1", "y1", "area_ratio", "how", "score",
@@ -134,29 +120,9 @@ class TargetTable:
             "known": len(known),
             "how": {**self.how},
             "unknown": {**self.unknown},
-            "quantiles": {f"{q:g}": v for q, v in zip(QUANTILES, _quantiles(known), strict=True)},
-            "under": {f"{limit:g}": _under(known, limit) for limit in LIMITS},
+            "quantiles": {f"{q:g}": v for q, v in zip(QUANTILES, quantiles(known), strict=True)},
+            "under": {f"{limit:g}": under(known, limit) for limit in LIMITS},
         }
-
-
-def terminal(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> RenderableType:
-    """One row a data set; below it where the areas come from and why others are unknown."""
-    table = Table(title="Target objects by their share of the image", title_justify="left")
-    table.add_column("Data set", overflow="fold")
-    for name in ("Targets", "Known", "Q1", "Median", "Q3", *(f"<{100 * v:g} %" for v in LIMITS)):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in tables:
-        cells = [_percent(v) for v in _quantiles(one.known)] + [_whole(_under(one.known, v)) for v in LIMITS]
-        table.add_row(plain(one.name), str(len(one.rows)), str(len(one.known)), *cells)
-    parts: list[RenderableType] = [*(plain(note, "yellow") for note in notes), table]
-    parts.append(
-        Text("Q1, Q3: quartiles; then the part of the known targets that is under so much of its image.", style="dim")
-    )
-    for one in tables:
-        phrases = [f"{n} from {_source(how)}" for how, n in one.how.items()]
-        phrases += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
-        parts.append(plain(f"{one.name}: {'; '.join(phrases) or 'no targets'}."))
-    return Group(*parts)
 
 
 def as_json(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> dict[str, Json]:
@@ -175,6 +141,24 @@ def as_csv(tables: Sequence[TargetTable]) -> str:
             data |= zip(("x0", "y0", "x1", "y1"), box if isinstance(box, list) else (), strict=False)
             lines.append({name: data.get(name) for name in _COLUMNS})
     return render.records_csv(lines, _COLUMNS)
+
+
+def metadata_lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
+    """Return the metadata's rows with (source, instruction) as the samples have them."""
+    folder = Folder(path.parent if path.is_file() else path, ImageStore(cache_bytes=0))
+    file = path if path.is_file() else next(f for f in sorted(path.glob("metadata.*")) if f.suffix != ".md")
+    lines: list[tuple[Mapping[str, Json], tuple[str, str]]] = []
+    table = read_table(file)
+    for line in table.lines:
+        if line.fault is not None:
+            raise DataError(f"{file}, line {line.number}: {line.fault}; a file with boxes needs all lines in order")
+        row = read_row(line, folder=folder, text_only=table.text_only)
+        place = ("", "")  # counted as input_error above, and written as it is
+        with suppress(RowError):
+            if isinstance(row, DataRow):
+                place = (row.source.image().sha256, in_one(row.instructions))
+        lines.append((line.values, place))
+    return lines
 
 
 def with_boxes(
@@ -266,27 +250,11 @@ def _lines(rows: Iterable[Mapping[str, Json]]) -> str:
     return "".join(json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
 
 
-def _quantiles(values: Sequence[float]) -> list[float | None]:
+def quantiles(values: Sequence[float]) -> list[float | None]:
+    """Return the `QUANTILES` of shares; None where there are none."""
     return [float(np.quantile(values, q)) if values else None for q in QUANTILES]
 
 
-def _under(values: Sequence[float], limit: float) -> float | None:
+def under(values: Sequence[float], limit: float) -> float | None:
+    """Return how much of some shares is under a limit, 0 to 1; None where there are none."""
     return sum(v < limit for v in values) / len(values) if values else None
-
-
-def _percent(share: float | None) -> str:
-    """ "0.035 %", "12 %"; a dash where there is none."""
-    if share is None:
-        return "–"
-    value = 100 * share
-    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
-
-
-def _whole(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f} %"
-
-
-def _source(how: str) -> str:
-    return {"boxes": "the data's boxes", "detector": "the detector", "whole image": "instructions about the whole image"}[
-        how
-    ]
