@@ -8,6 +8,7 @@ has no options of a judge and makes no run (`DirectBuilder`, with `protocol = No
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,3 +224,8 @@ def open_builder(name: str) -> Builder | DirectBuilder:
     if missing := [part for part in parts if not hasattr(found, part)]:
         raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
     return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)
+
+
+def json_text(value: Json) -> bytes:
+    """Return a file of JSON that a person reads too. Half a surrogate pair becomes a question mark."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8", "replace") + b"\n"

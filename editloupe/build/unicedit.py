@@ -16,17 +16,17 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
+from editloupe.build.base import json_text
 from editloupe.build.places import Place
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import ConfigError, StorageError
-from editloupe.exports.write import json_bytes, lineage
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Score
-from editloupe.values import ImageRef, Json, Sample, digest, parse_json, sample_key
+from editloupe.values import ImageRef, Json, Sample, digest, json_line, parse_json, sample_key
 
 PROTOCOL: Final = "unicverify"
 VERIFICATION: Final = "verification"
@@ -238,9 +238,15 @@ def columns(row: Triplet, run: str) -> dict[str, Json]:
         "editor": _text(sample.editor),
         "lineage": {
             name: _text(value) if isinstance(value, str) else value
-            for name, value in lineage(row.finding, run, sample.id, sample.editor).items()
+            for name, value in _lineage(row.finding, run, sample.id, sample.editor).items()
         },
     }
+
+
+def _lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
+    """Return where a row comes from: the run's identity, and of its findings which one."""
+    said = {name: getattr(finding, name, None) for name in ("task_id", "judge_id", "repeat")}
+    return {"run": run, **said, "sample": sample_id, "editor": editor}
 
 
 def _text(text: str | None) -> str | None:
@@ -300,11 +306,11 @@ def write(
         with files.whole(out / LEFT_OUT) as file:
             for one in curated.left_out:
                 said: dict[str, Json] = {"stage": one.stage, "why": one.why, "detail": one.detail}
-                source = lineage(one.finding, curated.identity, one.sample_id, one.editor)
-                file.write(json_bytes({"key": one.key, **said, "lineage": source}) + b"\n")
+                source = _lineage(one.finding, curated.identity, one.sample_id, one.editor)
+                file.write(json_line({"key": one.key, **said, "lineage": source}))
         for part in [p for place in ("", *LAYOUTS, f"imagefolder/{IMAGES}") for p in (out / place).glob(f"{files.PART}*")]:
             part.unlink()  # of a process that was killed
-        files.write_whole(out / FUNNEL, json_bytes(funnel, indent=1) + b"\n")
+        files.write_whole(out / FUNNEL, json_text(funnel))
     return funnel
 
 
@@ -448,7 +454,7 @@ def _imagefolder(
             "editor": text["editor"],
             "lineage": text["lineage"],
         }
-        lines.append(json_bytes(row) + b"\n")
+        lines.append(json_line(row))
         tell(f"{done:,} of {len(curated.triplets):,} rows in the ImageFolder")
     files.write_whole(folder / METADATA, b"".join(lines))
     place.clean()

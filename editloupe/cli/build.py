@@ -15,6 +15,8 @@ from typer import Argument, Option
 
 from editloupe import files, plugins
 from editloupe.backends.prices import read_prices
+from editloupe.build import unicedit as training_set
+from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
 from editloupe.cli.judge import budget_of, exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
@@ -24,11 +26,8 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import BackendError, ConfigError, DataError, StorageError
-from editloupe.build import unicedit as training_set
-from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
@@ -391,7 +390,7 @@ def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
 def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     """Write the funnel, which comes last, and print it. Raises StorageError."""
     try:
-        files.write_whole(out / training_set.FUNNEL, json_bytes(dict(funnel), indent=1) + b"\n", below=out)
+        files.write_whole(out / training_set.FUNNEL, json_text(dict(funnel)), below=out)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     if as_json:
@@ -442,7 +441,7 @@ def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
     known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files.write_whole(out / MARKER, json_bytes(dict(marker), indent=1) + b"\n", below=out)
+        files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     try:
