@@ -1,4 +1,4 @@
-"""`editloupe build edival` as a user types it: from images to chains of edits."""
+"""`editloupe build edival`: chains of edits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import csv
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,97 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.build.edival.pools import replay, words
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, PhraseError, ToolError
+from editloupe.errors import ModelAbsent
 from editloupe.models.detect import open as detectors
-from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from editloupe.build.edival.pools import replay, words
-from editloupe.values import Box
+from tests.build.conftest import Run, written
+from tests.build.toys import Finder
 from tests.conftest import pngs
-from tests.packages import install
 
-Run = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
-
-SCRIPT = '''
-"""Lists two or three objects and suggests what fits; what TOY says is answered otherwise."""
-
-import json, os, re
-from editloupe.backends.scripted import ScriptedLMM
-
-OBJECTS = [
-    {"object": "cup", "color": "red", "material": "metal", "text": "HOT TEA", "count": 1, "foreground": True},
-    {"object": "wooden table", "color": "none", "material": "wooden", "text": None, "count": 1, "foreground": False},
-    {"object": "Cat", "color": None, "material": None, "text": None, "count": 3, "foreground": True},
-]
-
-def answer(request):
-    text, toy = str(request), os.environ.get("TOY", "")
-    listing = "list the objects in it" in text
-    if log := os.environ.get("TOY_LOG"):
-        with open(log, "a") as file:
-            file.write(("list" if listing else "suggest") + "\\n")
-    if listing:
-        said = {"objects": json.loads(os.environ["TOY_OBJECTS"]) if "TOY_OBJECTS" in os.environ else OBJECTS}
-        said = "I see nothing." if toy == "mute" else json.dumps(said)
-    elif toy == "fool":
-        said = "[nothing, that] fits"
-    elif toy == "silent":
-        raise ConnectionError("gone")
-    elif found := re.search(r"Choose both from these: ([^;]+); ([^.;]+)", text):
-        said = json.dumps({"target": found[1], "position": "left", "reference": found[2]})
-    elif found := re.search(r"Choose from these: ([^.;]+)", text):
-        said = json.dumps({"target": found[1]})
-    elif "Choose a new colour" in text:
-        said = "grey"
-    else:
-        kinds = {"new background": "beach", "new material": "glass", "Write": "BIG SALE", "take the place": "a teapot."}
-        said = next((word for mark, word in kinds.items() if mark in text), "spoon")
-    return "<Start Thinking>.</Start Thinking><Start Final Answer>" + said + "</Start Final Answer>"
-
-def open_backend(uri):
-    return ScriptedLMM(answer, name=uri.model)
-'''
-
-
-class Finder:
-    """A detector that finds what it is told to, each in one box of fractions with a score."""
-
-    name = version = "finder"
-    threshold, side_px = 0.25, 800
-
-    def __init__(self) -> None:
-        self.seen: dict[str, tuple[tuple[float, float, float, float], float]] = {}
-        self.asked: list[str] = []
-        self.too_long = self.too_large = ""
-
-    def __call__(self, images: Any, phrase: str, **thresholds: float) -> list[DetectionResult]:
-        self.asked.append(phrase)
-        if phrase == self.too_long:
-            raise PhraseError(f"{phrase!r} is too long")
-        if phrase == self.too_large:
-            raise ToolError("no memory is left")
-        height, width = images[0].shape[:2]
-        box, score = self.seen.get(phrase, ((0.1, 0.1, 0.4, 0.4), 0.6))
-        found = Detection(box=Box(*box).scaled(width, height), score=score, label=phrase)
-        return [DetectionResult(detections=(found,), width=width, height=height)]
-
-
-@pytest.fixture(autouse=True)
-def finder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finder:
-    """The backend toy/NAME, and a detector at hand."""
-    install(
-        tmp_path / "site",
-        monkeypatch,
-        files={"toyset/__init__.py": SCRIPT},
-        entry_points={"backends": {"toy": "toyset:open_backend"}},
-    )
-    found = Finder()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
-    return found
 
 
 def pictures(folder: Path, count: int = 3) -> Path:
@@ -150,12 +70,6 @@ def metadata(out: str = "set") -> list[dict[str, Any]]:
 
 def left_out(out: str = "set") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (Path(out) / "left_out.jsonl").read_text().splitlines()]
-
-
-def written(out: str) -> dict[str, bytes]:
-    """All files of a set but its run and what names the run."""
-    files = [p for p in Path(out).rglob("*") if p.is_file() and p.relative_to(out).parts[0] not in ("run", "build.json")]
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
 
 
 def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path: Path) -> None:
@@ -224,22 +138,6 @@ def test_the_same_seed_and_replies_give_the_same_bytes_and_another_seed_others(e
     assert table("d")[:12] == table("a")
 
 
-def test_the_same_command_asks_nothing_again(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
-    images = pictures(tmp_path / "images")
-    first, files = build(editloupe, images), written("set")
-    asked = (tmp_path / "asked").read_text()
-    assert asked.count("list") == 3
-    # What is gone or was left behind is mended.
-    Path("set/edival/instructions.csv").unlink()
-    Path("set/edival/7_input_raw.png").write_bytes(b"stale")
-    assert build(editloupe, images) == first and written("set") == files
-    assert (tmp_path / "asked").read_text() == asked
-    for command in (("show", "set/run", "0"), ("verify", "set/run"), ("replay", "set/run"), ("report", "set/run")):
-        code, said, told = editloupe(*command)
-        assert code == 0, (command, said, told)
-
-
 def test_a_budget_stops_it_and_the_same_command_goes_on(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 6)
     words = ("build", "edival", images, "--out", "set", "--backend", "toy/a")
@@ -252,9 +150,9 @@ def test_a_budget_stops_it_and_the_same_command_goes_on(editloupe: Run, tmp_path
 
 def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     finder.seen = {
-        "metal red cup": ((0.1, 0.1, 0.4, 0.4), 0.34),  # under 0.35
-        "wooden table": ((0.0, 0.1, 0.95, 0.6), 0.9),  # wide (0.95), and 0.475 of the image
-        "cat": ((0.0, 0.1, 0.95, 0.5), 0.35),  # as wide, and 0.38 of the image
+        "metal red cup": [((0.1, 0.1, 0.4, 0.4), 0.34)],  # under 0.35
+        "wooden table": [((0.0, 0.1, 0.95, 0.6), 0.9)],  # wide (0.95), and 0.475 of the image
+        "cat": [((0.0, 0.1, 0.95, 0.5), 0.35)],  # as wide, and 0.38 of the image
     }
     _, funnel = build(editloupe, pictures(tmp_path / "images"))
     assert funnel["objects"] == {"listed": 9, "grounded": 3, "left_out": {"not_found": 3, "oversized": 3}}
@@ -269,7 +167,7 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
 
 
 def test_an_image_without_a_confirmed_object_is_dropped(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
-    finder.seen = dict.fromkeys(("metal red cup", "wooden table", "cat"), ((0.1, 0.1, 0.4, 0.4), 0.3))
+    finder.seen = {name: [((0.1, 0.1, 0.4, 0.4), 0.3)] for name in ("metal red cup", "wooden table", "cat")}
     code, funnel = build(editloupe, pictures(tmp_path / "images"))
     assert (code, funnel["written"]) == (1, 0)
     assert funnel["stages"][2]["left_out"] == {"not_found": 3}
@@ -284,13 +182,13 @@ def test_an_object_that_the_detector_cannot_look_for_is_left_out(editloupe: Run,
 
 def test_an_image_waits_for_a_detector_that_failed(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     images = pictures(tmp_path / "images")
-    finder.too_large = "wooden table"
+    finder.broken = "wooden table"
     code, funnel = build(editloupe, images)
     assert (code, funnel["written"]) == (3, 0)
     assert funnel["stages"][2]["left_out"] == {"tool_failed": 3}
     assert {(one["stage"], one["why"]) for one in left_out()} == {("grounded", "tool_failed")}
     # Where there is memory again, the same command gives what another folder gets at once.
-    finder.too_large = ""
+    finder.broken = ""
     assert build(editloupe, images)[1]["written"] == 3
     build(editloupe, images, out="other")
     assert written("set")["edival/instructions.csv"] == written("other")["edival/instructions.csv"]
@@ -313,37 +211,33 @@ def test_without_a_detector_grounding_is_left_out_in_words_only(
     assert code == 0 and "No detector was asked" in said
 
 
-def test_a_decomposer_without_a_usable_list_drops_the_image(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decomposer_without_a_usable_list_drops_the_image(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     images = pictures(tmp_path / "images")
-    monkeypatch.setenv("TOY", "mute")
+    toy(list="I see nothing.")
     code, funnel = build(editloupe, images, out="mute")
     assert (code, funnel["written"]) == (1, 0)
     assert [one["left_out"] for one in funnel["stages"]] == [{}, {"unparsed": 3}, {}, {}]
     assert {(one["stage"], one["why"]) for one in left_out("mute")} == {("decomposed", "unparsed")}
-    monkeypatch.setenv("TOY", "")
+    toy()
     one = {"color": None, "material": None, "text": None, "count": 1, "foreground": True}
     names = ["young woman", "a man in a suit", "a [box]", "very " * 20 + "long name"]
-    monkeypatch.setenv("TOY_OBJECTS", json.dumps([{"object": name, **one} for name in names]))
+    toy(objects=[{"object": name, **one} for name in names])
     code, funnel = build(editloupe, images, out="none")
     assert (code, funnel["written"], funnel["stages"][1]["left_out"]) == (1, 0, {"no_objects": 3})
     assert funnel["objects"] == {"listed": 0, "grounded": 0, "left_out": {"person": 6, "unusable_name": 6}}
 
 
-def objects(*colors: str, name: str = "mug") -> str:
+def objects(*colors: str, name: str = "mug") -> list[Any]:
     """A list of one kind of object in several colours."""
     one = {"object": name, "material": None, "text": None, "count": 1, "foreground": True}
-    return json.dumps([{**one, "color": color} for color in colors])
+    return [{**one, "color": color} for color in colors]
 
 
-def test_an_object_gets_no_name_that_another_one_has(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_gets_no_name_that_another_one_has(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     images = pictures(tmp_path / "images", 8)
     # The toy suggests gray and glass: the one mug would be called as the other is.
     for other in ("gray", "glass"):
-        monkeypatch.setenv("TOY_OBJECTS", objects("red", other))
+        toy(objects=objects("red", other))
         build(editloupe, images, "--turns", "6", "--grounding", "none", out=other)
         rows = table(other)
         assert {"color_alter", "material_alter"} <= {kind for row in rows for kind in row["task_type"]}
@@ -352,10 +246,8 @@ def test_an_object_gets_no_name_that_another_one_has(
                 assert len(set(row[pool])) == len(row[pool]), row
 
 
-def test_mugs_of_all_colours_leave_no_colour_to_change_to(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_OBJECTS", objects(*words()["colors"]))
+def test_mugs_of_all_colours_leave_no_colour_to_change_to(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(objects=objects(*words()["colors"]))
     code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9", "--grounding", "none")
     assert code == 0
     for row in table()[8::9]:
@@ -364,16 +256,14 @@ def test_mugs_of_all_colours_leave_no_colour_to_change_to(
         assert len(set(row["all_objects"])) == len(row["all_objects"])
 
 
-def test_an_article_is_no_part_of_a_name(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOY_OBJECTS", objects("red", name="a lamp"))
+def test_an_article_is_no_part_of_a_name(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(objects=objects("red", name="a lamp"))
     build(editloupe, pictures(tmp_path / "images"), "--grounding", "none")
     assert {row["all_objects"][0] for row in table()} == {"red lamp"}
 
 
-def test_an_answer_that_cannot_be_used_falls_back_to_the_word_lists(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY", "fool")
+def test_an_answer_that_cannot_be_used_falls_back_to_the_word_lists(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(suggest="[nothing, that] fits")
     code, funnel = build(editloupe, pictures(tmp_path / "images", 8), "--fail-on-error", "1")
     assert (code, funnel["written"]) == (0, 8)
     asked = [kind for row in table()[2::3] for kind in row["task_type"] if kind != "subject_remove"]
@@ -385,29 +275,16 @@ def test_an_answer_that_cannot_be_used_falls_back_to_the_word_lists(
     assert written("again")["edival/instructions.csv"] == first["edival/instructions.csv"]
 
 
-def test_a_backend_that_breaks_off_is_no_fallback(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_breaks_off_is_no_fallback(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     images = pictures(tmp_path / "images", 6)
-    monkeypatch.setenv("TOY", "silent")
+    toy(stop="suggest")
     code, funnel = build(editloupe, images)
     assert code == 3 and funnel["fallbacks"]["words"] == 0
     lost = funnel["stages"][3]["left_out"]
     assert sum(lost.values()) + funnel["written"] == 6 and lost, funnel
     # Where it is back, the same command asks what is missing.
-    monkeypatch.setenv("TOY", "")
+    toy()
     assert build(editloupe, images)[1]["written"] == 6
-
-
-def test_images_that_cannot_be_read_are_left_out_with_the_reason(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 4)
-    (images / "2.png").write_bytes((images / "2.png").read_bytes()[:200])
-    (images / "3.png").write_bytes(b"no image")
-    shutil.copy(images / "0.png", images / "twin.png")
-    code, funnel = build(editloupe, images)
-    assert code == 3
-    assert (funnel["read"], funnel["written"], funnel["stages"][0]["left_out"]) == (4, 2, {"unreadable_image": 2})
-    assert {one["image"] for one in left_out()} == {"2", "3"} and all(one["detail"] for one in left_out())
-    _, _, told = editloupe("build", "edival", images, "--out", "set", "--backend", "toy/a")
-    assert "1 of 5 images occur a second time and are taken once" in " ".join(told.split())
 
 
 def test_an_imagefolder_names_its_images(editloupe: Run, tmp_path: Path) -> None:

@@ -14,6 +14,11 @@ from PIL import Image
 
 import editloupe as package
 from editloupe.answers import Record
+from editloupe.build.dice import pairs as dataset_pairs
+from editloupe.build.dice import similar
+from editloupe.build.dice.painting import COLOURS, choose, recoloured
+from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
+from editloupe.build.dice.similar import similar_pairs
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent, PhraseError, ToolError
@@ -22,11 +27,6 @@ from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.features import open as encoders
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
-from editloupe.build.dice import pairs as dataset_pairs
-from editloupe.build.dice import similar
-from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
-from editloupe.build.dice.painting import COLOURS, choose, recoloured
-from editloupe.build.dice.similar import similar_pairs
 from editloupe.protocols.dice.differences import given
 from editloupe.values import Box
 from examples.training.train_verifier import read_rows

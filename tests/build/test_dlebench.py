@@ -1,15 +1,11 @@
-"""`editloupe build dlebench` as a user types it: from images to small targets, instructions and reference images."""
+"""`editloupe build dlebench`: targets, instructions and reference images."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,157 +16,15 @@ from PIL import Image
 from editloupe.answers import Choice, Label, Text
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, ToolError
+from editloupe.errors import ModelAbsent
 from editloupe.findings import Finding
 from editloupe.models.detect import open as detectors
-from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
-from editloupe.values import Box
-from tests.conftest import final, pixels, png
-from tests.packages import install
+from tests.build.conftest import Run, left, lines, metadata, pictures, written
+from tests.build.toys import PX, SQUARE, Finder
 
-Run = Callable[..., tuple[int, str, str]]
 SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
-
-OPEN_DETECTOR = detectors.open_detector
-# A red square of 24 px in an image of 320×240 px, in thousandths.
-SQUARE = [62.5, 83.333, 137.5, 183.333]
-PX = (20.0, 20.0, 44.0, 44.0)
-
-SCRIPT = '''
-"""Names a red square and writes that it becomes blue; what the environment says is answered otherwise."""
-
-import json, os, re
-from editloupe.backends.scripted import ScriptedLMM
-
-SQUARE = [62.5, 83.333, 137.5, 183.333]
-
-def answer(request):
-    text, toy = str(request), json.loads(os.environ.get("TOY", "{}"))
-    if "Do these texts belong together" in text:
-        return "<Start Final Answer>no</Start Final Answer>"
-    kinds = {"name small things": "targets", "Describe the image": "caption", "What is marked": "name"}
-    kind = next((kind for words, kind in kinds.items() if words in text), "metadata")
-    if log := os.environ.get("TOY_LOG"):
-        with open(log, "a") as file:
-            file.write(kind + "\\n")
-    if toy.get("stop") == kind:
-        raise ConnectionError("gone")
-    if kind == "targets":
-        listed = toy.get("targets", [["red square", SQUARE]])
-        said = json.dumps({"targets": [{"kind": "TARGET", "name": name, "box": box} for name, box in listed]})
-    elif kind == "caption":
-        said = "A grey field with a red square."
-    elif kind == "name":
-        said = toy.get("name", "The red square.")
-    else:
-        wrong = re.search(r"Another answer, which shall hold after the edit: ([^\\\\\\n]+)", text)
-        new = wrong[1] if wrong else "blue"
-        said = {
-            "type": "Change Color", "target": "red square", "instruction": f"Change the color of the red square to {new}.",
-            "source_caption": "The square is red.", "reference_caption": f"The square is {new}.", **toy.get("metadata", {}),
-        }
-        said = json.dumps(said)
-    return "<Start Thinking>.</Start Thinking><Start Final Answer>" + said + "</Start Final Answer>"
-
-def open_backend(uri):
-    return ScriptedLMM(answer, name=uri.model)
-
-class Odd:
-    """An editor that does what its name says; each call is counted in a file."""
-    def __init__(self, name):
-        self.name = self.version = name
-    def __call__(self, rgb, instruction, *, seed=0):
-        import numpy as np
-        from editloupe.errors import EditError
-        from editloupe.models.edit.drawing import DrawingEditor
-        what = self.name.partition(":")[2]
-        if log := os.environ.get("TOY_EDITS"):
-            with open(log, "a") as file:
-                file.write(f"{seed} {instruction}\\n")
-        if what == "fails" and "TOY_MENDED" not in os.environ:
-            raise EditError("failed", "out of memory")
-        if what == "hangs":
-            raise EditError("timed_out", "too slow")
-        if what == "nothing":
-            raise EditError("no_image", "declined")
-        if what == "wide":
-            return np.zeros((64, 128, 3), np.uint8)
-        if what == "same" or (what == "third" and seed % 3):
-            return rgb.copy()
-        if what == "darkens":
-            return rgb // 4
-        if what == "beside":
-            # The red square is not touched: it ends at 44.
-            made = rgb.copy()
-            made[80:92, 80:92] = (0, 0, 250)
-            return made
-        made = DrawingEditor()(rgb, instruction)
-        if what == "brighter":
-            made = np.clip(made.astype(int) + 12, 0, 255).astype(np.uint8)
-        if what in ("seeded", "brighter"):
-            made = made.copy()
-            made[30, 30] = seed
-        return made
-
-def open_editor(name, device):
-    return Odd(name)
-'''
-
-
-class Finder:
-    """A detector that sees the red square, and what it is told to: boxes in fractions with scores, by phrase."""
-
-    name = version = "finder"
-    threshold, side_px = 0.25, 800
-
-    def __init__(self) -> None:
-        self.seen: dict[str, list[tuple[tuple[float, float, float, float], float]]] = {}
-        self.asked: list[str] = []
-        self.broken = ""
-
-    def __call__(self, images: Any, phrase: str, **thresholds: float) -> list[DetectionResult]:
-        self.asked.append(phrase)
-        if phrase == self.broken:
-            raise ToolError("no memory is left")
-        height, width = images[0].shape[:2]
-        boxes = self.seen.get(phrase, [((0.0625, 1 / 12, 0.1375, 11 / 60), 0.8)])
-        least = thresholds["box_threshold"]
-        found = tuple(
-            Detection(box=Box(*box).scaled(width, height), score=score, label=phrase)
-            for box, score in boxes
-            if score > least
-        )
-        return [DetectionResult(detections=found, width=width, height=height)]
-
-
-@pytest.fixture(autouse=True)
-def finder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finder:
-    """The backend toy/NAME, the editor odd:WHAT, and a detector at hand."""
-    install(
-        tmp_path / "site",
-        monkeypatch,
-        files={"toyset/__init__.py": SCRIPT},
-        entry_points={"backends": {"toy": "toyset:open_backend"}, "editors": {"odd": "toyset:open_editor"}},
-    )
-    found = Finder()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
-    monkeypatch.delenv("EDITLOUPE_EDITOR", raising=False)
-    return found
-
-
-@pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets what the model answers."""
-    return lambda **said: monkeypatch.setenv("TOY", json.dumps(said))
-
-
-def pictures(folder: Path, count: int = 2) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in range(count):
-        (folder / f"{number}.png").write_bytes(png(pixels(number, spots=1)[1]))
-    return folder
 
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set", editor: str = "drawing") -> tuple[int, Any]:
@@ -185,21 +39,6 @@ def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") ->
     code, said, told = editloupe("build", "dlebench", path, "--out", out, "--backend", "toy/a", *words)
     assert (code, said) == (2, ""), told
     return " ".join(told.split())
-
-
-def lines(path: str | Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
-def left(funnel: Any) -> dict[str, dict[str, int]]:
-    """Stage → what it left out, of the stages that left something out."""
-    return {one["stage"]: one["left_out"] for one in funnel["stages"] if one["left_out"]}
-
-
-def written(out: str) -> dict[str, bytes]:
-    """All files of a set but its run and what names the run."""
-    files = [p for p in Path(out).rglob("*") if p.is_file() and p.relative_to(out).parts[0] not in ("run", "build.json")]
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
 
 
 def findings(run: str) -> list[Any]:
@@ -277,34 +116,6 @@ def test_the_imagefolder_has_the_same_rows(editloupe: Run, tmp_path: Path) -> No
         assert [list(target.boxes["source"]) for target in sample.targets] == row["bbox"]
         assert sample.reference is not None
         assert store.data(sample.reference) == Path("set/Reference_Images", row["reference_image"]).read_bytes()
-
-
-def test_the_same_findings_give_the_same_bytes_and_ask_nothing_again(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
-    monkeypatch.setenv("TOY_EDITS", str(tmp_path / "edits"))
-    images = pictures(tmp_path / "images")
-    first = build(editloupe, images, editor="odd:seeded")
-    files, asked, edits = written("set"), (tmp_path / "asked").read_text(), (tmp_path / "edits").read_text()
-    assert sorted(asked.split()) == sorted(["targets", "caption", "metadata"] * 2) and len(edits.splitlines()) == 2
-    # What is gone or was left behind is mended.
-    Path("set/data.jsonl").unlink()
-    Path("set/Reference_Images/stale.png").write_bytes(b"stale")
-    assert build(editloupe, images, editor="odd:seeded") == first and written("set") == files
-    assert (tmp_path / "asked").read_text() == asked and (tmp_path / "edits").read_text() == edits
-    build(editloupe, images, editor="odd:seeded", out="other")
-    assert written("other") == files
-
-
-def test_a_build_that_is_killed_goes_on(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 6)
-    words = ("build", "dlebench", images, "--out", "set", "--backend", "toy/a", "--editor", "drawing")
-    code, _, told = editloupe(*words, "--run-tokens", "20", "--concurrency", "1")
-    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
-    assert not Path("set/data.jsonl").exists()
-    assert editloupe(*words)[0] == 0
-    assert len(lines("set/data.jsonl")) == 6
 
 
 @pytest.mark.parametrize(
@@ -386,26 +197,6 @@ def test_the_models_own_boxes_count_where_that_is_asked_for(
     assert not Path("set").exists()
     assert build(editloupe, images, "--grounding", "model")[1]["written"] == 1
     assert lines("set/data.jsonl")[0]["bbox"] == [[20.0, 20.0, 44.0, 44.0]] and finder.asked == []
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_real_network_looks_for_the_targets(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    from tests.models.tiny_detectors import grounding_dino_folder
-
-    monkeypatch.setattr(detectors, "open_detector", OPEN_DETECTOR)
-    detector = grounding_dino_folder(tmp_path / "tiny")
-    words = ("--detector", detector, "--device", "cpu", "--box-threshold", "0.05", "--iou", "0")
-    _, funnel = build(editloupe, pictures(tmp_path / "images"), *words)
-    # Its weights are random: it sees something or nothing, and what becomes of each target is counted.
-    assert funnel["read"] == 2 == funnel["written"] + funnel["dropped"]
-    assert set(left(funnel)) <= {"grounded", "small", "edited"}
-
-
-def metadata(images: Path, *rows: dict[str, Any]) -> Path:
-    (images / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return images
 
 
 def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
@@ -531,17 +322,6 @@ def test_a_seam_is_blended_and_said(editloupe: Run, tmp_path: Path) -> None:
     }
 
 
-def test_images_that_cannot_be_read_are_left_out_with_the_reason(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 3)
-    (images / "2.png").write_bytes((images / "2.png").read_bytes()[:200])
-    shutil.copy(images / "0.png", images / "twin.png")
-    code, funnel = build(editloupe, images)
-    assert code == 3 and funnel["written"] == 2
-    assert funnel["images"] == {"read": 3, "left_out": {"unreadable_image": 1}, "with_targets": 2}
-    _, _, told = editloupe("build", "dlebench", images, "--out", "set", "--backend", "toy/a", "--editor", "drawing")
-    assert "1 of 4 images occur a second time and are taken once" in " ".join(told.split())
-
-
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     assert "reference images need an editor: it needs an image editor; name one with --editor" in refused(editloupe, images)
@@ -551,7 +331,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     )
     words = ("--editor", "drawing", "--least-area", "0.2")
     assert "--least-area 0.2 and --most-area 0.1 leave no target" in refused(editloupe, images, *words)
-    assert "holds no image" in refused(editloupe, tmp_path / "site" / "toyset", "--editor", "drawing")
+    assert "holds no image" in refused(editloupe, tmp_path / "site", "--editor", "drawing")
     assert not Path("set").exists()
     code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--editor", "drawing")
     assert code == 2 and "--role describe=provider/model" in " ".join(told.split())
@@ -576,6 +356,8 @@ GOOD: dict[str, Any] = {
     "instruction_following": "Flawless Execution",
     "visual_consistency": "Perfect Consistency",
 }
+
+
 VALUES = {"Flawless Execution": 4.0, "Perfect Consistency": 4.0, "Over Modification": 3.0, "Single Anomaly": 3.0}
 
 
@@ -612,7 +394,7 @@ def look_through(
 def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 4)
     build(editloupe, images)
-    answers = ({}, {"box": "no"}, {"texts": "no"}, {"visual_consistency": None})
+    answers: Any = ({}, {"box": "no"}, {"texts": "no"}, {"visual_consistency": None})
     review = look_through(editloupe, "looked", *answers)
     code, funnel = build(editloupe, images, "--review", review)
     assert code == 0 and funnel["reviewed"] and funnel["written"] == 1
@@ -726,45 +508,6 @@ def test_a_review_of_something_else_is_refused(editloupe: Run, tmp_path: Path) -
     assert "looked" in refused(editloupe, images, *words, "looked")
     code, _, told = editloupe("judge", images, "--null-edit", "--protocol", "dlebench-review", "--backend", "toy/b")
     assert code == 2, told
-
-
-@pytest.mark.slow
-def test_a_build_whose_process_is_killed_continues(tmp_path: Path) -> None:
-    """SIGKILL in the middle of the edits; the same command gives what an undisturbed one gives."""
-    images = pictures(tmp_path / "images", 6)
-    metadata(images, *({"file_name": f"{i}.png", "bbox": list(PX), "target_name": "red square"} for i in range(6)))
-    (tmp_path / "slow.py").write_text(
-        "import sys, time\nfrom PIL import Image, ImageDraw\ntime.sleep(0.5)\nimage = Image.open(sys.argv[1])\n"
-        "ImageDraw.Draw(image).rectangle((20, 20, 43, 43), (0, 0, 250))\nimage.save(sys.argv[2])\n"
-    )
-    said = {
-        "type": "Change Color", "target": "red square", "instruction": "Paint it blue.",
-        "source_caption": "It is red.", "reference_caption": "It is blue.",
-    }  # fmt: skip
-    for name, text in (("describe", "A red square."), ("instruct", json.dumps(said))):
-        (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(final(text))}\n" * 6)
-    roles = [word for role in ("describe", "instruct") for word in ("--role", f"{role}=scripted/{role}.jsonl")]
-    editor = f"cmd:{sys.executable} slow.py {{input}} {{output}} {{instruction}}"
-    command = [sys.executable, "-m", "editloupe", "build", "dlebench", "images", *roles, "--editor", editor]
-    command += ["--grounding", "given", "--concurrency", "1"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDITLOUPE_")}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-
-    def run(out: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*command, "--out", out], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-
-    killed = run("set")
-    blobs, deadline = tmp_path / "set" / "run" / "findings.jsonl", 60.0
-    while deadline > 0 and (not blobs.exists() or blobs.read_text().count('"reference"') < 2):
-        time.sleep(0.1)
-        deadline -= 0.1
-    killed.kill()
-    killed.wait()
-    assert not (tmp_path / "set" / "data.jsonl").exists()
-    assert run("set").wait(120) == 0 and run("whole").wait(120) == 0
-    for name in ("data.jsonl", "imagefolder/metadata.jsonl", "funnel.json", "left_out.jsonl"):
-        assert (tmp_path / "set" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert len(lines(tmp_path / "set" / "data.jsonl")) == 6
 
 
 @pytest.mark.slow

@@ -1,14 +1,9 @@
-"""`editloupe build giebench` as a user types it: from images to edits with questions, masks, and what is left out."""
+"""`editloupe build giebench`: edits with questions, and masks."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,150 +12,18 @@ import pytest
 from PIL import Image
 
 from editloupe.answers import Choice
+from editloupe.build.giebench.texts import drawn_types
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, ToolError
 from editloupe.findings import Finding
-from editloupe.models.detect import open as detectors
-from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.segment import open as segmenters
-from editloupe.models.segment.base import Segmentation
-from editloupe.build.giebench.texts import drawn_types
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
-from editloupe.values import Box
-from tests.conftest import pixels, png
-from tests.packages import install
+from tests.build.conftest import Run, left, lines, metadata, pictures
+from tests.build.toys import PX, Finder, Reds
 
-Run = Callable[..., tuple[int, str, str]]
 SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
-
-OPEN_DETECTOR, OPEN_SEGMENTER = detectors.open_detector, segmenters.open_segmenter
-# A red square of 24 px in an image of 320×240 px.
-PX = (20, 20, 44, 44)
-
-SCRIPT = '''
-"""Writes that a red square becomes blue, whatever the type; what the environment says is answered otherwise."""
-
-import json, os, time
-from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply
-
-def answer(request):
-    text, toy = str(request), json.loads(os.environ.get("TOY", "{}"))
-    if "Answer yes if all of this holds" in text or "Is the place right?" in text:
-        return "<Start Final Answer>no</Start Final Answer>"
-    kinds = {"You write one instruction": "edit", "has to be edited?": "phrase", "Can text be read": "text"}
-    kind = next((kind for words, kind in kinds.items() if words in text), "unedited")
-    if log := os.environ.get("TOY_LOG"):
-        with open(log, "a") as file:
-            file.write(kind + "\\n")
-    if toy.get("stop") == kind:
-        raise ConnectionError("gone")
-    if toy.get("refuse") == kind:
-        return Reply(text="I will not.", finish="refusal")
-    time.sleep(toy.get("slow", 0))
-    if kind == "edit":
-        name = text.split("Type of edit: ")[1].split("\\\\")[0].split("\\n")[0]
-        said = {
-            "fits": True, "instruction": f"Paint the red square blue ({name}).", "question": "Which color has the square?",
-            "options": ["Red", "Blue", "Green"], "answer": "Blue", **toy.get("edit", {}), **toy.get(name, {}),
-        }
-        said = json.dumps(said)
-    elif kind == "phrase":
-        said = toy.get("phrase", "The red square.")
-    elif kind == "text":
-        said = toy.get("text", "no")
-    else:
-        said = toy.get("unedited", "Red")
-    return "<Start Thinking>.</Start Thinking><Start Final Answer>" + said + "</Start Final Answer>"
-
-def open_backend(uri):
-    return ScriptedLMM(answer, name=uri.model)
-'''
-
-
-class Finder:
-    """A detector that sees the red square twice, the surer one second."""
-
-    name = version = "finder"
-    threshold, side_px = 0.25, 800
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.seen: list[tuple[Box, float]] = [(Box(100, 100, 180, 160), 0.4), (Box(*PX), 0.8)]
-        self.broken = False
-
-    def __call__(self, images: Any, phrase: str, **thresholds: float) -> list[DetectionResult]:
-        self.asked.append(phrase)
-        if self.broken:
-            raise ToolError("no memory is left")
-        found = [
-            tuple(
-                Detection(box=box, score=score, label=phrase)
-                for box, score in sorted(self.seen, key=lambda one: -one[1])
-                if box.x1 <= rgb.shape[1] and box.y1 <= rgb.shape[0]
-            )
-            for rgb in images
-        ]
-        return [
-            DetectionResult(detections=one, width=rgb.shape[1], height=rgb.shape[0])
-            for one, rgb in zip(found, images, strict=True)
-        ]
-
-
-class Reds:
-    """A segmenter that marks what is red inside the box, or what it is told to."""
-
-    name = version = "reds"
-
-    def __init__(self) -> None:
-        self.boxes: list[Box] = []
-        self.always: bool | None = None
-
-    def __call__(self, rgb: Any, boxes: Sequence[Box]) -> list[Segmentation]:
-        self.boxes += boxes
-        found = []
-        for box in boxes:
-            mask = np.zeros(rgb.shape[:2], dtype=bool)
-            x0, y0, x1, y1 = box.ints()
-            mask[y0:y1, x0:x1] = rgb[y0:y1, x0:x1, 0] > rgb[y0:y1, x0:x1, 2].astype(int) + 60
-            found.append(Segmentation(mask=mask if self.always is None else np.full_like(mask, self.always), score=0.9))
-        return found
-
-
-@pytest.fixture(autouse=True)
-def seers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Finder, Reds]:
-    """The backend toy/NAME, a detector and a segmenter at hand."""
-    install(
-        tmp_path / "site",
-        monkeypatch,
-        files={"toygie/__init__.py": SCRIPT},
-        entry_points={"backends": {"toy": "toygie:open_backend"}},
-    )
-    finder, reds = Finder(), Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: reds)
-    return finder, reds
-
-
-@pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets what the model answers."""
-    return lambda **said: monkeypatch.setenv("TOY", json.dumps(said))
-
-
-def pictures(folder: Path, count: int = 2) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in range(count):
-        (folder / f"{number}.png").write_bytes(png(pixels(number, spots=1)[1]))
-    return folder
-
-
-def metadata(images: Path, *rows: dict[str, Any]) -> Path:
-    (images / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return images
 
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
@@ -176,24 +39,9 @@ def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") ->
     return " ".join(told.split())
 
 
-def lines(path: str | Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
 def rows_of(out: str = "set") -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(Path(out, "gie_bench.json").read_text(encoding="utf-8"))
     return rows
-
-
-def left(funnel: Any) -> dict[str, dict[str, int]]:
-    """Stage → what it left out, of the stages that left something out."""
-    return {one["stage"]: one["left_out"] for one in funnel["stages"] if one["left_out"]}
-
-
-def written(out: str) -> dict[str, bytes]:
-    """All files of a set but its run and what names the run."""
-    files = [p for p in Path(out).rglob("*") if p.is_file() and p.relative_to(out).parts[0] not in ("run", "build.json")]
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
 
 
 def types_of(image: Path, count: int = 3, seed: int = 42) -> list[str]:
@@ -369,15 +217,15 @@ def test_what_is_not_found_or_not_masked_is_left_out(editloupe: Run, tmp_path: P
         reds.always = always
         code, funnel = build(editloupe, images, out=why)
         assert (code, left(funnel)) == (1, {"masked": {why: 3}})
-    finder.seen = []
+    finder.seen = {"red square": []}
     code, funnel = build(editloupe, images, out="unseen")
     assert (code, left(funnel)) == (1, {"located": {"not_found": 3}})
     assert "the detector found no 'red square'" in lines("unseen/left_out.jsonl")[0]["detail"]
     # A detector that failed may work another time.
-    finder.broken = True
+    finder.broken = "red square"
     code, funnel = build(editloupe, images, out="set")
     assert (code, left(funnel)) == (3, {"located": {"tool_failed": 3}})
-    finder.broken, finder.seen, reds.always = False, [(Box(*PX), 0.8)], None
+    finder.broken, finder.seen, reds.always = "", {}, None
     assert build(editloupe, images)[1]["written"] == 3
 
 
@@ -430,25 +278,6 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
         "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--masks", "given", "--edits", "8"
     )
     assert "No mask: 10 rows. Nothing made one (--masks given)" in " ".join(told.split())
-
-
-@pytest.mark.parametrize("kind", ["detector", "segmenter"])
-def test_without_weights_the_command_says_so_before_anything_is_spent(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    def absent(name: str | None, device: str) -> Any:
-        raise ModelAbsent(f"it needs a {kind}")
-
-    module = detectors if kind == "detector" else segmenters
-    monkeypatch.setattr(module, f"open_{kind}", absent)
-    said = refused(editloupe, pictures(tmp_path / "images", 1))
-    assert (
-        f"masks need a {kind}, and there is none: it needs a {kind}. Name one with --{kind}, or choose --masks given"
-        in said
-    )
-    assert not Path("set").exists()
-    # What is left is said.
-    assert build(editloupe, tmp_path / "images", "--masks", "given")[1]["masks"] == {"absent": 3}
 
 
 def test_a_segmenter_is_named_by_the_option(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,58 +349,6 @@ def test_the_imagefolder_has_the_same_rows_with_masks_of_the_images_size(editlou
     assert editloupe("judge", "set/imagefolder", *words)[0] == 0
 
 
-def test_the_same_findings_give_the_same_bytes_and_ask_nothing_again(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
-    images = pictures(tmp_path / "images")
-    first = build(editloupe, images)
-    files, asked = written("set"), (tmp_path / "asked").read_text()
-    assert {kind: asked.split().count(kind) for kind in ("edit", "phrase", "unedited")} == {
-        "edit": 6, "phrase": 6, "unedited": 6,
-    }  # fmt: skip
-    Path("set/gie_bench.json").unlink()
-    Path("set/images/stale.png").write_bytes(b"stale")
-    Path("set/imagefolder/masks/stale.png").write_bytes(b"stale")
-    assert build(editloupe, images) == first and written("set") == files
-    assert (tmp_path / "asked").read_text() == asked
-    build(editloupe, images, out="other")
-    assert written("other") == files
-    assert "was built with" in refused(editloupe, images, "--edits", "2")
-
-
-def test_a_build_that_stops_goes_on(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 2)
-    words = ("build", "giebench", images, "--out", "set", "--backend", "toy/a")
-    code, _, told = editloupe(*words, "--run-tokens", "20", "--concurrency", "1")
-    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
-    assert not Path("set/gie_bench.json").exists()
-    assert editloupe(*words)[0] == 0
-    build(editloupe, images, out="whole")
-    assert written("set") == written("whole") and len(rows_of()) == 6
-
-
-@pytest.mark.slow
-def test_a_build_whose_process_is_killed_continues(editloupe: Run, tmp_path: Path) -> None:
-    """SIGKILL in the middle of the questions; the same command gives what an undisturbed one gives."""
-    images = pictures(tmp_path / "images", 3)
-    command = [sys.executable, "-m", "editloupe", "build", "giebench", images, "--backend", "toy/a", "--masks", "given"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDITLOUPE_")}
-    places = os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path / "site")])
-    environment |= {"PYTHONPATH": places, "TOY": json.dumps({"slow": 0.2})}
-    words = [*command, "--concurrency", "1", "--out", "set"]
-    killed = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-    found, deadline = tmp_path / "set" / "run" / "findings.jsonl", time.monotonic() + 60
-    while time.monotonic() < deadline and (not found.exists() or found.read_text().count('"phrase"') < 2):
-        time.sleep(0.05)
-    killed.kill()
-    killed.wait()
-    assert not (tmp_path / "set" / "gie_bench.json").exists()
-    for out in ("set", "whole"):
-        assert build(editloupe, images, "--masks", "given", out=out)[0] == 0
-    assert written("set") == written("whole") and len(rows_of()) == 9
-
-
 def look_through(editloupe: Run, out: str, *said: dict[str, str], rater: str = "ann", note: str = "") -> Path:
     """A run in which a person answers about the rows to review, a dictionary a row; "" leaves a question open."""
     words = ("--protocol", "giebench-review", "--backend", "toy/b", "--fail-on-error", "1", "--out", out)
@@ -596,7 +373,7 @@ def look_through(editloupe: Run, out: str, *said: dict[str, str], rater: str = "
 def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 2)
     build(editloupe, images)
-    answers = ({}, {"instruction": "no"}, {"question": "no"}, {"mask": "no"}, {"question": ""}, {})
+    answers: Any = ({}, {"instruction": "no"}, {"question": "no"}, {"mask": "no"}, {"question": ""}, {})
     review = look_through(editloupe, "looked", *answers, note="not so")
     code, funnel = build(editloupe, images, "--review", review)
     assert code == 0 and funnel["reviewed"] and funnel["written"] == 2 and funnel["to_review"] == 1
@@ -618,25 +395,6 @@ def test_a_review_needs_rows_of_a_set(editloupe: Run, tmp_path: Path) -> None:
     words = ("--null-edit", "--protocol", "giebench-review", "--backend", "toy/b", "--out", "x")
     code, _, told = editloupe("judge", pictures(tmp_path / "images"), *words)
     assert code == 2, told
-
-
-def test_a_real_network_finds_and_masks_the_targets(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    from tests.models.tiny_detectors import grounding_dino_folder
-    from tests.models.tiny_segmenters import sam_folder
-
-    monkeypatch.setattr(detectors, "open_detector", OPEN_DETECTOR)
-    monkeypatch.setattr(segmenters, "open_segmenter", OPEN_SEGMENTER)
-    dino, sam = grounding_dino_folder(tmp_path / "dino"), sam_folder(tmp_path / "sam")
-    words = ("--detector", dino, "--segmenter", sam, "--device", "cpu")
-    _, funnel = build(editloupe, pictures(tmp_path / "images"), *words)
-    # Its weights are random: it sees something or nothing, and what becomes of each edit is counted.
-    assert funnel["read"] == 6 == funnel["written"] + funnel["dropped"]
-    assert set(left(funnel)) <= {"located", "masked"}
-    assert set(funnel["masks"]) <= {"segmenter"}
 
 
 @pytest.mark.slow
