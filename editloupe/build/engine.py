@@ -23,7 +23,8 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded
 from editloupe.findings import FAILURES, Finding
 from editloupe.protocols.base import BaseProtocol, Group, Known
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample
 

@@ -19,8 +19,8 @@ from editloupe.reports.render import json_text
 from editloupe.reports.trial import JudgeTrial, Trial, each
 from editloupe.reports.trial_tables import rate_text, threshold_text
 from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.table import NONE
 from editloupe.stats.threshold import Threshold
-from editloupe.tables import NONE
 from editloupe.values import Serialisable, parse_json
 
 SCHEMA: Final = 1

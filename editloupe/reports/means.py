@@ -14,8 +14,9 @@ from editloupe.reports.pivot import Cluster, spec_table
 from editloupe.reports.summary import specs
 from editloupe.runs.index import RunIndex
 from editloupe.runs.store import RunStore
-from editloupe.scores import CellKind, Score
-from editloupe.tables import Table
+from editloupe.scores import Score
+from editloupe.stats.spec import CellKind
+from editloupe.stats.table import Table
 from editloupe.values import Serialisable, parse_json
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from editloupe.backends.base import parse_uri
-from editloupe.config import OF_A_JUDGE, RunSpec
+from editloupe.config import OF_A_JUDGE
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import JudgeSpec
+from editloupe.runs.differences import RunSpec
 from editloupe.values import Json
 
 

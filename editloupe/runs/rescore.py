@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
-from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import read_whole

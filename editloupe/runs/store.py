@@ -20,7 +20,6 @@ from typing import BinaryIO, TypeVar
 from pydantic import ValidationError
 
 from editloupe import files
-from editloupe.config import RunSpec
 from editloupe.data import human
 from editloupe.data.run_file import RUN_SCHEMA, read_run_file
 from editloupe.data.samples import Loaded
@@ -28,7 +27,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import people
 from editloupe.runs.all_visits import of_all
-from editloupe.runs.differences import differences
+from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import FILES, RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges

@@ -15,7 +15,7 @@ from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
-from editloupe.errors import PromptError, RunMismatch, Unavailable
+from editloupe.errors import ConfigError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
@@ -239,9 +239,9 @@ def test_a_prompt_of_ones_own_is_what_is_asked(edits: Edits, tmp_path: Path):
 def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path, text: str, told: str):
     prompt = tmp_path / "mine.md"
     prompt.write_text(text)
-    with pytest.raises(PromptError, match=told):
+    with pytest.raises(ConfigError, match=told):
         open_with(prompt=prompt)
-    with pytest.raises(PromptError, match="No such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         open_with(prompt=tmp_path / "none.md")
 
 

@@ -49,6 +49,7 @@ class DLEBenchReview(Review):
     builder = "dlebench"
     needs = "a reference image and a box for each row"
     corrected = "texts"
+    read_elsewhere = frozenset(_CORRECTED)
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         rubric = load_rubric("dlebench")
