@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.build.base import Built, LeftOut, stages_of
-from editloupe.build.engine import Told
+from editloupe.build.engine import SetTold
 from editloupe.values import Json, json_line, parse_json
 
 DONE: Final = "done.jsonl"
 """What was made of each item, by which the same command continues."""
 
 
-class Journal:
+class DoneJournal:
     """What was made so far, a line an item. A torn last line is cut off.
 
     named: returns the files in the folder that an item needs.
@@ -59,7 +59,7 @@ class Journal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class WorkItem:
     """One thing that may become rows."""
 
     about: Mapping[str, Json]
@@ -70,7 +70,7 @@ class Item:
     """What names it and all that it is made of; "" for one that is not kept."""
 
     @classmethod
-    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "", *, at: str = "read") -> Item:
+    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "", *, at: str = "read") -> WorkItem:
         """Return one that cannot be used."""
 
         def make() -> Mapping[str, Json]:
@@ -94,7 +94,7 @@ class Worked:
         """What becomes rows."""
         return [one for one in self.made if not one.get("why")]
 
-    def built(self, read: int, stages: Mapping[str, str], told: Told, *, noun: str, unit: str) -> Built:
+    def built(self, read: int, stages: Mapping[str, str], told: SetTold, *, noun: str, unit: str) -> Built:
         """Return the funnel.   stages: name → what passes."""
         return Built(
             read=read,
@@ -109,7 +109,7 @@ class Worked:
 
 
 def work(
-    items: Sequence[Item], journal: Journal, *, unit: str, stopped: Callable[[], bool], tell: Callable[[str], None]
+    items: Sequence[WorkItem], journal: DoneJournal, *, unit: str, stopped: Callable[[], bool], tell: Callable[[str], None]
 ) -> Worked | None:
     """Make what the journal does not hold yet; None where it was stopped before. Raises StorageError.
 
@@ -135,6 +135,6 @@ def work(
     return found
 
 
-def _made(item: Item, journal: Journal) -> Mapping[str, Any]:
+def _made(item: WorkItem, journal: DoneJournal) -> Mapping[str, Any]:
     made = item.make()
     return journal.add(item.key, made) if item.key else made

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from editloupe.answers import AnswerSpec
 from editloupe.build.base import LeftOut, Lost
-from editloupe.build.people import REVIEW, Review, Verdict, verdicts_of
-from editloupe.build.places import Place
+from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
+from editloupe.build.places import ImagePlace
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded
@@ -37,7 +37,7 @@ REVIEWED: Final = "reviewed"
 
 
 @dataclass(frozen=True)
-class Step:
+class RowStep:
     """One step of a row."""
 
     name: str
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(kw_only=True)
-class Row(Generic[T]):
+class SetRow(Generic[T]):
     """A row under way: of an image, what is known by now and what can be asked by now."""
 
     recipe: SetRecipe
@@ -70,9 +70,9 @@ class Row(Generic[T]):
     waits: str = ""
     """Why people have not decided about it; "" where they have, or were not asked."""
 
-    def becomes(self, number: int, data: Any, *, part: str) -> Row[Any]:
+    def becomes(self, number: int, data: Any, *, part: str) -> SetRow[Any]:
         """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
-        return Row(
+        return SetRow(
             recipe=self.recipe,
             sample=self.sample,
             known=self.known,
@@ -134,7 +134,7 @@ class Row(Generic[T]):
         """Return the tasks whose findings it rests on."""
         return tuple(finding.task_id for finding in self.findings)
 
-    def verdict(self, seen: str) -> Verdict | None:
+    def verdict(self, seen: str) -> RowVerdict | None:
         """Return what people say of the row where it showed them this; None where nobody has said a word."""
         return verdicts_of(self.sample).get((self.id, seen))
 
@@ -155,7 +155,7 @@ class Drafted:
     sample: Sample
     tasks: list[Task]
     """All that can be asked by now."""
-    rows: list[Row[Any]]
+    rows: list[SetRow[Any]]
     lost: Lost | None
     """Why the image has no row; None where it has one."""
     others: list[dict[str, Json]]
@@ -163,13 +163,13 @@ class Drafted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class SetMade:
     """All that came of a set's images."""
 
     images: Sequence[Drafted]
-    rows: Sequence[Row[Any]]
-    kept: Sequence[Row[Any]]
-    waiting: Sequence[Row[Any]]
+    rows: Sequence[SetRow[Any]]
+    kept: Sequence[SetRow[Any]]
+    waiting: Sequence[SetRow[Any]]
     """Whole rows that people have not passed."""
     looked: bool
     """Whether people were asked about the set."""
@@ -180,7 +180,7 @@ class Made:
 
 
 @dataclass(kw_only=True)
-class Told:
+class SetTold:
     """What the funnel says of a set beside its stages, and what else is printed."""
 
     counts: dict[str, Json] = field(default_factory=dict)
@@ -248,31 +248,31 @@ class SetRecipe(BaseProtocol):
         """Return the images of a path. Raises as `load_images`."""
         return load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
 
-    def told(self, made: Made) -> Told:
+    def told(self, made: SetMade) -> SetTold:
         """Return what is said of a set beside its stages."""
-        return Told()
+        return SetTold()
 
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""
         raise NotImplementedError
 
-    def rows(self, image: Row[None], others: list[dict[str, Json]]) -> list[Row[Any]]:
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return the rows that an image may become, and add what can be none. Raises LeftOut for an image without."""
         raise NotImplementedError
 
-    def seen(self, row: Row[Any]) -> str:
+    def seen(self, row: SetRow[Any]) -> str:
         """Return a digest of what people see of a row."""
         return ""
 
-    def about(self, row: Row[Any]) -> dict[str, Json]:
+    def about(self, row: SetRow[Any]) -> dict[str, Json]:
         """Return what left_out.jsonl says of a row beside the reason."""
         return {}
 
-    def columns(self, row: Row[Any], place: Place, number: int) -> dict[str, Json]:
+    def columns(self, row: SetRow[Any], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder; its images are placed.   number: of the row, from 0."""
         raise NotImplementedError
 
-    def lines(self, row: Row[Any], place: Place, number: int) -> Iterable[dict[str, Json]]:
+    def lines(self, row: SetRow[Any], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield what a row becomes in the benchmark's file; its images are placed."""
         raise NotImplementedError
 
@@ -285,9 +285,9 @@ class SetRecipe(BaseProtocol):
 
     def drafted(self, sample: Sample, known: Known) -> Drafted:
         """Return what is known of an image's rows, and what can be asked. Pure."""
-        image = Row(recipe=self, sample=sample, known=known, id=sample.id, data=None)
+        image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
         others: list[dict[str, Json]] = []
-        rows: list[Row[Any]] = []
+        rows: list[SetRow[Any]] = []
         lost = None
         try:
             rows = self.rows(image, others)
@@ -299,7 +299,7 @@ class SetRecipe(BaseProtocol):
             tasks += row.tasks
         return Drafted(sample=sample, tasks=tasks, rows=rows, lost=lost, others=others)
 
-    def _follow(self, row: Row[Any]) -> None:
+    def _follow(self, row: SetRow[Any]) -> None:
         """Take a row as far as it is known."""
         for step in self.steps():
             try:

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 from editloupe import files, models
 from editloupe.build.base import Answered, Built, Reviewed, stages_of
-from editloupe.build.engine import REVIEWED, Made, Row, SetRecipe
+from editloupe.build.engine import REVIEWED, SetMade, SetRecipe, SetRow
 from editloupe.build.people import REVIEW, TO_REVIEW, with_reviews
-from editloupe.build.places import Place
+from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import Loaded
 from editloupe.data.write import METADATA
@@ -63,10 +63,10 @@ class SetBuilder:
         recipe = self._recipe(options)
         made = _made(recipe, run)
         with files.writing(folder):
-            _write_benchmark(recipe, made.kept, Place(folder=folder, images=run.images))
+            _write_benchmark(recipe, made.kept, ImagePlace(folder=folder, images=run.images))
             folders = {IMAGEFOLDER: made.kept, **({TO_REVIEW: made.waiting} if recipe.review else {})}
             for name, rows in folders.items():
-                _write_imagefolder(recipe, rows, Place(folder=folder / name, images=run.images), run.identity)
+                _write_imagefolder(recipe, rows, ImagePlace(folder=folder / name, images=run.images), run.identity)
             left = _left_out(recipe, run, made)
             files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
         return _built(recipe, run, made)
@@ -90,14 +90,14 @@ def listed(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(reasons.items()))
 
 
-def _made(recipe: SetRecipe, run: Answered) -> Made:
+def _made(recipe: SetRecipe, run: Answered) -> SetMade:
     images = [recipe.drafted(sample, known) for sample, known in run.known()]
     rows = [row for image in images for row in image.rows]
     whole = [row for row in rows if row.lost is None]
     looked = any(REVIEW in image.sample.extra for image in images)
     refused = Counter[str](row.kind for row in run.rejected)
     refused.update(image.lost.reason for image in images if image.lost is not None)
-    return Made(
+    return SetMade(
         images=images,
         rows=rows,
         kept=[row for row in whole if row.passed or not looked],
@@ -108,7 +108,7 @@ def _made(recipe: SetRecipe, run: Answered) -> Made:
     )
 
 
-def _write_benchmark(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place) -> None:
+def _write_benchmark(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace) -> None:
     """Write the benchmark's file, a line at a time, with its images."""
     lines = (line for number, row in enumerate(rows) for line in recipe.lines(row, place, number))
     with files.whole(place.folder / recipe.file, below=place.folder) as file:
@@ -129,7 +129,7 @@ def _write_benchmark(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place) 
     place.clean(recipe.folders)
 
 
-def _write_imagefolder(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place, run: str) -> None:
+def _write_imagefolder(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace, run: str) -> None:
     """Write a row each, with the findings that it rests on, and its images."""
     lines = []
     for number, row in enumerate(rows):
@@ -139,7 +139,7 @@ def _write_imagefolder(recipe: SetRecipe, rows: Sequence[Row[Any]], place: Place
     place.clean()
 
 
-def _left_out(recipe: SetRecipe, run: Answered, made: Made) -> Iterator[dict[str, Json]]:
+def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[str, Json]]:
     """Yield each image without a row, and each row that is not kept, with the reason."""
     for image in run.rejected:
         yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
@@ -159,7 +159,7 @@ def _left_out(recipe: SetRecipe, run: Answered, made: Made) -> Iterator[dict[str
         yield {**where, "stage": REVIEWED, "why": row.waits, "detail": detail}
 
 
-def _built(recipe: SetRecipe, run: Answered, made: Made) -> Built:
+def _built(recipe: SetRecipe, run: Answered, made: SetMade) -> Built:
     """Return the funnel of the rows, and what else is said of the set."""
     passes = {step.name: step.passes for step in recipe.steps()}
     lost = Counter((row.lost.stage, row.lost.reason) for row in made.rows if row.lost is not None)
@@ -194,7 +194,7 @@ def _built(recipe: SetRecipe, run: Answered, made: Made) -> Built:
     )
 
 
-def _open_note(made: Made, protocol: str) -> str:
+def _open_note(made: SetMade, protocol: str) -> str:
     """Return what to do about rows that nobody has passed."""
     count = len(made.waiting)
     rows = "1 row" if count == 1 else f"{count:,} rows"

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from editloupe import files, models
-from editloupe.build.direct import Journal
+from editloupe.build.direct import DoneJournal
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.data.write import METADATA, metadata_row, place_image
@@ -149,7 +149,7 @@ def _make(
 ) -> dict[MaskRequest, Entry] | None:
     """Make what the journal does not hold yet; None where it was stopped. Raises OSError."""
     files.append(out / JOURNAL, below=out).close()  # says whose folder it is, if it will hold no line
-    journal = Journal(out, JOURNAL, named=lambda made: [f"masks/{made['key']}.png"] if made.get("mask") else ())
+    journal = DoneJournal(out, JOURNAL, named=lambda made: [f"masks/{made['key']}.png"] if made.get("mask") else ())
     made = {request: known for request in requests if (known := journal.done(maker.key(request))) is not None}
 
     def one(request: MaskRequest) -> Entry | None:

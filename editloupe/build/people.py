@@ -32,7 +32,7 @@ Said: TypeAlias = Mapping[str, Mapping[str, Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Serialisable):
+class RowVerdict(Serialisable):
     """What people say of a row as they saw it."""
 
     row: str
@@ -49,7 +49,7 @@ class Verdict(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class RowQuestion:
     """One question about a row."""
 
     id: str
@@ -97,7 +97,7 @@ class Review(BaseProtocol):
     needs: ClassVar[str]
     """What a row must have, in words."""
     source: ClassVar[str] = ""
-    questions: Sequence[Question]
+    questions: Sequence[RowQuestion]
     corrections: Sequence[Correction] = ()
     corrected: ClassVar[str] = ""
     """The question that is followed by the corrections where its answer does not pass."""
@@ -139,7 +139,7 @@ class Review(BaseProtocol):
                 else:
                     yield self.missing(one.id, sample, known)
 
-    def verdict(self, row: Sample, said: Said) -> Verdict | None:
+    def verdict(self, row: Sample, said: Said) -> RowVerdict | None:
         """Return what people say of a row; None where a question is open and nothing speaks against the row.
 
         A row passes if somebody said so of each question, and nobody otherwise. Where people disagree it waits until that
@@ -152,7 +152,7 @@ class Review(BaseProtocol):
         texts = {one.id: [f.answer.text for f in answers[one.id] if isinstance(f.answer, Text)] for one in self.corrections}
         # Of several corrections the last one counts.
         corrections = {name: one_line(several[-1]) for name, several in texts.items() if several}
-        found = Verdict(row=row.id, seen=self.seen(row), kind="passed", corrections=corrections)
+        found = RowVerdict(row=row.id, seen=self.seen(row), kind="passed", corrections=corrections)
         notes = "; ".join(dict.fromkeys(one.reason for several in answers.values() for one in several if one.reason))
         split = None
         for one in self._of(row):
@@ -166,10 +166,10 @@ class Review(BaseProtocol):
                 return replace(found, kind=one.otherwise, why=one.id, detail=notes or one.fault or f"it is {worse[0]}")
         return split or (found if all(answers[one.id] for one in self._of(row)) else None)
 
-    def _of(self, sample: Sample) -> list[Question]:
+    def _of(self, sample: Sample) -> list[RowQuestion]:
         return [one for one in self.questions if one.asked(sample)]
 
-    def _ask(self, sample: Sample, one: Question | Correction) -> Ask:
+    def _ask(self, sample: Sample, one: RowQuestion | Correction) -> Ask:
         prompt, blocked = "", None
         try:
             prompt = one.prompt(sample)
@@ -198,7 +198,7 @@ def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) ->
     shown: dict[tuple[str, str], list[Reviewed]] = {}
     for one in reviews:
         shown.setdefault((one.sample.id, review.seen(one.sample)), []).append(one)
-    of_image: dict[str, list[Verdict]] = {}
+    of_image: dict[str, list[RowVerdict]] = {}
     for several in shown.values():
         found = review.verdict(several[0].sample, {one.rater: one.said for one in several})
         if found is not None:
@@ -206,14 +206,14 @@ def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) ->
     return replace(loaded, samples=tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples))
 
 
-def with_verdicts(sample: Sample, verdicts: Iterable[Verdict]) -> Sample:
+def with_verdicts(sample: Sample, verdicts: Iterable[RowVerdict]) -> Sample:
     """Return a sample with the verdicts on its rows."""
     listed: list[Json] = [one.to_json() for one in verdicts]
     return replace(sample, extra={**sample.extra, REVIEW: listed})
 
 
-def verdicts_of(sample: Sample) -> dict[tuple[str, str], Verdict]:
+def verdicts_of(sample: Sample) -> dict[tuple[str, str], RowVerdict]:
     """Return the verdicts on a sample's rows, by row id and the digest of what was seen."""
     listed = cast("Sequence[Any]", sample.extra.get(REVIEW, ()))
-    found = [Verdict.from_json(one) for one in listed]
+    found = [RowVerdict.from_json(one) for one in listed]
     return {(one.row, one.seen): one for one in found}

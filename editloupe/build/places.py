@@ -20,7 +20,7 @@ MASKS: Final = "masks"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ImagePlace:
     """A folder into which images are placed, and their names there."""
 
     folder: Path

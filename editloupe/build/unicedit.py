@@ -17,7 +17,7 @@ from typing import Any, Final
 from editloupe import files
 from editloupe.answers import Record
 from editloupe.build.base import json_text
-from editloupe.build.places import Place
+from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import ConfigError, StorageError
@@ -435,7 +435,7 @@ def _imagefolder(
     tell: Callable[[str], None],
 ) -> bool:
     """Write the ImageFolder; False if it was stopped. Raises OSError and ImageError."""
-    place = Place(folder=folder, images=images)
+    place = ImagePlace(folder=folder, images=images)
     lines = []
     for done, one in enumerate(curated.triplets, start=1):
         if stopped():

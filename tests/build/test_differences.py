@@ -246,7 +246,7 @@ def test_two_objects_of_a_kind_apart_from_each_other_are_no_difference(editloupe
 
 
 def test_each_object_is_matched_once_the_best_overlap_first() -> None:
-    one, near, far = (dataset_pairs.Object(CUP, Box(x, 0.0, x + 0.4, 0.4)) for x in (0.0, 0.02, 0.1))
+    one, near, far = (dataset_pairs.LargeObject(CUP, Box(x, 0.0, x + 0.4, 0.4)) for x in (0.0, 0.02, 0.1))
     found = dataset_pairs.compare([one], [far, near], there=[frozenset({CUP})] * 2, iou=0.5)
     assert found.changed == [(one, near)] and not found.added and not found.removed
 

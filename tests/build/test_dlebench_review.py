@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.answers import Choice, Label, Text
 from editloupe.build.dlebench.review import DLEBenchReview
-from editloupe.build.people import Verdict, verdicts_of, with_verdicts
+from editloupe.build.people import RowVerdict, verdicts_of, with_verdicts
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
@@ -134,7 +134,7 @@ def test_a_settled_disagreement_counts_alone() -> None:
 def test_verdicts_travel_with_their_sample() -> None:
     reference = row().reference
     assert reference is not None
-    one = Verdict(row="0-1", seen=reference.sha256, kind="again", why="box", corrections={"instruction": "Better."})
+    one = RowVerdict(row="0-1", seen=reference.sha256, kind="again", why="box", corrections={"instruction": "Better."})
     sample = Sample.from_json(with_verdicts(row(), [one]).to_json())
     assert verdicts_of(sample) == {("0-1", reference.sha256): one}
     assert sample.content == row().content and verdicts_of(row()) == {}

@@ -176,7 +176,7 @@ def test_a_chinese_instruction_goes_to_its_own_column(editloupe: Run, tmp_path: 
 
 
 def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(editloupe: Run, tmp_path: Path):
-    # Rows 1 and 3 have row 0's key. Row 3 has row 0's images too, in the words of another editor's order.
+    # Rows 1 and 3 have row 0's key. SetRow 3 has row 0's images too, in the words of another editor's order.
     words = ["Paint it red", "Paint it blue", "Paint it green", "PAINT  it red by force", "Paint it grey"]
     edits = draw(tmp_path / "edits", words, key=["a/b", "a/b", "a/b-2", "a/b", None])
     rows = lines(edits / "metadata.jsonl")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.build.direct import Journal
+from editloupe.build.direct import DoneJournal
 from editloupe.chat import Reply
 from editloupe.errors import EditError, PhraseError, ToolError
 from editloupe.models.detect import open as detectors
@@ -233,16 +233,16 @@ def patch() -> None:
     finder, reds = Finder(), Reds()
     vars(detectors)["open_detector"] = lambda name, device: finder
     vars(segmenters)["open_segmenter"] = lambda name, device: reds
-    add, kept = Journal.add, Counter[str]()
+    add, kept = DoneJournal.add, Counter[str]()
 
-    def dying(self: Journal, key: str, made: Any) -> Any:
+    def dying(self: DoneJournal, key: str, made: Any) -> Any:
         found = add(self, key, made)
         kept["all"] += 1
         if kept["all"] == json.loads(os.environ.get("TOY", "{}")).get("die"):
             os._exit(9)
         return found
 
-    Journal.add = dying  # type: ignore[method-assign]
+    DoneJournal.add = dying  # type: ignore[method-assign]
 
 
 def put(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from editloupe.answers import Answer, answer_from_json
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.rows import SPLITS, SplitFolder, coherence_dialogue, split_of
-from editloupe.build.direct import Item, Worked
-from editloupe.build.engine import Told
+from editloupe.build.direct import Worked, WorkItem
+from editloupe.build.engine import SetTold
 from editloupe.data.samples import load
 from editloupe.errors import DataError, ImageError
 from editloupe.findings import Finding
@@ -47,18 +47,18 @@ class Coherence:
                 f"({first})"
             )
 
-    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[Item]:
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each difference, and each edit whose differences cannot be read."""
-        found = [Item.refused({"sample": row.id}, row.kind, row.message) for row in self._loaded.rejected]
+        found = [WorkItem.refused({"sample": row.id}, row.kind, row.message) for row in self._loaded.rejected]
         for sample in self._loaded.samples:
             try:
                 found += self._of(sample)
             except (LeftOut, DataError) as error:
                 why = error.why if isinstance(error, LeftOut) else "unreadable_differences"
-                found.append(Item.refused({"sample": sample.key}, why, str(error)))
+                found.append(WorkItem.refused({"sample": sample.key}, why, str(error)))
         return found
 
-    def _of(self, sample: Sample) -> list[Item]:
+    def _of(self, sample: Sample) -> list[WorkItem]:
         """Return the differences of a sample. Raises LeftOut and DataError where they cannot be read."""
         found = given(sample, self.options.given_boxes)
         if found is None:
@@ -70,7 +70,7 @@ class Coherence:
         for part, (one, item, task) in enumerate(zip(found, raw, self._questions(sample), strict=True), start=1):
             reason = item.get("reason")
             items.append(
-                Item(
+                WorkItem(
                     about={"sample": sample.key, "difference": part},
                     make=partial(self._record, sample, part, one, reason, task),
                     key=digest(["coherence", sample.key, sample.content, task.id, one.coherent, reason]),
@@ -122,7 +122,7 @@ class Coherence:
             "reasoned": bool(said),
         }
 
-    def told(self, worked: Worked) -> Told:
+    def told(self, worked: Worked) -> SetTold:
         """Return how many were asked for and how many not."""
         made: Sequence[Mapping[str, Any]] = worked.written
 
@@ -136,7 +136,7 @@ class Coherence:
         ]
         both: Json = {s: {"yes": count(split=s, coherent=True), "no": count(split=s, coherent=False)} for s in SPLITS}
         reasoned = count(reasoned=True)
-        return Told(
+        return SetTold(
             counts={"rows": both, "with_reason": reasoned, "marks": self.options.marks},
             tables=[[["Split", "Command", "YES", "NO"], *rows]],
             notes=[

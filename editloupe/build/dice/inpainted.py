@@ -17,8 +17,8 @@ from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.painting import Chosen, choose, edited_pair
 from editloupe.build.dice.photos import Photos
 from editloupe.build.dice.rows import SPLITS, SplitFolder, drawn, pair_record, split_of, told_of
-from editloupe.build.direct import Item, Worked
-from editloupe.build.engine import Told
+from editloupe.build.direct import Worked, WorkItem
+from editloupe.build.engine import SetTold
 from editloupe.data.coco import AnnotatedImage, Annotation, Mask
 from editloupe.errors import ConfigError, ToolError
 from editloupe.measures.base import Models
@@ -56,10 +56,10 @@ class Inpainted:
             "inpainted": "the inpainter answers",
         }
 
-    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[Item]:
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each annotated image."""
         return [
-            Item(about={"source": image.name}, make=partial(self._record, image), key=self._key(image))
+            WorkItem(about={"source": image.name}, make=partial(self._record, image), key=self._key(image))
             for image in self.photos.images
         ]
 
@@ -158,7 +158,7 @@ class Inpainted:
         colour = colour or self.replacer is None
         return Chosen(category=annotation.category, mask=mask, op=op, colour=colour, target="" if colour else target)
 
-    def told(self, worked: Worked) -> Told:
+    def told(self, worked: Worked) -> SetTold:
         """Return the counts of objects and of edits by kind."""
         objects, edits = Counter[str](), Counter[str]()
         for one in worked.made:

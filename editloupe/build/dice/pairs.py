@@ -15,8 +15,8 @@ from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.photos import Photos
 from editloupe.build.dice.rows import Split, SplitFolder, drawn, pair_record, split_of, told_of
 from editloupe.build.dice.similar import features, similar_pairs
-from editloupe.build.direct import Item, Worked
-from editloupe.build.engine import Told
+from editloupe.build.direct import Worked, WorkItem
+from editloupe.build.engine import SetTold
 from editloupe.build.made import need
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
@@ -30,7 +30,7 @@ from editloupe.values import Box, ImageRef, Json, digest
 
 
 @dataclass(frozen=True)
-class Object:
+class LargeObject:
     """An annotated object that is large enough."""
 
     category: int
@@ -38,33 +38,25 @@ class Object:
     """In fractions of the image."""
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two photographs, by their places in the file."""
-
-    source: int
-    edited: int
-    similarity: float | None = None
-    """Cosine of their features; None where the pair was given."""
-
-
 @dataclass(kw_only=True)
-class Compared:
+class Unlike:
     """What differs between the objects of two images."""
 
-    removed: list[Object] = field(default_factory=list)
-    added: list[Object] = field(default_factory=list)
-    changed: list[tuple[Object, Object]] = field(default_factory=list)
+    removed: list[LargeObject] = field(default_factory=list)
+    added: list[LargeObject] = field(default_factory=list)
+    changed: list[tuple[LargeObject, LargeObject]] = field(default_factory=list)
     """The same category at about the same place, in the source and in the edited image."""
 
 
-def compare(source: Sequence[Object], edited: Sequence[Object], *, there: Sequence[frozenset[int]], iou: float) -> Compared:
+def compare(
+    source: Sequence[LargeObject], edited: Sequence[LargeObject], *, there: Sequence[frozenset[int]], iou: float
+) -> Unlike:
     """Return what differs between two images.
 
     there: categories that the source and the edited image show, also as objects that are too small.
     iou: two objects of one category that overlap more than this are one that differs. Each is taken once, best first.
     """
-    found = Compared(
+    found = Unlike(
         removed=[one for one in source if one.category not in there[1]],
         added=[one for one in edited if one.category not in there[0]],
     )
@@ -106,7 +98,7 @@ class Pairs:
             "different": "at least one difference",
         }
 
-    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[Item] | None:
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
         if self.options.pairs is not None:
             return self._given(self.options.pairs)
@@ -148,7 +140,7 @@ class Pairs:
             pairs.append((usable[first], usable[second], round(cosine, 6)))
         return pairs
 
-    def _given(self, file: Path) -> list[Item]:
+    def _given(self, file: Path) -> list[WorkItem]:
         """Return the pairs of a table, and its lines that name none. Raises DataError."""
         table, images = read_table(file), self.photos.images
         if missing := [name for name in ("source", "edited") if name not in table.columns]:
@@ -169,14 +161,14 @@ class Pairs:
                 why = "one_image_twice" if source == edited else "given_twice" if (source, edited) in seen else ""
             if why:
                 where = one.fault or f"{file}, line {one.number}"
-                items.append(Item.refused({"source": names[0], "edited": names[1]}, why, where))
+                items.append(WorkItem.refused({"source": names[0], "edited": names[1]}, why, where))
                 continue
             assert source is not None and edited is not None
             seen.add((source, edited))
             items.append(self._item(source, edited, None))
         return items
 
-    def _item(self, source: int, edited: int, similarity: float | None) -> Item:
+    def _item(self, source: int, edited: int, similarity: float | None) -> WorkItem:
         """Return a pair by the places of its images."""
         images = [self.photos.images[place] for place in (source, edited)]
         known: list[Json] = []
@@ -186,7 +178,7 @@ class Pairs:
                 [image.name, image.width, image.height, objects, *map(sorted, (image.absent, image.not_exhaustive))]
             )
         named: list[Json] = [[number, name] for number, name in sorted(self.photos.categories.items())]
-        return Item(
+        return WorkItem(
             about={"source": images[0].name, "edited": images[1].name},
             make=partial(self._record, images[0], images[1], similarity),
             key=digest(["pair", known, named, "" if self.detector is None else self.detector.version]),
@@ -195,9 +187,9 @@ class Pairs:
     def _split(self, image: AnnotatedImage) -> Split:
         return split_of(image.name, self.options)
 
-    def _objects(self, image: AnnotatedImage) -> tuple[list[Object], int]:
+    def _objects(self, image: AnnotatedImage) -> tuple[list[LargeObject], int]:
         """Return the objects that are large enough, and how many are not."""
-        window, kept, small = self.photos.window(image), list[Object](), 0
+        window, kept, small = self.photos.window(image), list[LargeObject](), 0
         for one in image.annotations:
             box = None if one.crowd else self.photos.box(image, one)
             if box is None:
@@ -205,7 +197,7 @@ class Pairs:
             if min(box.width, box.height) < self.options.least_side:
                 small += 1
                 continue
-            kept.append(Object(one.category, Box(*box.to_unit(width=window.width, height=window.height))))
+            kept.append(LargeObject(one.category, Box(*box.to_unit(width=window.width, height=window.height))))
         return kept, small
 
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float | None) -> dict[str, Json]:
@@ -244,7 +236,7 @@ class Pairs:
         id_ = digest([source.name, edited.name])[:16]
         return pair_record(split, id_, placed, sizes, differences, lineage, options.reply, counts=told)
 
-    def _absent(self, objects: Sequence[Object], other: AnnotatedImage, counts: Counter[str]) -> list[Object]:
+    def _absent(self, objects: Sequence[LargeObject], other: AnnotatedImage, counts: Counter[str]) -> list[LargeObject]:
         """Return the objects whose category the other image does not show, as far as that can be told.
 
         Raises LeftOut if the detector fails.
@@ -273,7 +265,7 @@ class Pairs:
             raise LeftOut("detector_failed", str(error), at="checked", failed="tool_failed") from error
         return "seen_by_detector" if found.detections else "absent_by_detector"
 
-    def told(self, worked: Worked) -> Told:
+    def told(self, worked: Worked) -> SetTold:
         """Return the counts of objects, and what the absences rest on."""
         counts = Counter[str]()
         for one in worked.made:

@@ -20,7 +20,7 @@ from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.pairs import Pairs
 from editloupe.build.dice.rows import SplitFolder
-from editloupe.build.direct import Journal, work
+from editloupe.build.direct import DoneJournal, work
 from editloupe.data.images import ImageStore
 from editloupe.measures.base import Models
 
@@ -57,7 +57,7 @@ class DifferenceSet:
         out = SplitFolder(folder, ImageStore())
         making = STAGES[options.stage](path, options, out, models)
         items = making.items(stopped, tell)
-        worked = None if items is None else work(items, Journal(folder), unit=making.unit, stopped=stopped, tell=tell)
+        worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
         if items is None or worked is None:
             return None
         out.write(worked.written, [*making.left_out, *worked.left_out])

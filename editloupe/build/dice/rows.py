@@ -19,7 +19,7 @@ from PIL import Image
 
 from editloupe import files
 from editloupe.build.direct import Worked
-from editloupe.build.engine import Told
+from editloupe.build.engine import SetTold
 from editloupe.data.images import RGB, ImageStore, encode_png
 from editloupe.data.write import IMAGES, METADATA, place_image
 from editloupe.prompts import render
@@ -185,7 +185,7 @@ def pair_record(
 
 def told_of(
     worked: Worked, photos: Any, more: Mapping[str, Mapping[str, Json]], faults: Sequence[Mapping[str, Json]] = ()
-) -> Told:
+) -> SetTold:
     """Return what is said of pairs: differences by command, and what of the annotations could not be used.
 
     more: further columns of the table → by split.   faults: images that cannot be used.
@@ -211,7 +211,7 @@ def told_of(
         "pairs": pairs,
         "differences": {**ops},
     }
-    return Told(counts=counts, tables=[table], notes=notes)
+    return SetTold(counts=counts, tables=[table], notes=notes)
 
 
 class SplitFolder:

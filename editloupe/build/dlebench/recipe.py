@@ -33,10 +33,10 @@ from pydantic import Field
 from editloupe.build.base import LeftOut
 from editloupe.build.dlebench import texts
 from editloupe.build.dlebench.review import DLEBenchReview
-from editloupe.build.dlebench.texts import Metadata, Target
-from editloupe.build.engine import Made, Row, SetRecipe, Step, Told, answered
+from editloupe.build.dlebench.texts import Metadata, NamedTarget
+from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered
 from editloupe.build.made import SetBuilder
-from editloupe.build.places import Place
+from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.rows import DataRow
@@ -85,10 +85,10 @@ class DLEBenchBuildOptions(Options):
 
 
 @dataclass(kw_only=True)
-class Edit:
+class TargetDraft:
     """What is known of one target's edit."""
 
-    target: Target
+    target: NamedTarget
     """With the boxes that the model named, until others are confirmed."""
     caption: Finding | None
     """What the image shows, as the model says."""
@@ -135,7 +135,7 @@ class DLEBenchBuild(SetRecipe):
     file, folders = "data.jsonl", (SOURCES, REFERENCES)
     aside = ("mask_file_name",)
 
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[RowStep]:
         """Return the steps of a target."""
         options: DLEBenchBuildOptions = self.options
         grounded = {
@@ -145,11 +145,11 @@ class DLEBenchBuild(SetRecipe):
         }
         share = f"{100 * options.least_area:g} to {100 * options.most_area:g} %"
         return (
-            Step("listed", "its name and its box can be read", lambda row: answered(row.data.caption)),
-            Step("grounded", grounded[options.grounding], self._ground),
-            Step("small", f"it covers {share} of the image", self._size),
-            Step("instructed", "it has an instruction and two captions", self._instruct),
-            Step("edited", "it has a reference image", self._edit),
+            RowStep("listed", "its name and its box can be read", lambda row: answered(row.data.caption)),
+            RowStep("grounded", grounded[options.grounding], self._ground),
+            RowStep("small", f"it covers {share} of the image", self._size),
+            RowStep("instructed", "it has an instruction and two captions", self._instruct),
+            RowStep("edited", "it has a reference image", self._edit),
         )
 
     def check_options(self) -> None:
@@ -182,13 +182,13 @@ class DLEBenchBuild(SetRecipe):
         asked = digest([row.extra.get("question"), row.target_name, [list(quad.values) for quad in row.quads]])
         return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{asked[:8]}"))
 
-    def rows(self, image: Row[None], others: list[dict[str, Json]]) -> list[Row[Any]]:
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return a row for each target: those of the data, or those that a model names."""
         sample, options = image.sample, self.options
         caption = image.ask("caption", texts.caption_prompt(), texts.CAPTION, role="describe")
         given = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
         if given:
-            targets = [Target(name=self._name(image, caption, given), boxes=given)]
+            targets = [NamedTarget(name=self._name(image, caption, given), boxes=given)]
         else:
             prompt = texts.targets_prompt(most=options.most_targets, most_area=options.most_area)
             ask = image.ask("targets", prompt, texts.TARGETS, role="describe")
@@ -202,11 +202,11 @@ class DLEBenchBuild(SetRecipe):
                 raise LeftOut("no_targets", why)
         finding = image.known.finding(caption.metric, caption.about)
         return [
-            image.becomes(number, Edit(target=target, caption=finding), part=f"target {number}")
+            image.becomes(number, TargetDraft(target=target, caption=finding), part=f"target {number}")
             for number, target in enumerate(targets, start=1)
         ]
 
-    def _name(self, image: Row[None], caption: Ask, boxes: tuple[Box, ...]) -> str:
+    def _name(self, image: SetRow[None], caption: Ask, boxes: tuple[Box, ...]) -> str:
         """Return the name of what the data's boxes mark: the data's, or the model's. Raises LeftOut."""
         name = texts.plain_name(image.sample.targets[0].name or "")
         view = texts.close_up(image.sample.source, boxes)
@@ -219,7 +219,7 @@ class DLEBenchBuild(SetRecipe):
             raise LeftOut("unusable_name", f"{name[:80]!r}")
         return name
 
-    def _ground(self, row: Row[Edit]) -> None:
+    def _ground(self, row: SetRow[TargetDraft]) -> None:
         """Take the detector's boxes, which agree with the model's."""
         sample, options, target = row.sample, self.options, row.data.target
         if sample.targets or options.grounding != "detector":
@@ -236,7 +236,7 @@ class DLEBenchBuild(SetRecipe):
             raise LeftOut("disagrees" if seen else "not_found", detail)
         row.data.target = replace(target, boxes=boxes)
 
-    def _size(self, row: Row[Edit]) -> None:
+    def _size(self, row: SetRow[TargetDraft]) -> None:
         """Measure the share of the image that the boxes cover; what overlaps counts once."""
         image = row.sample.source
         area = row.data.area = covered_area(row.data.target.boxes) / (image.width * image.height)
@@ -244,7 +244,7 @@ class DLEBenchBuild(SetRecipe):
         if why:
             raise LeftOut(why, f"{100 * area:.3g} % of the image")
 
-    def _instruct(self, row: Row[Edit]) -> None:
+    def _instruct(self, row: SetRow[TargetDraft]) -> None:
         """Add the instruction and the captions."""
         edit, question = row.data, texts.read_question(row.sample.extra)
         seed = f"{self.options.seed} {row.sample.source.sha256} {edit.target.name}"
@@ -256,7 +256,7 @@ class DLEBenchBuild(SetRecipe):
         finding = row.take(row.ask("metadata", prompt, texts.METADATA, view, role="instruct"))
         edit.metadata = texts.read_metadata(finding.answer)
 
-    def _edit(self, row: Row[Edit]) -> None:
+    def _edit(self, row: SetRow[TargetDraft]) -> None:
         """Add the reference: of the first edit that can be used and that nobody has sent back."""
         edit, options, unusable = row.data, self.options, 0
         while True:
@@ -276,7 +276,7 @@ class DLEBenchBuild(SetRecipe):
                 return
             edit.sent_back, unusable = edit.sent_back + 1, 0
 
-    def _tried(self, row: Row[Edit]) -> Mapping[str, Any]:
+    def _tried(self, row: SetRow[TargetDraft]) -> Mapping[str, Any]:
         """Return what came of the next edit. Raises LeftOut while it is not known, and where the editor failed."""
         edit, options = row.data, self.options
         assert edit.metadata is not None
@@ -297,15 +297,15 @@ class DLEBenchBuild(SetRecipe):
         edit.tries = number
         return dict(answer.data)
 
-    def seen(self, row: Row[Edit]) -> str:
+    def seen(self, row: SetRow[TargetDraft]) -> str:
         """Return the digest of the reference."""
         return "" if row.data.reference is None else row.data.reference.sha256
 
-    def about(self, row: Row[Edit]) -> dict[str, Json]:
+    def about(self, row: SetRow[TargetDraft]) -> dict[str, Json]:
         """Return the target and how often it was edited."""
         return {"target": row.data.target.name, "tries": row.data.tries}
 
-    def columns(self, row: Row[Edit], place: Place, number: int) -> dict[str, Json]:
+    def columns(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
         assert row.data.reference is not None
         return {
@@ -317,7 +317,7 @@ class DLEBenchBuild(SetRecipe):
             "image": row.sample.source.path.name if row.sample.source.path else None,
         }
 
-    def lines(self, row: Row[Edit], place: Place, number: int) -> Iterable[dict[str, Json]]:
+    def lines(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
         assert row.data.reference is not None
         said = {_BENCHMARK.get(name, name): value for name, value in _said(row).items()}
@@ -330,9 +330,9 @@ class DLEBenchBuild(SetRecipe):
             **said,
         }
 
-    def told(self, made: Made) -> Told:
+    def told(self, made: SetMade) -> SetTold:
         """Return the counts of images, types and tries."""
-        kept: list[Edit] = [row.data for row in made.kept]
+        kept: list[TargetDraft] = [row.data for row in made.kept]
         types = Counter(one.metadata.edit_type for one in kept if one.metadata is not None)
         blended = sum(bool(one.facts and one.facts["feather_px"]) for one in kept)
         tries = sum(row.data.tries for row in made.rows)
@@ -341,7 +341,7 @@ class DLEBenchBuild(SetRecipe):
             "left_out": dict(made.refused),
             "with_targets": sum(bool(i.rows) for i in made.images),
         }
-        told = Told(
+        told = SetTold(
             counts={
                 "images": images,
                 "types": {kind: types[kind] for kind in EDIT_TYPES if types[kind]},
@@ -372,7 +372,7 @@ def boxes_json(boxes: Iterable[Box]) -> list[Json]:
     return [[round(v, 2) for v in box] for box in boxes]
 
 
-def _said(row: Row[Edit]) -> dict[str, Json]:
+def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
     """Return what both layouts say of a row in words and numbers."""
     edit, question = row.data, texts.read_question(row.sample.extra)
     metadata, facts = edit.metadata, edit.facts

@@ -20,7 +20,7 @@ from typing import Any, Final
 from editloupe.answers import FreeText
 from editloupe.build.dlebench import texts
 from editloupe.build.engine import IMAGE
-from editloupe.build.people import Correction, Question, Review
+from editloupe.build.people import Correction, Review, RowQuestion
 from editloupe.imaging.targets import without_boxes
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.protocol import PAPER, PROMPT
@@ -54,7 +54,7 @@ class DLEBenchReview(Review):
     def __init__(self, options: Any = None, **more: Any) -> None:
         rubric = load_rubric("dlebench")
         self.questions = (
-            Question(
+            RowQuestion(
                 id="box",
                 name="The box encloses the target",
                 short="Box",
@@ -62,7 +62,7 @@ class DLEBenchReview(Review):
                 views=lambda row: (_close(row),),
                 fault="the box does not enclose the target",
             ),
-            Question(
+            RowQuestion(
                 id="texts",
                 name="Instruction and captions belong together",
                 short="Texts",
@@ -83,12 +83,12 @@ class DLEBenchReview(Review):
         return "" if row.reference is None or without_boxes([row]) else row.reference.sha256
 
 
-def _of_reference(criterion: Criterion, best: str) -> Question:
+def _of_reference(criterion: Criterion, best: str) -> RowQuestion:
     def prompt(row: Sample) -> str:
         instruction = one_line(row.instruction)
         return render(PROMPT, criterion=criterion, instruction=instruction, images=list(_NAMES), focus=None)
 
-    return Question(
+    return RowQuestion(
         id=criterion.id,
         name=f"{criterion.name} of the reference",
         short=criterion.short,

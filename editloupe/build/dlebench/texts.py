@@ -66,7 +66,7 @@ _MARK: Final = re.compile(r"^\s*(?:\(?([A-Za-z])[).:]|([A-Za-z])\s*[-–]\s)\s*"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class NamedTarget:
     """What one instruction is about: one thing, or several of one name."""
 
     name: str
@@ -75,7 +75,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SourceQuestion:
     """A question about an image with its answers, as benchmarks of visual reasoning have them: (Q, O, A) of the paper."""
 
     text: str
@@ -95,7 +95,9 @@ class Metadata:
     reference_caption: str
 
 
-def read_targets(answer: Answer | None, image: ImageRef, *, most: int) -> tuple[list[Target], list[tuple[str, str, str]]]:
+def read_targets(
+    answer: Answer | None, image: ImageRef, *, most: int
+) -> tuple[list[NamedTarget], list[tuple[str, str, str]]]:
     """Return the targets that a model lists, at most so many, and the others: (name, why, detail) each.
 
     Things of one name are one target. why: "unusable_entry" (of a box that leaves the image, or is none), "unusable_name",
@@ -110,7 +112,7 @@ def read_targets(answer: Answer | None, image: ImageRef, *, most: int) -> tuple[
             others.append((name[:LONGEST_NAME], "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
             continue
         boxes.setdefault(name, []).append(Box.from_thousandths(one["box"], width=image.width, height=image.height))
-    found = [Target(name=name, boxes=tuple(places)) for name, places in boxes.items()]
+    found = [NamedTarget(name=name, boxes=tuple(places)) for name, places in boxes.items()]
     others += [(one.name, "beyond_the_most", f"at most {most} of an image") for one in found[most:]]
     return found[:most], others
 
@@ -145,7 +147,7 @@ def name_prompt(*, boxes: int) -> str:
     return render("build/dlebench/name", boxes=boxes)
 
 
-def instruct_prompt(target: Target, caption: str, *, drawn: str, question: Question | None, wrong: str) -> str:
+def instruct_prompt(target: NamedTarget, caption: str, *, drawn: str, question: SourceQuestion | None, wrong: str) -> str:
     """Return the question for the instruction and the captions.
 
     drawn: the type that is wanted where there is no question.   wrong: the answer that shall hold after the edit.
@@ -178,7 +180,7 @@ def draw_type(seed: str) -> str:
     return random.Random(f"{seed} type").choice(EDIT_TYPES)
 
 
-def draw_wrong(question: Question, seed: str) -> str:
+def draw_wrong(question: SourceQuestion, seed: str) -> str:
     """Return one of a question's wrong options by a seed; "" where it has none."""
     return "" if not question.wrong else random.Random(f"{seed} wrong").choice(question.wrong)
 
@@ -204,7 +206,7 @@ def read_text(answer: Answer | None) -> str:
     return one_line(answer.text) if isinstance(answer, Text) else ""
 
 
-def read_question(values: Mapping[str, Json]) -> Question | None:
+def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
 
     options: a list of texts, also as JSON text, or an object from letters to texts; none leave the wrong answer open.
@@ -218,7 +220,7 @@ def read_question(values: Mapping[str, Json]) -> Question | None:
     if not options:
         if not said:
             raise ValueError("column 'answer': expected the answer to the question, found none")
-        return Question(text=one_line(str(text)), answer=said, wrong=())
+        return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
     if isinstance(options, str):
         try:
             options = parse_json(options)
@@ -240,4 +242,4 @@ def read_question(values: Mapping[str, Json]) -> Question | None:
     wrong = tuple(one for one in texts if one and fold(one) != fold(texts[right]))
     if not wrong:
         raise ValueError("column 'options': expected a wrong option beside the answer, found none")
-    return Question(text=one_line(str(text)), answer=texts[right], wrong=wrong)
+    return SourceQuestion(text=one_line(str(text)), answer=texts[right], wrong=wrong)

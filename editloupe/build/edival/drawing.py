@@ -91,7 +91,7 @@ class SceneObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class EditedScene:
     """What is known of an image after some edits."""
 
     objects: Mapping[str, SceneObject]
@@ -100,7 +100,7 @@ class Scene:
     edits: tuple[Edit, ...] = ()
 
     @classmethod
-    def of(cls, objects: Iterable[SceneObject]) -> Scene:
+    def of(cls, objects: Iterable[SceneObject]) -> EditedScene:
         """Return an image before its first edit."""
         known = {one.name: one for one in objects}
         return cls(objects=known, pools=start(known))
@@ -110,7 +110,7 @@ class Scene:
         """What the next edit may touch, in the order of the pool."""
         return tuple(self.objects[name] for name in self.pools.available)
 
-    def after(self, edit: Edit) -> Scene:
+    def after(self, edit: Edit) -> EditedScene:
         """Return the image after a further edit. What an edit brings is in the foreground."""
         known = dict(self.objects)
         before = known.get(edit.target, SceneObject(name=edit.target))
@@ -125,7 +125,7 @@ class Scene:
             known[edit.target] = replace(before, text=edit.new)
         elif edit.edit_type == COUNT_CHANGE and edit.count is not None:
             known[edit.target] = replace(before, count=edit.count)
-        return Scene(objects=known, pools=pools, edits=(*self.edits, edit))
+        return EditedScene(objects=known, pools=pools, edits=(*self.edits, edit))
 
 
 def listed(answer: Answer | None) -> tuple[list[SceneObject], list[tuple[str, str]]]:
@@ -173,7 +173,7 @@ def decomposition_prompt() -> str:
 class DrawnEdit:
     """The next edit as far as the seed says it. What is left open is asked."""
 
-    scene: Scene
+    scene: EditedScene
     edit: Edit
     drawn: str
     """The type that was drawn; the edit has another one where no object allows it."""
@@ -263,7 +263,7 @@ _LISTS: Final[Mapping[str, str]] = {
 """Edit type → the word list that its new thing may come from."""
 
 
-def _taken(edit: Edit, scene: Scene, new: str) -> str:
+def _taken(edit: Edit, scene: EditedScene, new: str) -> str:
     """Return why a word cannot be what an edit brings to a scene; "" where it can."""
     kind = edit.edit_type
     if kind in (SUBJECT_ADD, SUBJECT_REPLACE):
@@ -280,12 +280,12 @@ def _taken(edit: Edit, scene: Scene, new: str) -> str:
     return f"{new!r} is written there already" if kind == TEXT_CHANGE and new == edit.old_text else ""
 
 
-def _free(edit: Edit, scene: Scene) -> tuple[str, ...]:
+def _free(edit: Edit, scene: EditedScene) -> tuple[str, ...]:
     """Return the words of our list that an edit may bring to a scene."""
     return tuple(word for word in words()[_LISTS[edit.edit_type]] if not _taken(edit, scene, word))
 
 
-def draw(scene: Scene, seed: str) -> DrawnEdit:
+def draw(scene: EditedScene, seed: str) -> DrawnEdit:
     """Return the next edit of a scene, as far as the seed says it: a type that the chain has not had, and its objects.
 
     A type that no object allows, and any type where nothing is left to edit, becomes subject_add.
@@ -298,7 +298,7 @@ def draw(scene: Scene, seed: str) -> DrawnEdit:
     return DrawnEdit(scene=scene, edit=edit, drawn=drawn, seed=seed)
 
 
-def _drawn(kind: str, scene: Scene, numbers: random.Random) -> Edit | None:
+def _drawn(kind: str, scene: EditedScene, numbers: random.Random) -> Edit | None:
     """Return an edit of a type with the slots that the seed fills; None where no object allows it."""
     available = scene.available
     one = numbers.choice(available) if available else None

@@ -36,12 +36,12 @@ from pydantic import Field
 
 from editloupe import files
 from editloupe.build.base import LeftOut, Lost
-from editloupe.build.edival.drawing import OBJECTS_ANSWER, Scene, SceneObject, decomposition_prompt, draw, listed
-from editloupe.build.engine import Drafted, Made, Row, SetRecipe, Step, Told
+from editloupe.build.edival.drawing import OBJECTS_ANSWER, EditedScene, SceneObject, decomposition_prompt, draw, listed
+from editloupe.build.engine import Drafted, RowStep, SetMade, SetRecipe, SetRow, SetTold
 from editloupe.build.engine import answered as with_answer
 from editloupe.build.made import SetBuilder
 from editloupe.build.made import listed as in_words
-from editloupe.build.places import Place
+from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import list_images
@@ -108,7 +108,7 @@ class ChainStep:
 
 
 @dataclass(kw_only=True)
-class Draft:
+class ChainDraft:
     """What is known of an image's chain."""
 
     others: list[dict[str, Json]]
@@ -154,14 +154,14 @@ class EdiValBuild(SetRecipe):
     }
     file, folders, header = f"{BENCHMARK}/instructions.csv", (BENCHMARK,), COLUMNS
 
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[RowStep]:
         """Return the steps of a chain."""
         asks = self.options.grounding == "detector"
         grounded = "the detector confirms an object" if asks else "(no detector was asked)"
         return (
-            Step("decomposed", "the model lists a usable object", self._decompose),
-            Step("grounded", grounded, self._ground),
-            Step("instructed", "each turn has an instruction", self._instruct),
+            RowStep("decomposed", "the model lists a usable object", self._decompose),
+            RowStep("grounded", grounded, self._ground),
+            RowStep("instructed", "each turn has an instruction", self._instruct),
         )
 
     def needed(self) -> Mapping[str, str]:
@@ -202,11 +202,11 @@ class EdiValBuild(SetRecipe):
         notes = (f"{again:,} of {len(named):,} images occur a second time and are taken once",) if again else ()
         return Loaded(format="images", samples=tuple(samples.values()), rejected=tuple(rejected), notes=notes)
 
-    def rows(self, image: Row[None], others: list[dict[str, Json]]) -> list[Row[Any]]:
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return the image's one chain."""
-        return [replace(image, data=Draft(others=others))]  # type: ignore[arg-type]
+        return [replace(image, data=ChainDraft(others=others))]  # type: ignore[arg-type]
 
-    def _decompose(self, row: Row[Draft]) -> None:
+    def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
         finding = row.take(row.ask("objects", decomposition_prompt(), OBJECTS_ANSWER, role="decompose"))
         objects, others = listed(finding.answer)
@@ -216,7 +216,7 @@ class EdiValBuild(SetRecipe):
         if not objects:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
 
-    def _ground(self, row: Row[Draft]) -> None:
+    def _ground(self, row: SetRow[ChainDraft]) -> None:
         """Keep the objects that the detector confirms, once all searches have ended."""
         objects = row.data.listed or ()
         if self.options.grounding == "none":
@@ -256,9 +256,9 @@ class EdiValBuild(SetRecipe):
         options: EdiValBuildOptions = self.options
         return max(box.width, box.height) > options.max_side and box.area > options.max_area
 
-    def _instruct(self, row: Row[Draft]) -> None:
+    def _instruct(self, row: SetRow[ChainDraft]) -> None:
         """Add the turns, each once the one before is settled."""
-        scene = Scene.of(row.data.grounded or ())
+        scene = EditedScene.of(row.data.grounded or ())
         for turn in range(1, self.options.turns + 1):
             next_ = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
             edit, words, spec = next_.edit, "", next_.answer
@@ -276,7 +276,7 @@ class EdiValBuild(SetRecipe):
     def count(self, metric: str, found: Drafted) -> int | Lost:
         """Return how many objects, instructions or fallbacks an image has."""
         (row,) = found.rows
-        draft: Draft = row.data
+        draft: ChainDraft = row.data
         known = {"objects_listed": draft.listed, "objects_grounded": draft.grounded}.get(metric)
         if known is not None:
             return len(known)
@@ -284,7 +284,7 @@ class EdiValBuild(SetRecipe):
             return row.lost
         return len(draft.steps) if metric == "instructions" else sum(step.fallback is not None for step in draft.steps)
 
-    def columns(self, row: Row[Draft], place: Place, number: int) -> dict[str, Json]:
+    def columns(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder. Chains count from 0 in the order of the images."""
         return {
             **columns(row.data.chain),
@@ -294,7 +294,7 @@ class EdiValBuild(SetRecipe):
             "fallbacks": [step.fallback for step in row.data.steps],
         }
 
-    def lines(self, row: Row[Draft], place: Place, number: int) -> Iterable[dict[str, Json]]:
+    def lines(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the turns of a chain: instructions up to that turn, and the objects after it."""
         place.as_is(row.sample.source, BENCHMARK, f"{number}_input_raw")
         held: Mapping[str, Any] = {name: those for name, those in columns(row.data.chain).items() if name in COLUMNS}
@@ -304,7 +304,7 @@ class EdiValBuild(SetRecipe):
             }
             yield {INDEX: number, TURN: turn, **own}
 
-    def told(self, made: Made) -> Told:
+    def told(self, made: SetMade) -> SetTold:
         """Return the counts of objects, instructions by turn and type, and fallbacks."""
         options, drafts = self.options, [row.data for row in made.rows]
         steps = [step for row in made.kept for step in row.data.steps]
@@ -330,7 +330,7 @@ class EdiValBuild(SetRecipe):
         size = getattr(options, "size", None)
         if size is not None:
             notes.append(f"Images are {size}×{size} px. {bars:,} have black bars, which editors fill.")
-        return Told(
+        return SetTold(
             counts={
                 "grounding": options.grounding,
                 "seed": options.seed,

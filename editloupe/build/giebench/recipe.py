@@ -35,12 +35,12 @@ from pydantic import Field
 
 from editloupe.answers import YES_NO, Boxes, Choice
 from editloupe.build.base import LeftOut
-from editloupe.build.engine import Made, Row, SetRecipe, Step, Told, answered
+from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered
 from editloupe.build.giebench import masks, texts
 from editloupe.build.giebench.review import DIGEST, GIEBenchReview
 from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
 from editloupe.build.made import SetBuilder
-from editloupe.build.places import Place
+from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
@@ -79,13 +79,13 @@ class GIEBenchBuildOptions(Options):
 
 
 @dataclass(kw_only=True)
-class Draft:
+class EditDraft:
     """What is known of one edit."""
 
     edit_type: str
     of_text: Finding | None = None
     """Whether the image has text, where that has to be known."""
-    written: texts.Edit | None = None
+    written: texts.WrittenEdit | None = None
     phrase: str = ""
     """What has to be edited."""
     boxes: tuple[Box, ...] = ()
@@ -99,7 +99,7 @@ class Draft:
     """What the answer to the question was before the edit."""
 
     @property
-    def edit(self) -> texts.Edit:
+    def edit(self) -> texts.WrittenEdit:
         """What is written of it, once that is known."""
         assert self.written is not None
         return self.written
@@ -131,7 +131,7 @@ class GIEBenchBuild(SetRecipe):
     }
     file, folders = FILE, (IMAGES,)
 
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[RowStep]:
         """Return the steps of an edit."""
         given, drops = self.options.masks == "given", self.options.unedited == "drop"
         no_mask = "(the data says where it is, or the row has no mask)"
@@ -139,12 +139,12 @@ class GIEBenchBuild(SetRecipe):
         masked = "its mask is neither empty nor full, or the image is edited as a whole"
         before = "the question is not answered right before the edit" if drops else "it could be asked before the edit"
         return (
-            Step("drawn", "it is known whether the image has text for it", self._draw),
-            Step("written", "it has an instruction, and a question with 2 to 5 options of which one is right", self._write),
-            Step("named", "what has to be edited has a name", self._name),
-            Step("located", no_mask if given else found, self._locate),
-            Step("masked", no_mask if given else masked, self._segment),
-            Step("unedited", before, self._answer),
+            RowStep("drawn", "it is known whether the image has text for it", self._draw),
+            RowStep("written", "it has an instruction, and a question with 2 to 5 options, one of them right", self._write),
+            RowStep("named", "what has to be edited has a name", self._name),
+            RowStep("located", no_mask if given else found, self._locate),
+            RowStep("masked", no_mask if given else masked, self._segment),
+            RowStep("unedited", before, self._answer),
         )
 
     def needed(self) -> Mapping[str, str]:
@@ -179,7 +179,7 @@ class GIEBenchBuild(SetRecipe):
         samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
         return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
 
-    def rows(self, image: Row[None], others: list[dict[str, Json]]) -> list[Row[Any]]:
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return a row for each type that is drawn."""
         sample, count = image.sample, self.options.edits
         types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")
@@ -196,7 +196,7 @@ class GIEBenchBuild(SetRecipe):
                 first[at : at + 1] = types[count : count + 1]
         rows = []
         for number, kind in enumerate(first, start=1):
-            row = image.becomes(number, Draft(edit_type=kind), part=kind)
+            row = image.becomes(number, EditDraft(edit_type=kind), part=kind)
             rests = of_text is not None and (kind == TEXTUAL or kind not in types[:count])
             row.findings = list(image.findings) if rests else []
             if kind == TEXTUAL and unknown:
@@ -204,12 +204,12 @@ class GIEBenchBuild(SetRecipe):
             rows.append(row)
         return rows
 
-    def _draw(self, row: Row[Draft]) -> None:
+    def _draw(self, row: SetRow[EditDraft]) -> None:
         """Leave a Textual Edit out while it is not known whether the image has text."""
         if row.part == "unknown":
             answered(row.data.of_text)
 
-    def _write(self, row: Row[Draft]) -> None:
+    def _write(self, row: SetRow[EditDraft]) -> None:
         """Add the instruction and its question."""
         kind = row.data.edit_type
         prompt = texts.write_prompt(kind, target=_given_name(row.sample, kind))
@@ -217,7 +217,7 @@ class GIEBenchBuild(SetRecipe):
         seed = f"{self.options.seed} {row.sample.source.sha256} {kind}"
         row.data.written = texts.read_edit(finding.answer, seed=seed)
 
-    def _name(self, row: Row[Draft]) -> None:
+    def _name(self, row: SetRow[EditDraft]) -> None:
         """Add the phrase for what has to be edited."""
         kind = row.data.edit_type
         if name := _given_name(row.sample, kind):
@@ -226,7 +226,7 @@ class GIEBenchBuild(SetRecipe):
         prompt = texts.target_prompt(kind, row.data.edit.instruction)
         row.data.phrase = texts.read_phrase(row.take(row.ask("phrase", prompt, texts.PHRASE, role="target")).answer)
 
-    def _locate(self, row: Row[Draft]) -> None:
+    def _locate(self, row: SetRow[EditDraft]) -> None:
         """Add the box of the target: the data's, or the one that the detector is surest of."""
         draft, sample = row.data, row.sample
         if draft.edit_type != SCENE:
@@ -247,7 +247,7 @@ class GIEBenchBuild(SetRecipe):
             draft.boxes = (answer.boxes[0].scaled(width / 1000, height / 1000),)
             draft.score = None if answer.confidence is None else answer.confidence.value
 
-    def _segment(self, row: Row[Draft]) -> None:
+    def _segment(self, row: SetRow[EditDraft]) -> None:
         """Add the mask of what is in the boxes."""
         if row.data.masked_by:
             return
@@ -257,7 +257,7 @@ class GIEBenchBuild(SetRecipe):
             raise LeftOut(f"{found.data['outcome']}_mask", finding.reason)
         row.data.mask, row.data.masked_by = ImageRef.from_json(found.data["picture"]), "segmenter"
 
-    def _answer(self, row: Row[Draft]) -> None:
+    def _answer(self, row: SetRow[EditDraft]) -> None:
         """Add what is answered before the edit."""
         edit, question = row.data.edit, row.data.edit.question
         form = shown(question, question.order(_ORDER_SEED, about=edit.instruction), letters=True)
@@ -282,19 +282,19 @@ class GIEBenchBuild(SetRecipe):
         if right and self.options.unedited == "drop":
             raise LeftOut("answered_unedited", f"{edit.answer!r} is the answer before the edit too")
 
-    def seen(self, row: Row[Draft]) -> str:
+    def seen(self, row: SetRow[EditDraft]) -> str:
         """Return the digest of what people look at."""
         draft, edit = row.data, row.data.edit
         question = [edit.question.text, list(edit.question.options), edit.answer]
         place = [draft.masked_by, None if draft.mask is None else draft.mask.sha256, [list(box) for box in draft.boxes]]
         return digest([draft.edit_type, edit.instruction, question, draft.phrase, place])
 
-    def about(self, row: Row[Draft]) -> dict[str, Json]:
+    def about(self, row: SetRow[EditDraft]) -> dict[str, Json]:
         """Return the type and the instruction."""
         written = row.data.written
         return {"edit_type": row.data.edit_type, **({} if written is None else {"instruction": written.instruction})}
 
-    def columns(self, row: Row[Draft], place: Place, number: int) -> dict[str, Json]:
+    def columns(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
         mask, boxes = _mask(row, place.images), _corners(row.data.boxes)
         said = _said(row)
@@ -308,7 +308,7 @@ class GIEBenchBuild(SetRecipe):
             DIGEST: self.seen(row),
         }
 
-    def lines(self, row: Row[Draft], place: Place, number: int) -> Iterable[dict[str, Json]]:
+    def lines(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
         mask, said = _mask(row, place.images), _said(row)
         said["edit_instruction"] = said.pop("instruction")
@@ -319,10 +319,10 @@ class GIEBenchBuild(SetRecipe):
             "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
         }
 
-    def told(self, made: Made) -> Told:
+    def told(self, made: SetMade) -> SetTold:
         """Return the counts of types, masks and answers before the edit."""
-        drafts: list[Draft] = [row.data for row in made.rows]
-        kept: list[Draft] = [row.data for row in made.kept]
+        drafts: list[EditDraft] = [row.data for row in made.rows]
+        kept: list[EditDraft] = [row.data for row in made.kept]
         drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
         asked = [one for one in drafts if one.unedited]
         before, by = Counter[str](one.unedited for one in asked), Counter[str](one.masked_by for one in kept)
@@ -339,7 +339,7 @@ class GIEBenchBuild(SetRecipe):
         for kind in of_types:
             own = [one.unedited == "right" for one in asked if one.edit_type == kind]
             table.append([kind, str(drawn[kind]), str(types[kind]), f"{sum(own)}/{len(own)}"])
-        return Told(
+        return SetTold(
             counts={
                 "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in of_types},
                 "masks": dict(sorted(by.items())),
@@ -374,7 +374,7 @@ def _corners(boxes: Sequence[Box]) -> list[Json]:
     return [[round(v, 2) for v in box] for box in boxes]
 
 
-def _mask(row: Row[Draft], images: ImageStore) -> masks.Mask | None:
+def _mask(row: SetRow[EditDraft], images: ImageStore) -> masks.Mask | None:
     """Return where change is allowed, at the size of the image or of the mask that there is; None without a mask."""
     draft = row.data
     if draft.mask is not None:
@@ -384,7 +384,7 @@ def _mask(row: Row[Draft], images: ImageStore) -> masks.Mask | None:
     return masks.of_boxes(row.sample.source, draft.boxes, whole=draft.masked_by == "entire image")
 
 
-def _said(row: Row[Draft]) -> dict[str, Json]:
+def _said(row: SetRow[EditDraft]) -> dict[str, Json]:
     """Return what both layouts say of a row in words and numbers."""
     draft, question = row.data, row.data.edit.question
     return {

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from editloupe.build.engine import IMAGE
 from editloupe.build.giebench.texts import WHOLE
-from editloupe.build.people import Question, Review
+from editloupe.build.people import Review, RowQuestion
 from editloupe.errors import DataError
 from editloupe.prompts import render
 from editloupe.protocols.giebench.protocol import PAPER
@@ -49,7 +49,7 @@ class GIEBenchReview(Review):
             "mask": ("The mask is the place of the edit", _marked, lambda row: "edit" in row.masks),
         }
         self.questions = tuple(
-            Question(
+            RowQuestion(
                 id=id_,
                 name=name,
                 short=id_.capitalize(),

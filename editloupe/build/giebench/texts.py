@@ -56,7 +56,7 @@ _ARTICLE: Final = re.compile(r"^(an?|the|some) ")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edit:
+class WrittenEdit:
     """What is written of an edit."""
 
     instruction: str
@@ -108,7 +108,7 @@ def target_prompt(edit_type: str, instruction: str) -> str:
     return render("build/giebench/target", edit_type=edit_type, instruction=one_line(instruction), whole=WHOLE)
 
 
-def read_edit(answer: Answer | None, *, seed: str) -> Edit:
+def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
     """Return what a model wrote of an edit, its options in the order of a seed.
 
     The option by which a judge says that it cannot tell comes last, where there are fewer than five.
@@ -132,7 +132,7 @@ def read_edit(answer: Answer | None, *, seed: str) -> Edit:
     if len(told) < MOST_OPTIONS:
         told.append(CANNOT_TELL)
     question = Question(text=texts["question"], options=tuple(told), key=told.index(right))
-    return Edit(instruction=texts["instruction"], question=question)
+    return WrittenEdit(instruction=texts["instruction"], question=question)
 
 
 def _check(options: list[str], key: str) -> None:
