@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
-from editloupe.build.base import json_text
+from editloupe.build.base import Built, json_text, stages_of
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA
@@ -26,7 +26,7 @@ from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Score
-from editloupe.values import ImageRef, Json, Sample, digest, json_line, parse_json, sample_key
+from editloupe.values import ImageRef, Json, Sample, digest, json_line, sample_key
 
 PROTOCOL: Final = "unicverify"
 VERIFICATION: Final = "verification"
@@ -72,23 +72,6 @@ class Triplet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dropped:
-    """One edit that is not written."""
-
-    key: str
-    """As it would be called in the set."""
-    sample_id: str
-    editor: str
-    stage: str
-    """A name of STAGES: what it did not pass."""
-    why: str
-    """The finding's status at "judged", else no_edit, no_instruction, no_image or duplicate."""
-    detail: str = ""
-    finding: Finding | None = None
-    """What it rests on; None where nothing was found."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Curated:
     """A run, divided. Each of its edits is in one of the two."""
 
@@ -97,30 +80,26 @@ class Curated:
     identity: str
     """Digest of what makes the run the same run: what rows call it."""
     triplets: tuple[Triplet, ...]
-    left_out: tuple[Dropped, ...]
+    left_out: tuple[Mapping[str, Json], ...]
+    """The edits that are not written, as left_out.jsonl has them: key, stage, why, detail and lineage."""
 
-    def funnel(self, run: str) -> dict[str, Json]:
-        """Return the counts of every stage. `read` is `written` + `dropped` + `not_judged`.
-
-        run: what the set calls the run.
-        """
-        left = len(self.triplets) + len(self.left_out)
-        stages: list[Json] = []
-        for stage, what in STAGES.items():
-            why = Counter(one.why for one in self.left_out if one.stage == stage)
-            stages.append({"stage": stage, "passes": what, "in": left, "out": left - why.total(), "left_out": dict(why)})
-            left -= why.total()
-        not_judged = sum(one.stage == "judged" for one in self.left_out)
-        return {
-            "run": run,
-            "read": len(self.triplets) + len(self.left_out),
-            "stages": stages,
-            "written": len(self.triplets),
-            "dropped": len(self.left_out) - not_judged,
-            "not_judged": not_judged,
-            "renamed_keys": sum(one.key != _key(one.sample) for one in self.triplets),
-            "subtasks": dict(sorted(Counter(str(_subtask(one.sample)) for one in self.triplets).items())),
-        }
+    def built(self) -> Built:
+        """Return the funnel. `read` is `written` + `dropped` + `not_judged`."""
+        lost = Counter((str(one["stage"]), str(one["why"])) for one in self.left_out)
+        not_judged = sum(count for (stage, _), count in lost.items() if stage == "judged")
+        return Built(
+            read=len(self.triplets) + len(self.left_out),
+            written=len(self.triplets),
+            noun="triplet",
+            unit="edit",
+            stages=stages_of(STAGES, lost),
+            counts={
+                "dropped": len(self.left_out) - not_judged,
+                "not_judged": not_judged,
+                "renamed_keys": sum(one.key != _key(one.sample) for one in self.triplets),
+                "subtasks": dict(sorted(Counter(str(_subtask(one.sample)) for one in self.triplets).items())),
+            },
+        )
 
 
 def curate(store: RunStore) -> Curated:
@@ -136,12 +115,11 @@ def curate(store: RunStore) -> Curated:
     by_task = {finding.task_id: finding for finding in findings}
     images = ImageStore(store.blobs, writes=False)
     triplets: list[Triplet] = []
-    left_out: list[Dropped] = []
+    left_out: list[Mapping[str, Json]] = []
     for row in store.rejected.values():
         id_, editor = str(row["id"]), str(row["editor"])
-        detail = " ".join(str(row.get("message") or "").split())
-        key = sample_key(editor, id_)
-        left_out.append(Dropped(key=key, sample_id=id_, editor=editor, stage="judged", why="input_error", detail=detail))
+        key, lines = sample_key(editor, id_), _lineage(None, store.identity, id_, editor)
+        left_out.append(_left_out(key, lines, "judged", "input_error", str(row.get("message") or "")))
     first: dict[tuple[str, str, str], str] = {}
     for sample, key in zip(samples, unique_keys(samples), strict=True):
         score, finding = changed.get(sample.key), answers.get(sample.key)
@@ -149,13 +127,14 @@ def curate(store: RunStore) -> Curated:
             # A rule on pixels may have settled it.
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
         restated = _restated(finding)
+        lines = _lineage(finding, store.identity, sample.id, sample.editor)
         if why := _refused(sample, score, restated, images):
-            left_out.append(_left_out(sample, key, finding, *why))
+            left_out.append(_left_out(key, lines, *why))
             continue
         assert finding is not None and sample.edited is not None
         same = sample.source.sha256, sample.edited.sha256, " ".join(restated.casefold().split())
         if (earlier := first.setdefault(same, key)) != key:
-            left_out.append(_left_out(sample, key, finding, "distinct", "duplicate", f"the same as {earlier!r}"))
+            left_out.append(_left_out(key, lines, "distinct", "duplicate", f"the same as {earlier!r}"))
             continue
         triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
     return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
@@ -181,9 +160,9 @@ def _refused(sample: Sample, score: Score | None, restated: str, images: ImageSt
     return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
 
 
-def _left_out(sample: Sample, key: str, finding: Finding | None, stage: str, why: str, detail: str) -> Dropped:
-    text = " ".join(detail.split())
-    return Dropped(key=key, sample_id=sample.id, editor=sample.editor, stage=stage, why=why, detail=text, finding=finding)
+def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[str, Json]:
+    """Return a line of left_out.jsonl.   key: as the edit would be called in the set.   lines: its lineage."""
+    return {"key": key, "stage": stage, "why": why, "detail": " ".join(detail.split()), "lineage": lines}
 
 
 def unique_keys(samples: Sequence[Sample]) -> list[str]:
@@ -254,29 +233,6 @@ def _text(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def check_folder(out: Path, run: str) -> None:
-    """Raise ConfigError for a folder that holds other files, or a set of another run.
-
-    run: what the set calls its run: "run" for its own.
-    """
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
-    if not out.exists():
-        return
-    ours = {RUN, FUNNEL, LEFT_OUT, *LAYOUTS}
-    if others := sorted(p.name for p in out.iterdir() if p.name not in ours and not p.name.startswith(files.PART)):
-        raise ConfigError(f"--out {out} holds other files ({others[0]}); name a new or an empty folder")
-    try:
-        told = parse_json(files.read_bytes(out / FUNNEL))
-        known = str(told["run"]) if isinstance(told, Mapping) else run
-    except FileNotFoundError:
-        known = RUN if (out / RUN).exists() else run
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{out / FUNNEL} is not what this command writes ({error}); name another folder") from error
-    if known != run:
-        raise ConfigError(f"--out {out} is a set made from the run {known}; name another folder for {run}")
-
-
 def write(
     curated: Curated,
     out: Path,
@@ -295,7 +251,7 @@ def write(
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
     """
     images = ImageStore(curated.folder / "blobs", writes=False)
-    funnel = curated.funnel(run)
+    funnel: dict[str, Json] = {"run": run, **curated.built().funnel()}
     layouts = [name for name in LAYOUTS if name in layouts or (out / name).exists()]
     with files.writing(out):
         (out / FUNNEL).unlink(missing_ok=True)
@@ -303,11 +259,7 @@ def write(
             return None
         if "imagefolder" in layouts and not _imagefolder(curated, out / "imagefolder", images, stopped, tell):
             return None
-        with files.whole(out / LEFT_OUT) as file:
-            for one in curated.left_out:
-                said: dict[str, Json] = {"stage": one.stage, "why": one.why, "detail": one.detail}
-                source = _lineage(one.finding, curated.identity, one.sample_id, one.editor)
-                file.write(json_line({"key": one.key, **said, "lineage": source}))
+        files.write_whole(out / LEFT_OUT, b"".join(map(json_line, curated.left_out)))
         for part in [p for place in ("", *LAYOUTS, f"imagefolder/{IMAGES}") for p in (out / place).glob(f"{files.PART}*")]:
             part.unlink()  # of a process that was killed
         files.write_whole(out / FUNNEL, json_text(funnel))

@@ -19,7 +19,7 @@ from editloupe.build import unicedit as training_set
 from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
 from editloupe.cli.judge import budget_of, exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
+from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
@@ -82,12 +82,13 @@ def unicedit(
     verified = _is_verified(run.path)
     folder = run.path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
-    training_set.check_folder(out_dir, name)
+    marker: dict[str, Json] = {"builder": "unicedit", "run": name, "path": None if verified else str(run.path)}
+    if verified:
+        _check_taken(run)
+    _check_built(out_dir, marker)
     code = 0
-    with stoppable() as stop:
-        if verified:
-            _check_taken(run)
-        else:
+    with _marked(out_dir, marker), stoppable() as stop:
+        if not verified:
             outcome = _verify(run, own, stop, as_json=as_json)
             code = exit_code(outcome, tolerated=run.fail_on_error)
             if outcome.interrupted or outcome.ledger.refused:
@@ -127,9 +128,7 @@ def _check_taken(run: RunConfig) -> None:
 
 
 def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outcome:
-    """Verify the edits into a run folder. Raises ConfigError if that has other data, BackendError if nobody answers."""
-    if (folder / "config.yaml").exists() and (known := read_config(folder / "config.yaml").get("path")) != str(run.path):
-        raise ConfigError(f"{folder.parent} is built from {known}, not from {run.path}; name another --out")
+    """Verify the edits into a run folder. Raises BackendError if nobody answers."""
     option = {**training_set.VERIFIER_ONLY, **run.option}
     run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
     setup = open_setup(run)
