@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.build.edival.pools import replay, words
+from editloupe.build.edival.pools import words
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent
@@ -21,6 +21,7 @@ from editloupe.models.detect import open as detectors
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from tests.build.conftest import Run, written
+from tests.build.test_edival_pools import replay
 from tests.build.toys import Finder
 from tests.conftest import pngs
 

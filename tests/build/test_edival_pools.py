@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import ast
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe.build.edival.pools import after, renamed, replay, start, words
+from editloupe.build.edival.pools import after, renamed, start, words
+from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import Edit, parse_edit
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
 OBJECTS = ("metal red cup", "wooden table", "cat")
+
+
+def replay(objects: Iterable[str], edits: Iterable[Edit]) -> list[Pools]:
+    """Return the pools after each edit of a chain; what stays of a new background is what its sentence names."""
+    found = [start(objects)]
+    for edit in edits:
+        found.append(after(found[-1], edit))
+    return found[1:]
 
 
 @pytest.mark.parametrize(

@@ -79,30 +79,6 @@ def columns(differences: Sequence[Difference], how: Mapping[int, str] | None = N
     return rows
 
 
-def metadata_row(id_: str, images: tuple[str, str], differences: list[Json], lineage: Json) -> dict[str, Json]:
-    """Return a line of metadata.jsonl.   images: names of the source and the edited image in the split's folder."""
-    return {
-        "id": id_,
-        "source_file_name": images[0],
-        "edited_file_name": images[1],
-        "instruction": NOT_ASKED,
-        DIFFERENCES: differences,
-        "lineage": lineage,
-    }
-
-
-def detection_dialogue(
-    images: tuple[str, str],
-    sizes: Sequence[tuple[int, int]],
-    differences: Sequence[Difference],
-    lineage: Json,
-    reply: Reply,
-) -> dict[str, Json]:
-    """Return a line of sft.jsonl that teaches to find the differences.   sizes: (width, height) in px of both images."""
-    answer = lines(differences)
-    return dialogue(_detection(), images, sizes, answer if reply == "plain" else _final(answer), lineage, reply)
-
-
 def coherence_dialogue(
     task: Ask,
     images: tuple[str, str],
@@ -173,10 +149,20 @@ def pair_record(
     **more: Json,
 ) -> dict[str, Json]:
     """Return what is kept of a pair: its row, its dialogue, its images, and its differences by command."""
+    row: dict[str, Json] = {
+        "id": id_,
+        "source_file_name": images[0],
+        "edited_file_name": images[1],
+        "instruction": NOT_ASKED,
+        DIFFERENCES: columns(differences, how),
+        "lineage": lineage,
+    }
+    answer = lines(differences)
+    answer = answer if reply == "plain" else _final(answer)
     return {
         "split": split,
-        "rows": [metadata_row(id_, images, columns(differences, how), lineage)],
-        "dialogues": [detection_dialogue(images, sizes, differences, lineage, reply)],
+        "rows": [row],
+        "dialogues": [dialogue(_detection(), images, sizes, answer, lineage, reply)],
         "images": [f"{split}/{name}" for name in images],
         "ops": {op: sum(one.op == op for one in differences) for op in OPS},
         **more,

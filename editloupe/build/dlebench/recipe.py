@@ -45,9 +45,11 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.imaging.targets import covered_area
 from editloupe.measures.crop_edit import MOST_SEAM, SEAM
+from editloupe.prompts import render
 from editloupe.protocols.base import Options
 from editloupe.protocols.dlebench.protocol import PAPER
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
+from editloupe.replies import one_line
 from editloupe.tasks import Ask
 from editloupe.values import Box, ImageRef, Json, box_from_json, digest
 
@@ -185,12 +187,15 @@ class DLEBenchBuild(SetRecipe):
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return a row for each target: those of the data, or those that a model names."""
         sample, options = image.sample, self.options
-        caption = image.ask("caption", texts.caption_prompt(), texts.CAPTION, role="describe")
+        caption = image.ask(
+            "caption", render("build/dlebench/caption", most=texts.CAPTION_WORDS), texts.CAPTION, role="describe"
+        )
         given = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
         if given:
             targets = [NamedTarget(name=self._name(image, caption, given), boxes=given)]
         else:
-            prompt = texts.targets_prompt(most=options.most_targets, most_area=options.most_area)
+            percent = f"{100 * options.most_area:g}"
+            prompt = render("build/dlebench/targets", most=options.most_targets, percent=percent)
             ask = image.ask("targets", prompt, texts.TARGETS, role="describe")
             # Both are asked at once.
             image.look(caption)
@@ -210,7 +215,7 @@ class DLEBenchBuild(SetRecipe):
         """Return the name of what the data's boxes mark: the data's, or the model's. Raises LeftOut."""
         name = texts.plain_name(image.sample.targets[0].name or "")
         view = texts.close_up(image.sample.source, boxes)
-        ask = image.ask("target_name", texts.name_prompt(boxes=len(boxes)), texts.NAME, view, role="describe")
+        ask = image.ask("target_name", render("build/dlebench/name", boxes=len(boxes)), texts.NAME, view, role="describe")
         image.look(caption)
         if name:
             return name
@@ -251,7 +256,17 @@ class DLEBenchBuild(SetRecipe):
         edit.wrong = "" if question is None else texts.draw_wrong(question, f"{seed} {question.text}")
         edit.drawn = "" if question else texts.draw_type(seed)
         caption = texts.read_text(answered(edit.caption).answer)
-        prompt = texts.instruct_prompt(edit.target, caption, drawn=edit.drawn, question=question, wrong=edit.wrong)
+        prompt = render(
+            "build/dlebench/instruct",
+            target=one_line(edit.target.name),
+            caption=one_line(caption),
+            boxes=len(edit.target.boxes),
+            types=texts.TYPES,
+            drawn=edit.drawn,
+            question="" if question is None else one_line(question.text),
+            answer="" if question is None else one_line(question.answer),
+            wrong=one_line(edit.wrong),
+        )
         view = texts.close_up(row.sample.source, edit.target.boxes)
         finding = row.take(row.ask("metadata", prompt, texts.METADATA, view, role="instruct"))
         edit.metadata = texts.read_metadata(finding.answer)

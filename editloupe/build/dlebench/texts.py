@@ -18,7 +18,6 @@ from editloupe.build.engine import IMAGE
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.render import display_scale
 from editloupe.imaging.views import LONG_SIDE
-from editloupe.prompts import render
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
@@ -130,39 +129,6 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
         if overlap >= iou and i not in found and j not in found.values():
             found[i] = j
     return tuple(seen[found[i]] for i in range(len(wanted))) if len(found) == len(wanted) else None
-
-
-def targets_prompt(*, most: int, most_area: float) -> str:
-    """Return the question for the small things of an image."""
-    return render("build/dlebench/targets", most=most, percent=f"{100 * most_area:g}")
-
-
-def caption_prompt() -> str:
-    """Return the question for what an image shows."""
-    return render("build/dlebench/caption", most=CAPTION_WORDS)
-
-
-def name_prompt(*, boxes: int) -> str:
-    """Return the question for what boxes mark."""
-    return render("build/dlebench/name", boxes=boxes)
-
-
-def instruct_prompt(target: NamedTarget, caption: str, *, drawn: str, question: SourceQuestion | None, wrong: str) -> str:
-    """Return the question for the instruction and the captions.
-
-    drawn: the type that is wanted where there is no question.   wrong: the answer that shall hold after the edit.
-    """
-    return render(
-        "build/dlebench/instruct",
-        target=one_line(target.name),
-        caption=one_line(caption),
-        boxes=len(target.boxes),
-        types=TYPES,
-        drawn=drawn,
-        question="" if question is None else one_line(question.text),
-        answer="" if question is None else one_line(question.answer),
-        wrong=one_line(wrong),
-    )
 
 
 def close_up(image: ImageRef, boxes: Sequence[Box]) -> Recipe:

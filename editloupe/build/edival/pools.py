@@ -79,14 +79,6 @@ def after(pools: Pools, edit: Edit, *, foreground: Collection[str] | None = None
     )
 
 
-def replay(objects: Iterable[str], edits: Iterable[Edit], *, foreground: Collection[str] | None = None) -> list[Pools]:
-    """Return the pools after each edit of a chain. foreground: as `after` takes it."""
-    found = [start(objects)]
-    for edit in edits:
-        found.append(after(found[-1], edit, foreground=foreground))
-    return found[1:]
-
-
 def renamed(edit: Edit) -> str:
     """Return an object's name after a change of colour or material: the first such word is replaced, else one put first.
 

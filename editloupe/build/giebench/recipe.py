@@ -54,6 +54,7 @@ from editloupe.protocols.giebench.loader import FILE
 from editloupe.protocols.giebench.protocol import PAPER, PROMPT
 from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES
+from editloupe.replies import one_line
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 
@@ -186,7 +187,7 @@ class GIEBenchBuild(SetRecipe):
         first, of_text, unknown = list(types[:count]), None, False
         if TEXTUAL in first and (reads := texts.has_text(sample.extra)) is not True:
             if reads is None:
-                of_text = image.look(image.ask("has_text", texts.text_prompt(), YES_NO, role="write"))
+                of_text = image.look(image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write"))
                 answer = None if of_text is None else of_text.answer
                 unknown = not isinstance(answer, Choice)
                 reads = isinstance(answer, Choice) and answer.name == "yes"
@@ -223,7 +224,8 @@ class GIEBenchBuild(SetRecipe):
         if name := _given_name(row.sample, kind):
             row.data.phrase = texts.plain_phrase(name)
             return
-        prompt = texts.target_prompt(kind, row.data.edit.instruction)
+        instruction = one_line(row.data.edit.instruction)
+        prompt = render("build/giebench/target", edit_type=kind, instruction=instruction, whole=WHOLE)
         row.data.phrase = texts.read_phrase(row.take(row.ask("phrase", prompt, texts.PHRASE, role="target")).answer)
 
     def _locate(self, row: SetRow[EditDraft]) -> None:

@@ -98,16 +98,6 @@ def write_prompt(edit_type: str, *, target: str) -> str:
     )
 
 
-def text_prompt() -> str:
-    """Return the question whether text can be read."""
-    return render("build/giebench/has_text")
-
-
-def target_prompt(edit_type: str, instruction: str) -> str:
-    """Return the question for what has to be edited."""
-    return render("build/giebench/target", edit_type=edit_type, instruction=one_line(instruction), whole=WHOLE)
-
-
 def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
     """Return what a model wrote of an edit, its options in the order of a seed.
 
