@@ -466,28 +466,6 @@ def test_the_same_seed_gives_the_same_files_and_a_further_image_changes_none(edi
     assert lines("train/metadata.jsonl", "other") != lines("train/metadata.jsonl")
 
 
-def test_a_call_that_was_cut_off_is_continued(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    painted: list[int] = []
-
-    class Counting(OpenCVInpainter):
-        def __call__(self, rgb: Any, mask: Any, words: str = "", *, seed: int = 0) -> Any:
-            painted.append(1)
-            return super().__call__(rgb, mask, words, seed=seed)
-
-    monkeypatch.setattr(inpainters, "open_inpainter", lambda name, device: Counting())
-    file = annotate(tmp_path / "photos", scenes(5))
-    build(editloupe, file, "--stage", 2, "--test-share", 0, "--unchanged", 0)
-    before, whole = written("set"), len(painted)
-    # As a kill leaves it: half a line of the last image, no rows; an image of the first row is lost, too.
-    log = Path("set/done.jsonl")
-    log.write_bytes(log.read_bytes()[:-40])
-    Path("set/train/sft.jsonl").unlink()
-    first = lines("train/metadata.jsonl")[0]
-    (Path("set/train") / first["edited_file_name"]).unlink()
-    build(editloupe, file, "--stage", 2, "--test-share", 0, "--unchanged", 0)
-    assert written("set") == before and 0 < len(painted) - whole <= 4
-
-
 def test_a_stopped_build_writes_no_rows_and_goes_on(tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(4))
     options, out = DifferenceSetOptions(stage=2, test_share=0.0), tmp_path / "set"

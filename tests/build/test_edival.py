@@ -16,8 +16,6 @@ from PIL import Image
 from editloupe.build.edival.pools import words
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent
-from editloupe.models.detect import open as detectors
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from tests.build.conftest import Run, written
@@ -193,23 +191,6 @@ def test_an_image_waits_for_a_detector_that_failed(editloupe: Run, tmp_path: Pat
     assert build(editloupe, images)[1]["written"] == 3
     build(editloupe, images, out="other")
     assert written("set")["edival/instructions.csv"] == written("other")["edival/instructions.csv"]
-
-
-def test_without_a_detector_grounding_is_left_out_in_words_only(
-    editloupe: Run, tmp_path: Path, finder: Finder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: str | None, device: str) -> Any:
-        raise ModelAbsent("it needs an object detector")
-
-    monkeypatch.setattr(detectors, "open_detector", absent)
-    images = pictures(tmp_path / "images")
-    said = refused(editloupe, images)
-    assert "it needs an object detector. Name one with --detector, or choose --grounding none" in said
-    assert not Path("set").exists()
-    code, funnel = build(editloupe, images, "--grounding", "none")
-    assert (code, funnel["written"], funnel["grounding"]) == (0, 3, "none") and finder.asked == []
-    code, said, _ = editloupe("build", "edival", images, "--out", "set", "--backend", "toy/a", "--grounding", "none")
-    assert code == 0 and "No detector was asked" in said
 
 
 def test_a_decomposer_without_a_usable_list_drops_the_image(editloupe: Run, tmp_path: Path, toy: Any) -> None:

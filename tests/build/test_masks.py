@@ -16,7 +16,7 @@ from PIL import Image
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, ToolError
+from editloupe.errors import ToolError
 from editloupe.models.detect import open as detectors
 from editloupe.models.segment import open as segmenters
 from editloupe.models.segment.base import Segmentation
@@ -263,26 +263,6 @@ def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, 
     read = samples(Path("masked"))
     assert {key: white(sample) for key, sample in read.items()} == dict.fromkeys(("a/mug", "b/mug"), (40, 30, 60, 40))
     assert all(sample.edited is not None for sample in read.values())
-
-
-@pytest.mark.parametrize(
-    ("missing", "reason"),
-    [
-        ("segment", "5 masks cannot be made: it needs a segmenter: pip install 'editloupe[vision]'"),
-        ("detect", "2 masks cannot be made: it needs an object detector"),
-    ],
-)
-def test_without_weights_nothing_is_written(
-    missing: str, reason: str, editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
-):
-    def absent(name: str | None, device: str) -> None:
-        raise ModelAbsent(reason.partition(": ")[2])
-
-    module = segmenters if missing == "segment" else detectors
-    monkeypatch.setattr(module, "open_segmenter" if missing == "segment" else "open_detector", absent)
-    code, _, said = editloupe("masks", mugs, "--out", "masked")
-    assert (code, Path("masked").exists()) == (2, False)
-    assert reason.partition(" masks")[2] in " ".join(said.split())
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):

@@ -9,11 +9,6 @@ import json
 import os
 import resource
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,30 +204,6 @@ def test_the_same_command_asks_nothing_again_and_writes_no_file_twice(
     assert build(editloupe, edits)[0] == 0 and table().height == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_process_that_is_stopped_loses_nothing(number: signal.Signals, tmp_path: Path):
-    edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(5)])
-    log = tmp_path / "asked"
-    words = ["build", "unicedit", str(edits), "--out", "set", "--backend", "verifier/toy", "--concurrency", "1"]
-    command = [sys.executable, "-m", "editloupe", *words]
-    environment = {**os.environ, "VERIFIER_LOG": str(log)}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not log.exists() or len(log.read_text().splitlines()) < 2:
-        assert process.poll() is None and time.monotonic() < until, process.stderr and process.stderr.read()
-        time.sleep(0.02)
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
-    assert not (tmp_path / "set" / "funnel.json").exists()
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert table(tmp_path / "set")["original_instruction"].to_list() == [f"Paint it {n}" for n in range(5)]
-    # A call under way when the process was killed is made again; no other is.
-    asked = Counter(log.read_text().splitlines())
-    assert asked.total() <= 5 + (number == signal.SIGKILL) and len(asked) == 5
-
-
 def test_a_stop_between_two_files_goes_on_with_the_next_one(editloupe: Run, tmp_path: Path):
     assert build(editloupe, draw(tmp_path / "edits", [f"Paint it {n}" for n in range(4)]))[0] == 0
     curated = unicedit.curate(RunStore.read(Path("set/run")))
@@ -270,15 +241,6 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
     assert not Path("set/funnel.json").exists() and not list(Path("set").rglob(".part-*"))
     assert editloupe("build", "unicedit", "v", "--out", "set", "--to", layout)[0] == 0
     assert json.loads(Path("set/funnel.json").read_text())["written"] == 2
-
-
-def test_a_budget_that_ends_is_no_end_of_the_set(editloupe: Run, tmp_path: Path):
-    edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(6)])
-    words = ("--out", "set", "--backend", "verifier/toy", "--concurrency", "1")
-    code, _, told = editloupe("build", "unicedit", edits, *words, "--run-tokens", "1")
-    assert code == 5 and "Nothing is written before all edits were asked about" in told
-    assert not Path("set/funnel.json").exists()
-    assert build(editloupe, edits, "--concurrency", "1")[1]["written"] == 6
 
 
 def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -368,12 +330,6 @@ def test_a_folder_with_other_things_is_left_alone(editloupe: Run, tmp_path: Path
     code, _, told = editloupe("build", "unicedit", "v", "--out", "set")
     assert code == 2 and "is a set made from the run run" in told
     assert editloupe("build", "unicedit", "set/run", "--out", "set")[0] == 0
-
-
-def test_nothing_written_is_exit_code_1(editloupe: Run, tmp_path: Path):
-    code, funnel = build(editloupe, draw(tmp_path / "edits", ["none", "none"]))
-    assert (code, funnel["written"], funnel["dropped"]) == (1, 0, 2)
-    assert not list(Path("set").glob("parquet/*.parquet")) and Path("set/imagefolder/metadata.jsonl").read_bytes() == b""
 
 
 def test_one_layout_alone_and_no_other_grows_old(editloupe: Run, tmp_path: Path):
