@@ -195,6 +195,7 @@ class SetRecipe(BaseProtocol):
     """
 
     outputs = False
+    deepest = 10_000  # tries, turns and targets have bounds of their own, as options
     summary: ClassVar[str]
     """What the command does, for `--help`."""
     noun: ClassVar[str] = "row"

@@ -134,6 +134,8 @@ def write_masks(
     placed = partial(place_image, folder=out, store=store)
     rows = [_row(metadata_row(sample, placed), found[sample.key]) for sample in samples]
     files.write_whole(out / METADATA, b"".join(map(json_line, rows)), below=out)
+    for part in (out / "masks").glob(f"{files.PART}*"):
+        part.unlink()  # of a process that was killed
     return Masked(loaded=loaded, found=found)
 
 

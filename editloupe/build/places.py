@@ -51,9 +51,11 @@ class ImagePlace:
         return name
 
     def clean(self, folders: Sequence[str] = (IMAGES, MASKS)) -> None:
-        """Remove the images of these folders that were not placed: of rows that are gone. Raises OSError."""
+        """Remove the images of these folders that were not placed: of rows that are gone, or cut off. Raises OSError."""
         for folder in folders:
             at = self.folder / folder
+            for part in at.glob(f"{files.PART}*"):
+                part.unlink()  # of a process that was killed
             remove_others(at, {path.name for path in self.names if path.parent == at})
 
     def _named(self, name: str) -> str:

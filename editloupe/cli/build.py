@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from typer import Argument, Option
 
 from editloupe import files, plugins
-from editloupe.backends.prices import read_prices
 from editloupe.build import unicedit as training_set
 from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
-from editloupe.cli.judge import budget_of, exit_code
+from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
@@ -82,7 +81,7 @@ def unicedit(
     verified = _is_verified(run.path)
     folder = run.path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
-    marker: dict[str, Json] = {"builder": "unicedit", "run": name, "path": None if verified else str(run.path)}
+    marker: dict[str, Json] = {"builder": "unicedit", "run": name, **({} if verified else {"path": str(run.path)})}
     if verified:
         _check_taken(run)
     _check_built(out_dir, marker)
@@ -151,8 +150,6 @@ def _asked(
             folder,
             loaded=loaded,
             config=run.to_options() if loaded is None else None,
-            budget=budget_of(run),
-            prices=read_prices(run.prices),
             listener=listener,
             stop=stop,
         )
@@ -440,7 +437,8 @@ def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
     known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
+        if not known:
+            files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     try:

@@ -254,11 +254,6 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
     return next((event.content for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
 
 
-def held(events: Iterable[Event]) -> bool:
-    """Return whether a reply of a trace was held to the answer's JSON schema."""
-    return any(isinstance(event, ModelCall) and event.held for event in events)
-
-
 def _steps(events: Iterable[Event]) -> Iterator[Step]:
     reply: ModelCall | None = None
     results: list[ToolResult] = []
