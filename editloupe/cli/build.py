@@ -14,20 +14,19 @@ from pydantic import ValidationError
 from typer import Argument, Option
 
 from editloupe import files, plugins
+from editloupe.build import unicedit as training_set
+from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
 from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
+from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import BackendError, ConfigError, DataError, StorageError
-from editloupe.exports import unicedit as training_set
-from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
@@ -82,12 +81,13 @@ def unicedit(
     verified = _is_verified(run.path)
     folder = run.path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
-    training_set.check_folder(out_dir, name)
+    marker: dict[str, Json] = {"builder": "unicedit", "run": name, **({} if verified else {"path": str(run.path)})}
+    if verified:
+        _check_taken(run)
+    _check_built(out_dir, marker)
     code = 0
-    with stoppable() as stop:
-        if verified:
-            _check_taken(run)
-        else:
+    with _marked(out_dir, marker), stoppable() as stop:
+        if not verified:
             outcome = _verify(run, own, stop, as_json=as_json)
             code = exit_code(outcome, tolerated=run.fail_on_error)
             if outcome.interrupted or outcome.ledger.refused:
@@ -127,9 +127,7 @@ def _check_taken(run: RunConfig) -> None:
 
 
 def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outcome:
-    """Verify the edits into a run folder. Raises ConfigError if that has other data, BackendError if nobody answers."""
-    if (folder / "config.yaml").exists() and (known := read_config(folder / "config.yaml").get("path")) != str(run.path):
-        raise ConfigError(f"{folder.parent} is built from {known}, not from {run.path}; name another --out")
+    """Verify the edits into a run folder. Raises BackendError if nobody answers."""
     option = {**training_set.VERIFIER_ONLY, **run.option}
     run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
     setup = open_setup(run)
@@ -388,7 +386,7 @@ def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
 def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     """Write the funnel, which comes last, and print it. Raises StorageError."""
     try:
-        files.write_whole(out / training_set.FUNNEL, json_bytes(dict(funnel), indent=1) + b"\n", below=out)
+        files.write_whole(out / training_set.FUNNEL, json_text(dict(funnel)), below=out)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     if as_json:
@@ -439,7 +437,8 @@ def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
     known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files.write_whole(out / MARKER, json_bytes(dict(marker), indent=1) + b"\n", below=out)
+        if not known:
+            files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     try:

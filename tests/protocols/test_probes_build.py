@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from editloupe.baseline.naming import to_lab
+from editloupe.build.base import Lost
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.probes import AREAS, FAILURES
-from editloupe.protocols.builders import Lost
 from editloupe.protocols.probes.builder import ProbeSetOptions, planned
 from editloupe.protocols.probes.colours import (
     FEATHER_PX,

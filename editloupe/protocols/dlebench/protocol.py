@@ -20,7 +20,7 @@ Differs:
 - targets are outlined on crops, and an instruction about all targets as a set, such as Change Count, is asked about once.
 
 Not covered:
-- how the data set was made: that is the protocol `dlebench-build` (docs/dlebench-build.md);
+- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-build-dlebench);
 - the names and areas of its targets (Figure 3, appendix 11): that is the protocol `targets`.
 """
 

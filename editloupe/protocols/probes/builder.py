@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from editloupe import files
+from editloupe.build.base import Built, Lost, Stage
 from editloupe.config import Number, Whole
 from editloupe.cores import usable_cores
 from editloupe.data.images import RGB, ImageStore, encode_png
@@ -43,7 +44,6 @@ from editloupe.data.write import IMAGES, METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.protocols.builders import Built, Lost, Stage
 from editloupe.protocols.probes import variants
 from editloupe.protocols.probes.colours import Mask, part_of
 from editloupe.protocols.probes.drawn import drawn_scene

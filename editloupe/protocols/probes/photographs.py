@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.baseline.naming import leading, share_of, to_lab
+from editloupe.build.base import Lost
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import ImageError
-from editloupe.protocols.builders import Lost
 from editloupe.protocols.probes.colours import Mask, colour_of, part_of, shares_of
 from editloupe.protocols.probes.scene import Scene, Thing
 from editloupe.replies import one_line
