@@ -169,20 +169,20 @@ def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
     # The rim itself counts where a thing is so thin that it has nothing else.
     thing = np.where(depth >= _RIM, 1, np.where(depth > 0, 0.02, 0)).astype(np.float32)
     ground = np.where(depth <= -FEATHER_PX, 1, np.where(depth < 0, 0.02, 0)).astype(np.float32)
-    own, new, behind = (_mean_near(of, weight) for of, weight in ((lab, thing), (painted, thing), (lab, ground)))
+    own, new, behind = (mean_near(of, weight) for of, weight in ((lab, thing), (painted, thing), (lab, ground)))
     scale = np.array((_OF_LIGHT, 1, 1), np.float32)
     across, at = (own - behind) * scale, (lab - behind) * scale
     share = np.clip((across * at).sum(axis=2) / np.maximum((across**2).sum(axis=2), 1e-5), 0, 1)
     return np.asarray(lab + share[..., None] * (new - own), np.float32)
 
 
-def _mean_near(lab: Floats, weight: Floats) -> Floats:
+def mean_near(lab: Floats, weight: Floats) -> Floats:
     """Return the weighted mean of the pixels around each."""
     sums = cv2.blur(lab * weight[..., None], (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT)
     return np.asarray(sums / np.maximum(cv2.blur(weight, (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT), 1e-6)[..., None])
 
 
-def core(mask: Mask) -> Mask:
+def _core(mask: Mask) -> Mask:
     """Return a mask without its rim of 1 px, where colours mix; the mask itself where that leaves less than half of it."""
     inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).astype(bool)
     return inner if inner.sum() * 2 >= mask.sum() else mask
@@ -191,7 +191,7 @@ def core(mask: Mask) -> Mask:
 def colour_of(rgb: RGB, mask: Mask) -> str:
     """Return the name of a thing's colour; "" for one of several colours, or of one that people may call otherwise."""
     where = part_of(mask, 0)
-    found = shares(to_lab(rgb[where])[core(mask[where])])
+    found = shares(to_lab(rgb[where])[_core(mask[where])])
     name = leading(found)
     return name if share_of(found, name) >= _NAMED and found[name] >= 0.55 else ""
 
@@ -199,7 +199,7 @@ def colour_of(rgb: RGB, mask: Mask) -> str:
 def shares_of(rgb: RGB, mask: Mask) -> dict[str, float]:
     """Return which share of a thing has each colour's name, 0 to 1."""
     where = part_of(mask, 0)
-    return shares(to_lab(rgb[where])[core(mask[where])])
+    return shares(to_lab(rgb[where])[_core(mask[where])])
 
 
 def apart(first: RGB, second: RGB, mask: Mask) -> float:
