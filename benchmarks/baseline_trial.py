@@ -28,10 +28,10 @@ import cv2
 
 from benchmarks.pages import put
 from editloupe.backends.prices import read_prices
+from editloupe.build.probes.trial import JudgeTrial, MetricTrial, Trial, put_on_trial
+from editloupe.build.probes.trial_tables import threshold_text
 from editloupe.data.probes import AREAS, FAILURES
 from editloupe.reports.judged import read_judged
-from editloupe.reports.trial import JudgeTrial, MetricTrial, Trial, put_on_trial
-from editloupe.reports.trial_tables import threshold_text
 from editloupe.stats.bootstrap import Estimate, ends
 
 MODES: Final = ("tool", "plain")

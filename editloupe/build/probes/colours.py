@@ -1,10 +1,9 @@
-"""Gives a thing another colour, by hue and chroma in OKLab, and says by name which colour it has."""
+"""Gives a thing another colour, by hue and chroma in CIELAB, and says by name which colour it has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import cv2
 import numpy as np
@@ -22,27 +21,29 @@ VISIBLE: Final = 20.0
 """ΔE (CIE76) that a change has in the median, so that nobody can miss it when looking there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Paint:
-    """A colour that things are given."""
+class Paint(NamedTuple):
+    """A colour that things are given, in CIELAB."""
 
     hue: float
-    """Of OKLab, in degrees."""
+    """Degrees."""
     chroma: float
-    """Of OKLab."""
     lightness: tuple[float, float]
-    """Of OKLab, 0 to 1: mean lightness at which people call it by its name."""
+    """Mean lightness, 0 to 100, at which people call it by its name."""
+
+    def hued(self) -> Floats:
+        """Return its a and b."""
+        return np.array((np.cos(np.deg2rad(self.hue)), np.sin(np.deg2rad(self.hue))), np.float32) * self.chroma
 
 
 PAINTS: Final[Mapping[str, Paint]] = {
-    "red": Paint(hue=27, chroma=0.22, lightness=(0.46, 0.60)),
-    "orange": Paint(hue=58, chroma=0.18, lightness=(0.68, 0.78)),
-    "yellow": Paint(hue=103, chroma=0.18, lightness=(0.82, 0.92)),
-    "green": Paint(hue=144, chroma=0.19, lightness=(0.45, 0.70)),
-    "turquoise": Paint(hue=190, chroma=0.13, lightness=(0.68, 0.84)),
-    "blue": Paint(hue=262, chroma=0.20, lightness=(0.40, 0.56)),
-    "purple": Paint(hue=305, chroma=0.22, lightness=(0.38, 0.55)),
-    "pink": Paint(hue=355, chroma=0.17, lightness=(0.70, 0.80)),
+    "red": Paint(35, 80, (35, 50)),
+    "orange": Paint(63, 78, (61, 73)),
+    "yellow": Paint(98, 82, (79, 91)),
+    "green": Paint(139, 70, (38, 67)),
+    "turquoise": Paint(190, 43, (64, 83)),
+    "blue": Paint(293, 73, (29, 48)),
+    "purple": Paint(314, 82, (25, 45)),
+    "pink": Paint(354, 55, (62, 75)),
 }
 NEAR: Final = frozenset(
     map(frozenset, (("red", "orange"), ("red", "pink"), ("red", "brown"), ("orange", "yellow"), ("orange", "brown"),
@@ -64,44 +65,11 @@ _OF_LIGHT: Final = 0.2
 _NAMED: Final = 0.75
 """Share of a thing's pixels that have a name, those of a neighbouring shade half, for it to be the thing's colour."""
 
-_TO_LMS = np.array(
-    [[0.4122214708, 0.5363325363, 0.0514459929],
-     [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]],
-    np.float32,
-)  # fmt: skip
-_TO_LAB = np.array(
-    [[0.2104542553, 0.7936177850, -0.0040720468],
-     [1.9779984951, -2.4285922050, 0.4505937099], [0.0259040371, 0.7827717662, -0.8086757660]],
-    np.float32,
-)  # fmt: skip
-_LMS_TO = np.linalg.inv(_TO_LMS).astype(np.float32)
-_LAB_TO = np.linalg.inv(_TO_LAB).astype(np.float32)
-_LINEAR: Final = np.array(
-    [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in np.arange(256) / 255], np.float32
-)
 
-
-def to_oklab(rgb: RGB) -> Floats:
-    """Return …×3 uint8 RGB as OKLab (Ottosson 2020): L 0 to 1, a and b about -0.4 to 0.4."""
-    return np.asarray(np.cbrt(_LINEAR[rgb] @ _TO_LMS.T) @ _TO_LAB.T, np.float32)
-
-
-def from_oklab(lab: Floats) -> RGB:
-    """Return …×3 OKLab as uint8 RGB. A colour that sRGB lacks loses chroma until it fits."""
-    best, scale = _linear(lab), np.ones(lab.shape[:-1], np.float32)
-    for step in np.linspace(0.95, 0.0, 20, dtype=np.float32):
-        out = ((best < -0.002) | (best > 1.002)).any(axis=-1)
-        if not out.any():
-            break
-        scale = np.where(out, step, scale)
-        best = _linear(lab * np.stack([np.ones_like(scale), scale, scale], axis=-1))
-    best = np.clip(best, 0, 1)
-    coded = np.where(best <= 0.0031308, best * 12.92, 1.055 * np.power(best, 1 / 2.4) - 0.055)
-    return np.asarray(np.rint(np.clip(coded, 0, 1) * 255), np.uint8)
-
-
-def _linear(lab: Floats) -> Floats:
-    return np.asarray((lab @ _LAB_TO.T) ** 3 @ _LMS_TO.T, np.float32)
+def from_lab(lab: Floats) -> RGB:
+    """Return …×3 Lab as uint8 RGB; a colour that sRGB lacks becomes the nearest that it has."""
+    flat = cv2.cvtColor(lab.reshape(1, -1, 3), cv2.COLOR_LAB2RGB).reshape(lab.shape)
+    return np.asarray(np.rint(np.clip(flat, 0, 1) * 255), np.uint8)
 
 
 def soft(mask: Mask, *, inside: float = 1.0, outside: float = 1.0) -> Floats:
@@ -135,36 +103,34 @@ def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
     """
     rows, columns = part_of(mask, FEATHER_PX + _NEAR // 2)
     part, inside = rgb[rows, columns], mask[rows, columns]
-    lab = to_oklab(part)
+    lab = to_lab(part)
     mean = lab[inside].mean(axis=0)
     low, high = paint.lightness
     light = float(np.clip(mean[0], low, high))
     shade = lab[..., 0] - mean[0]
     # A black thing has few shades and a white one, too: what moves far keeps its contrast, within what can be shown.
     spread = float(np.percentile(np.abs(shade[inside]), 95))
-    room = min(light - 0.12, 0.97 - light)
+    room = min(light - 8, 98 - light)
     factor = max(_CONTRAST, room / spread) if spread > room else 1.0
     painted = np.empty_like(lab)
-    painted[..., 0] = np.clip(light + shade * factor, 0.05, 0.98)
+    painted[..., 0] = np.clip(light + shade * factor, 3, 99)
     # Very dark and very light parts bear less chroma, as a glossy thing's do.
-    bears = np.clip(np.minimum(painted[..., 0] / 0.30, (1.02 - painted[..., 0]) / 0.14), 0.15, 1.0)
-    angle = np.deg2rad(paint.hue)
-    for channel, value in ((1, np.cos(angle)), (2, np.sin(angle))):
-        own = np.clip((lab[..., channel] - mean[channel]) * _TEXTURE, -0.04, 0.04)
-        painted[..., channel] = bears * (paint.chroma * value + own)
+    bears = np.clip(np.minimum(painted[..., 0] / 20, (102 - painted[..., 0]) / 14), 0.15, 1.0)
+    own = np.clip((lab[..., 1:] - mean[1:]) * _TEXTURE, -12, 12)
+    painted[..., 1:] = bears[..., None] * (paint.hued() + own)
     depth = _depth(inside)
     changes = depth > -FEATHER_PX
     rim = changes & (depth < _RIM)
     painted[rim] = _unmixed(lab, painted, depth)[rim]
     made = rgb.copy()
-    made[rows, columns][changes] = from_oklab(painted[changes])
+    made[rows, columns][changes] = from_lab(painted[changes])
     return made
 
 
 def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
     """Give each pixel as much of a thing's new colour as it has of its old one, between the thing and the ground near it.
 
-    lab, painted: h×w×3 OKLab, before and after.   depth: as of `_depth`.
+    lab, painted: h×w×3 Lab, before and after.   depth: as of `_depth`.
     """
     # The rim itself counts where a thing is so thin that it has nothing else.
     thing = np.where(depth >= _RIM, 1, np.where(depth > 0, 0.02, 0)).astype(np.float32)

@@ -44,8 +44,6 @@ _OF_BOX: Final = (0.25, 0.985)
 """Share of its box that what was cut out covers, at least and at most."""
 _MAIN: Final = 0.85
 """Share of what was cut out that is one piece."""
-_SAME: Final = 0.88
-"""Overlap (IoU) of what is cut out of the image and of a softer copy of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +60,7 @@ class Thing:
     """Name of its colour; "" for a thing that has none that people would agree on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Scene:
     """A crop of a photograph, its target, and the other things in it: what makers of probes work on."""
 
@@ -78,7 +76,7 @@ class Scene:
     """Returns the name and the picture of another place, of this image's size; None where there is none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
     """A target of a photograph."""
 
@@ -326,21 +324,14 @@ def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
     if min(across, down) < 4 or across * down > _MOST * width * height:
         why = f"the box is {across}×{down} px of {width}×{height}; expected one around a thing, or a mask"
         return Lost(stage="mask", why="unusable_box", detail=why)
-    pieces = list[Mask]()
-    for sigma in (0.0, 1.5):
-        soft = np.asarray(cv2.GaussianBlur(rgb, (0, 0), sigma), np.uint8) if sigma else rgb
-        piece, main = _piece(soft, quad)
-        share = float(piece.sum()) / (across * down)
-        if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
-            told = f"covers {100 * share:.0f} % of it, {100 * main:.0f} % of that in one piece"
-            return poor(f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)")
-        pieces.append(piece)
-    same = float((pieces[0] & pieces[1]).sum() / (pieces[0] | pieces[1]).sum())
-    if same < _SAME:
-        return poor(f"is another thing on a softer copy (they share {100 * same:.0f} %, expected {100 * _SAME:.0f} %)")
-    if (edge := _edge(rgb, pieces[0])) < _CONTRAST:
+    piece, main = _piece(rgb, quad)
+    share = float(piece.sum()) / (across * down)
+    if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
+        told = f"covers {100 * share:.0f} % of it, {100 * main:.0f} % of that in one piece"
+        return poor(f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)")
+    if (edge := _edge(rgb, piece)) < _CONTRAST:
         return poor(f"differs from what is around by ΔE {edge:.0f} (expected {_CONTRAST:g})")
-    return pieces[0]
+    return piece
 
 
 def _piece(rgb: RGB, quad: Window) -> tuple[Mask, float]:

@@ -15,8 +15,8 @@ import pytest
 from benchmarks.trial import SHARED, Coverage, simulate
 from editloupe import Judge, load_samples
 from editloupe.data.probes import AREAS, probe_digest
+from tests.build.probe_runs import LABELS, probe, truth_of
 from tests.conftest import final, pngs
-from tests.reports.probes import LABELS, probe, truth_of
 from tests.reports.runs import IF, VC, Row
 
 RIGHT = {

@@ -11,10 +11,10 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.probes import AREAS
+from tests.build.probe_runs import full_set, probe, run_of, said
 from tests.conftest import final
 from tests.protocols.probe_files import probe_row, write
 from tests.protocols.test_probes import judged
-from tests.reports.probes import full_set, probe, run_of, said
 from tests.reports.runs import IF, VC, Row, sample, write_run
 
 Editloupe = Callable[..., tuple[int, str, str]]
@@ -279,86 +279,6 @@ def test_files_have_tables_and_plots(run: Path, editloupe: Editloupe, tmp_path: 
     assert {"trial.md", "trial.json", "trial-judges.csv", "trial-radar.svg", "trial-heat-1-visual-consistency.svg"} <= names
     radar = (tmp_path / "out" / "trial-radar.svg").read_text()
     assert "Small targets 100" in radar and "Consistency –" in radar
-
-
-def test_a_leaderboard_gets_a_line_and_keeps_one(run: Path, editloupe: Editloupe, tmp_path: Path):
-    board, data = tmp_path / "board.md", tmp_path / "board.json"
-    board.write_text("# Ours\n\nWhat stands here stays.\n")
-    for _ in range(2):
-        for file in (board, data):
-            assert editloupe("trial", run, "--leaderboard", file)[0] == 0
-    text = board.read_text()
-    assert text.startswith("# Ours\n\nWhat stands here stays.\n") and text.count("| mine | tool |") == 1
-    (line,) = json.loads(data.read_text())["lines"]
-    assert line["metrics"][IF]["accuracy"]["value"] == 1.0 and line["unjudged"].keys() == {"refused"}
-    assert line["set"] in text and line["probes"] == 116
-    # Another judge gets a line of its own, the first one stays.
-    rows = [*full_set(3), *twins("nuisance", "jpeg")]
-    other = run_of(tmp_path / "other", {"other | one": [f for row in rows for f in said(row)]}, rows)
-    for file in (board, data):
-        assert editloupe("trial", other, "--leaderboard", file)[0] == 0
-        assert editloupe("trial", other, "--leaderboard", file)[0] == 0
-    assert len(json.loads(data.read_text())["lines"]) == 2
-    assert board.read_text().count("| mine | tool |") == 1 and board.read_text().count(r"| other \| one | tool |") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "why"),
-    [
-        ("b.json", "[1]", "is no leaderboard that editloupe wrote"),
-        ("b.json", '{"schema": 1, "lines": [{}, 3]}', "is no leaderboard that editloupe wrote"),
-        ("b.json", "not json", "is no JSON"),
-        ("b.json", '{"schema": 9, "lines": []}', "expected schema 1, found 9"),
-        ("b.md", "| Judge | Mode | Set | Other |\n|---|\n", "has a leaderboard with other columns"),
-        ("b.csv", "", "expected a file that ends with .md or .json"),
-    ],
-)
-def test_a_file_that_is_no_leaderboard_stays(
-    name: str, text: str, why: str, run: Path, editloupe: Editloupe, tmp_path: Path
-):
-    (tmp_path / name).write_text(text)
-    code, _, err = editloupe("trial", run, "--leaderboard", tmp_path / name)
-    assert code == 2 and why in err
-    assert (tmp_path / name).read_text() == text
-
-
-def test_lines_of_other_questions_stay(editloupe: Editloupe, tmp_path: Path):
-    rows = [probe_row(tmp_path, n, bands={IF: [8, 10]}) for n in range(2)]
-    data, board, lines = write(tmp_path, rows), tmp_path / "board.md", tmp_path / "board.json"
-    for asks, answer in (("dlebench", final("Flawless Execution")), ("unicbench", final('{"score": 7}'))):
-        criteria = {"criteria": ["if"]} if asks == "dlebench" else {}
-        judged(data, tmp_path / asks, ScriptedLMM([answer]), asks=asks, mode="plain", **criteria)
-        for file in (board, lines, board, lines):
-            assert editloupe("trial", tmp_path / asks, "--leaderboard", file)[0] == 0
-    kept = json.loads(lines.read_text())["lines"]
-    assert [line["questions"] for line in kept] == ["dlebench (IF)", "unicbench (IF)"]
-    assert board.read_text().count("| dlebench (IF) |") == board.read_text().count("| unicbench (IF) |") == 1
-
-
-def test_what_is_not_the_leaderboard_stays_to_the_byte(run: Path, editloupe: Editloupe, tmp_path: Path):
-    board, data = tmp_path / "board.md", tmp_path / "board.json"
-    ours = "# Ours\r\n\x0cA line\u2028that goes on\r\n".encode()
-    board.write_bytes(ours)
-    assert editloupe("trial", run, "--leaderboard", board)[0] == 0
-    first = board.read_bytes()
-    assert first.startswith(ours + b"\r\n| Judge |") and first.count(b"\n") == first.count(b"\r\n")
-    # A table that an editor laid out anew is still the one that gets the line.
-    text = first.replace(b"| Judge | Mode |", b"| Judge    | Mode   |") + b"\r\nThe end."
-    board.write_bytes(text)
-    code, _, err = editloupe("trial", run, "--leaderboard", board)
-    assert code == 0 and "added: 0, replaced: 1" in err
-    assert board.read_bytes() == text
-    data.write_text('{"schema": 1, "mine": [1], "lines": [{"judge": "other"}]}')
-    assert editloupe("trial", run, "--leaderboard", data)[0] == 0
-    found = json.loads(data.read_text())
-    assert found["mine"] == [1] and found["lines"][0] == {"judge": "other"} and len(found["lines"]) == 2
-
-
-def test_a_leaderboard_that_would_be_refused_is_known_before_anything_is_asked(editloupe: Editloupe, tmp_path: Path):
-    (tmp_path / "b.json").write_text("not json")
-    data = write(tmp_path, [probe_row(tmp_path, 0)])
-    code, told, err = editloupe("trial", data, "--leaderboard", tmp_path / "b.json")
-    assert (code, told) == (2, "") and "is no JSON" in err and not Path("runs").exists()
 
 
 def test_scores_have_a_distance_to_the_band_that_is_right(editloupe: Editloupe, tmp_path: Path):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from editloupe.build.probes.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial, each
 from editloupe.reports import plots, render
 from editloupe.reports.report import write_files
-from editloupe.reports.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial, each
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.threshold import Threshold
 from editloupe.tables import NONE, Cell, Column, HeatPlot, RadarPlot, Row, Table, estimated, numbers, words

@@ -33,7 +33,7 @@ def test_one_command_judges_in_each_mode_and_holds_what_was_said_against_the_tru
     with OpenAIServer(flatters) as server:
         backend = f"tiny=openai/tiny-vl?base_url={server.url}"
         words = (probes, "--backend", backend, "--mode", "plain,tool", "--full")
-        code, said, told = editloupe("trial", *words, "--leaderboard", "board.json")
+        code, said, told = editloupe("trial", *words)
         assert code == 0, told
         judged = editloupe("judge", probes, "--protocol", "probes", "--backend", backend, "--mode", "plain")[1]
         assert "Held against the truth: editloupe trial runs/probes-tiny-probes-plain" in judged
@@ -46,8 +46,6 @@ def test_one_command_judges_in_each_mode_and_holds_what_was_said_against_the_tru
     for mode in ("plain", "tool"):
         store = RunStore.read(Path(f"runs/probes-tiny-probes-{mode}"))
         assert store.protocol == "probes" and store.options()["mode"] == mode
-    lines = json.loads(Path("board.json").read_text())["lines"]
-    assert [(line["judge"], line["mode"], line["probes"]) for line in lines] == [("tiny", "plain", 5), ("tiny", "tool", 5)]
     code, said, _ = editloupe("trial", "runs/probes-tiny-probes-plain", "--json")
     figure = json.loads(said)["judges"][0]["figures"]["accuracy"]
     assert code == 0 and (figure["judged"], figure["asked"]) == (9, 9) and figure["value"] == pytest.approx(5 / 9)
