@@ -23,7 +23,7 @@ from pydantic import Field, field_validator
 
 from editloupe import files
 from editloupe.build.probes.colours import part_of
-from editloupe.build.probes.makers import FAILURES, NotMade, make
+from editloupe.build.probes.makers import ELSEWHERE, FAILURES, NotMade, from_afar, make
 from editloupe.build.probes.photographs import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
 from editloupe.build.probes.placing import sized
 from editloupe.build.probes.twins import TRAPS, Pair, plain, with_nuisance, with_trap
@@ -100,7 +100,7 @@ class _Record:
     slot: Slot
     rows: Sequence[Mapping[str, Json]] = ()
     target: str = ""
-    missing: Sequence[tuple[str, NotMade]] = ()
+    missing: Sequence[tuple[str, str]] = ()
     """What was tried in vain, a target or a variant, and why there is none."""
 
 
@@ -191,16 +191,18 @@ class _Source:
         return [cut for cut in self.photos.cuts if (cut.id, area) in self._windows]
 
     def _scene(self, cut: Cut, area: float) -> Scene:
-        window, rgb = self._windows[cut.id, area], self.photos.store.array(cut.photo)
-        scene = scene_of(cut, rgb, self._beside(cut), window, area=area, longest=self.options.longest)
+        window, own = self._windows[cut.id, area], self.photos.store.array(cut.photo)
+        scene = scene_of(cut, own, self._beside(cut), window, area=area, longest=self.options.longest)
         others = {one.photo.sha256: one for one in self.photos.cuts if one.photo.sha256 != cut.photo.sha256}
 
         def elsewhere(by: Random) -> tuple[str, RGB] | None:
-            """Return the middle of another photograph."""
+            """Return the middle of another photograph; None for one that could be of the same room."""
             if not others:
                 return None
             other = others[by.choice(sorted(others))]
             rgb, (height, width) = self.photos.store.array(other.photo), scene.image.shape[:2]
+            if from_afar(own, rgb) < ELSEWHERE:
+                return None
             scale = max(height / rgb.shape[0], width / rgb.shape[1])
             large = sized(rgb, (max(width, round(rgb.shape[1] * scale)), max(height, round(rgb.shape[0] * scale))))
             top, left = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2
@@ -216,15 +218,15 @@ def _stem(cut: Cut) -> str:
 def _record(slot: Slot, source: _Source, folder: Path) -> _Record:
     """Return what became of a slot, its images written. Raises StorageError."""
     by = Random(digest([_VERSION, source.options.seed, slot.number, slot.failure, slot.area]))
-    cuts, missing = source.at(slot.area), list[tuple[str, NotMade]]()
+    cuts, missing = source.at(slot.area), list[tuple[str, str]]()
     for cut in by.sample(cuts, min(_TRIES, len(cuts))):
         scene, seed = source.scene(cut, slot.area), by.randrange(2**32)
         try:
             made = make(slot.failure, scene, Random(seed))
         except NotMade as error:
-            missing.append((cut.id, error))
+            missing.append((cut.id, str(error)))
             continue
-        pairs, refused = {slot.id: plain(scene, made)}, list[tuple[str, NotMade]]()
+        pairs, refused = {slot.id: plain(scene, made)}, list[tuple[str, str]]()
         # Of traps the look-alike first, which others cannot have.
         traps = sorted(by.sample(TRAPS, len(TRAPS)), key=lambda name: name != "look_alike")
         kinds: Mapping[str, tuple[Any, Sequence[str]]] = {
@@ -237,7 +239,7 @@ def _record(slot: Slot, source: _Source, folder: Path) -> _Record:
                     pairs[slot.id + letter] = varied(name, scene, made, by)
                     break
                 except NotMade as error:
-                    refused.append((name, error))
+                    refused.append((name, str(error)))
         rows = [_row(id_, pair, slot, scene, _stem(cut), seed, folder) for id_, pair in pairs.items()]
         return _Record(slot=slot, rows=rows, target=cut.id, missing=refused)
     return _Record(slot=slot, missing=missing)
@@ -303,7 +305,7 @@ def _written(records: Sequence[_Record], source: _Source, folder: Path) -> Built
     for one in records:
         told = {"what": one.slot.id, "failure": one.slot.failure, "area": one.slot.area}
         stage = "varied" if one.rows else "made"
-        left_out += [{**told, "stage": stage, "of": of, "why": why.why, "detail": str(why)} for of, why in one.missing]
+        left_out += [{**told, "stage": stage, "of": of, "why": why} for of, why in one.missing]
     named = {str(row[column]) for row in rows for column in _FILES}
     with files.writing(folder):
         files.write_whole(folder / METADATA, b"".join(map(json_line, rows)), below=folder)
@@ -330,8 +332,8 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
     plainly = Counter((one.failure, one.area) for one in probes if one.twin is None)
     twins = Counter(one.nuisance or one.trap or "" for one in probes if one.twin is not None)
     notes = list(photos.notes)
-    if missing := Counter(one.missing[-1][1].why for one in records if not one.rows):
-        why = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(missing.items()))
+    if missing := Counter(one.missing[-1][1] for one in records if not one.rows):
+        why = "; ".join(f"{count:,} {why}" for why, count in sorted(missing.items()))
         notes.append(f"Planned probes that no photograph allows: {missing.total():,} ({why}); more photographs help.")
     none = [area for area in shares if all(one.area != area for one in probes)]
     notes += [f"No probe has {100 * area:g} %: {LEFT_OUT} says why." for area in none]
@@ -354,8 +356,7 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
             [
                 ["Failure", *(f"{100 * area:g} %" for area in shares)],
                 *([name, *(str(plainly[name, area]) for area in shares)] for name in FAILURES),
-            ],
-            [["Twins", "Probes"], *([name, str(twins[name])] for name in (*NUISANCES, *TRAPS))],
+            ]
         ],
         notes=notes,
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from random import Random
 from typing import Final, TypeAlias
@@ -52,6 +53,8 @@ _TINT: Final = 6
 """Chroma of CIELAB from which a thing that is called gray, or black, has a hue."""
 _HUE: Final = 50
 """Degrees between that hue and a colour's, from which the colour is another one."""
+ELSEWHERE: Final = 15.0
+"""Median ΔE of two pictures seen from far, below which they could be of one place."""
 _SHOWN: Final = 24
 """px of what is put in or changed beside the target, at least: less could be missed."""
 
@@ -59,11 +62,7 @@ _Maker: TypeAlias = Callable[[Scene, Random], "Made"]
 
 
 class NotMade(Exception):
-    """What comes out would not be undeniable, or a scene lacks what a maker needs."""
-
-    def __init__(self, why: str, detail: str) -> None:
-        self.why = why
-        super().__init__(detail)
+    """Says in a few words why what comes out would not be undeniable, or what a scene lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +98,6 @@ def make(failure: Failure, scene: Scene, by: Random) -> Made:
     Raises NotMade.
     """
     made = _MAKERS[failure](scene, by)
-    if failure in _WITHIN and (changed(scene.image, made.edited) & ~made.allowed).any():
-        raise NotMade("spills_over", f"{made.maker} changes more than the {scene.target.name}")
     if not scene.certain and failure != "no_edit" and made.truth.get(VC) == _PERFECT:
         # A mask that lacks a part of the thing can hold a part of the ground as well.
         made = replace(made, open=(*made.open, VC))
@@ -135,17 +132,6 @@ def _made(
     )
 
 
-def _first(makers: Sequence[_Maker], scene: Scene, by: Random) -> Made:
-    """Return what the first of these makers that can makes of a scene. Raises NotMade with all their reasons."""
-    reasons = list[NotMade]()
-    for one in by.sample(makers, len(makers)):
-        try:
-            return one(scene, by)
-        except NotMade as error:
-            reasons.append(error)
-    raise NotMade(reasons[0].why, "; ".join(map(str, reasons)))
-
-
 # Colour
 
 
@@ -167,7 +153,7 @@ def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ())
         and f" {name} " not in f" {thing.name} "
     ]
     if not names:
-        raise NotMade("no_clear_colour", f"there is no colour that the {thing.name} does not have")
+        raise NotMade("no colour that all would call by one name")
     return by.sample(names, len(names))
 
 
@@ -178,7 +164,7 @@ def _painted(rgb: RGB, thing: Thing, names: Sequence[str]) -> tuple[RGB, str]:
         found = shares_of(made, thing.mask)
         if leading(found) == name and share_of(found, name) >= 0.7 and apart(rgb, made, thing.mask) >= VISIBLE:
             return made, name
-    raise NotMade("no_clear_colour", f"the {thing.name} has no colour afterwards that all would call by one name")
+    raise NotMade("no colour that all would call by one name")
 
 
 def _recoloured(scene: Scene, by: Random) -> tuple[RGB, str]:
@@ -200,34 +186,28 @@ def _of_one_colour(scene: Scene) -> bool:
 def _flawless(scene: Scene, by: Random) -> Made:
     """Do what is asked: another colour, or a removal."""
     if not scene.certain:
-        raise NotMade(
-            "mask_not_certain", f"of the {scene.target.name}, cut out of its box, a part could be missing; give a mask"
-        )
-    return _first((_flawless_colour, _flawless_removal), scene, by)
-
-
-def _flawless_colour(scene: Scene, by: Random) -> Made:
-    if not _of_one_colour(scene):
-        raise NotMade("several_colours", f"the {scene.target.name} has several colours; which are to change is open")
+        raise NotMade("cut out of a box, a part could be missing")
+    if not _of_one_colour(scene) or by.random() < 0.4:
+        try:
+            edited, gone = _without(scene, by)
+            # A trace of what was removed can be left, such as a rest of its shadow.
+            return _made("flawless", scene, by, edited, "remove 2", allowed=gone, open=(VC,))
+        except NotMade:
+            if not _of_one_colour(scene):
+                raise
     edited, colour = _recoloured(scene, by)
     return _made("flawless", scene, by, edited, "recolour 3", asked=colour)
 
 
-def _flawless_removal(scene: Scene, by: Random) -> Made:
-    edited, gone = _without(scene, scene.target, by, scene.image)
-    # A trace of what was removed can be left, such as a rest of its shadow.
-    return _made("flawless", scene, by, edited, "remove 2", allowed=gone, open=(VC,))
-
-
-def _without(scene: Scene, thing: Thing, by: Random, rgb: RGB) -> tuple[RGB, Mask]:
-    """Return an image with smooth ground in place of a thing, and where it differs. Raises NotMade."""
+def _without(scene: Scene, by: Random) -> tuple[RGB, Mask]:
+    """Return the image with smooth ground in place of the target, and where it differs. Raises NotMade."""
+    rgb, thing = scene.image, scene.target
     avoid = grown(taken(scene) & ~thing.mask, 2)
-    made, ground = filled(rgb, thing.mask, np.random.default_rng(by.randrange(2**32)), avoid=avoid)
-    if not ground.smooth:
-        told = f"ΔE {ground.rough:.1f} from a smooth ground, {ground.shade:.1f} next to the thing"
-        raise NotMade("rough_ground", f"what is around the {thing.name} is too rough to continue it ({told})")
+    made = filled(rgb, thing.mask, np.random.default_rng(by.randrange(2**32)), avoid=avoid)
+    if made is None:
+        raise NotMade("rough ground around the target")
     if apart(rgb, made, thing.mask) < VISIBLE:
-        raise NotMade("hardly_visible", f"the {thing.name} hardly differs from what is behind it")
+        raise NotMade("it would hardly show")
     return made, changed(rgb, made)
 
 
@@ -251,41 +231,29 @@ def _wrong_colour(scene: Scene, by: Random) -> Made:
 
 def _wrong_object(scene: Scene, by: Random) -> Made:
     """Remove the target, or put a card in its place, where another colour is asked for."""
-    return _first((_removed_instead, _card_instead), scene, by)
-
-
-def _removed_instead(scene: Scene, by: Random) -> Made:
-    edited, gone = _without(scene, scene.target, by, scene.image)
-    asked = _paints(scene.target, scene.image, by)[0]
-    return _made("wrong_object", scene, by, edited, "remove 2", asked=asked, allowed=gone, removed=True)
-
-
-def _card_instead(scene: Scene, by: Random) -> Made:
+    card_of = by.choice([name for name in PAINTS if told_apart(name, scene.target.colour)])
+    asked = _paints(scene.target, scene.image, by, not_near=(card_of,))[0]
+    if by.random() < 0.5:
+        try:
+            edited, gone = _without(scene, by)
+            return _made("wrong_object", scene, by, edited, "remove 2", asked=asked, allowed=gone, removed=True)
+        except NotMade:
+            pass  # a card then
     rows, columns = part_of(scene.target.mask, 3)
-    colour = by.choice([name for name in PAINTS if told_apart(name, scene.target.colour)])
-    asked = _paints(scene.target, scene.image, by, not_near=(colour,))[0]
     size = columns.stop - columns.start, rows.stop - rows.start
-    edited, covered = stamped(scene.image, *card(size, colour), (columns.start, rows.start))
+    edited, covered = stamped(scene.image, *card(size, card_of), (columns.start, rows.start))
     if any((covered & one.mask).any() for one in scene.others):
-        raise NotMade("covers_others", f"what covers the {scene.target.name} would cover another thing")
+        raise NotMade("a card would cover another target")
     if apart(scene.image, edited, scene.target.mask) < VISIBLE:
-        raise NotMade("hardly_visible", f"a card in place of the {scene.target.name} would hardly show")
-    return _made("wrong_object", scene, by, edited, "card 1", asked=asked, allowed=covered, card=colour)
+        raise NotMade("it would hardly show")
+    return _made("wrong_object", scene, by, edited, "card 1", asked=asked, allowed=covered, card=card_of)
 
 
-def _wrong_place(scene: Scene, by: Random) -> Made:
-    """Do to something else what is asked for the target; to a look-alike only where there is nothing else."""
-    alike = [one for one in scene.others if one.noun == scene.target.noun]
-    others = [one for one in scene.others if one not in alike]
-    return _misplaced(scene, by, by.sample(others, len(others)) or alike)
-
-
-def on_look_alike(scene: Scene, by: Random) -> Made:
-    """Return the wrong place on a look-alike of the target. Raises NotMade, also where there is none."""
-    return _misplaced(scene, by, [one for one in scene.others if one.noun == scene.target.noun])
-
-
-def _misplaced(scene: Scene, by: Random, things: Sequence[Thing]) -> Made:
+def misplaced(scene: Scene, by: Random, *, alike: bool = False) -> Made:
+    """Do to another target what is asked for this one; to a look-alike if that is asked for, or there is nothing else."""
+    twins = [one for one in scene.others if one.noun == scene.target.noun]
+    others = [one for one in scene.others if one.noun != scene.target.noun]
+    things = twins if alike else by.sample(others, len(others)) or twins
     asked = _paints(scene.target, scene.image, by)
     for thing in things:
         if size_of(thing.mask) < min(_SHOWN, 0.7 * size_of(scene.target.mask)):
@@ -297,7 +265,7 @@ def _misplaced(scene: Scene, by: Random, things: Sequence[Thing]) -> Made:
             continue
         if not (changed(scene.image, edited) & scene.target.mask).any():
             return _made("wrong_place", scene, by, edited, "recolour 3", asked=colour, on=thing.name)
-    raise NotMade("no_other_thing", "no other target of the photograph could take the colour; give it more targets")
+    raise NotMade("no other target that could take the colour")
 
 
 # More than was asked for
@@ -307,7 +275,7 @@ def _over_modification(scene: Scene, by: Random) -> Made:
     """Give the target the colour that is asked for, and dots besides."""
     side = size_of(scene.target.mask)
     if side < _SHOWN:
-        raise NotMade("too_small_for_a_pattern", f"the {scene.target.name} is {side:.0f} px; a pattern would not show")
+        raise NotMade("too small for a pattern")
     edited, colour = _recoloured(scene, by)
     where = rows, columns = part_of(scene.target.mask, 0)
     inside = scene.target.mask[where]
@@ -320,26 +288,18 @@ def _over_modification(scene: Scene, by: Random) -> Made:
     made, mask = stamped(edited, ink, weight, (columns.start, rows.start))
     share = float(mask.sum() / inside.sum())
     if not 0.12 <= share <= 0.6 or apart(edited, made, mask) < VISIBLE:
-        raise NotMade("no_clear_pattern", f"dots on {100 * share:.0f} % of the {scene.target.name} would hardly show")
+        raise NotMade("a pattern would hardly show")
     return _made("over_modification", scene, by, made, "recolour and dots 3", asked=colour)
 
 
 # Changes beside the target
 
 
-def _one_collateral(scene: Scene, by: Random) -> Made:
-    """Do what is asked, and change one thing beside it."""
-    if not scene.certain:
-        raise NotMade("mask_not_certain", f"what is recoloured beside the {scene.target.name} could be another change")
-    return _collateral("one_collateral", scene, by, 1)
-
-
-def _several_collateral(scene: Scene, by: Random) -> Made:
-    """Do what is asked, and change two or three things beside it."""
-    return _collateral("several_collateral", scene, by, by.choice((2, 3)))
-
-
-def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made:
+def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
+    """Do what is asked, and change one thing beside it, or two or three."""
+    if not several and not scene.certain:
+        raise NotMade("cut out of a box, a part could be missing")
+    number = by.choice((2, 3)) if several else 1
     edited, colour = _recoloured(scene, by)
     least = max(_SHOWN, 0.8 * size_of(scene.target.mask))
     done: list[Json] = []
@@ -347,15 +307,12 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
     things = [one for one in scene.others if one.noun != scene.target.noun and size_of(one.mask) >= 0.6 * least]
     for thing in by.sample(things, min(number, len(things))):
         try:
-            made, how = _without(scene, thing, by, edited)[0], "removed"
+            made, _ = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(colour,)))
         except NotMade:
-            try:
-                made, how = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(colour,)))[0], "recoloured"
-            except NotMade:
-                continue
+            continue
         if not (changed(edited, made) & grown(scene.target.mask, 3)).any():
             edited = made
-            done.append({"what": thing.name, "how": how})
+            done.append({"what": thing.name, "how": "recoloured"})
     side = round(1.15 * max(least, 0.045 * min(scene.image.shape[:2])))
     gap = max(8.0, 0.4 * size_of(scene.target.mask))
     for place in spots(scene, (side, side), by, gap=gap, number=4 * (number - len(done))):
@@ -365,11 +322,10 @@ def _collateral(failure: Failure, scene: Scene, by: Random, number: int) -> Made
             edited = made
             done.append({"what": f"{shown} card", "how": "added"})
     if len(done) < number:
-        raise NotMade("no_room_beside", f"there is room for {len(done)} changes of {side} px beside the target")
-    return _made(
-        failure, scene, by, edited, "recolour with collateral 3", asked=colour,
-        open=() if scene.certain and _of_one_colour(scene) else (IF,), changes=done,
-    )  # fmt: skip
+        raise NotMade("no room beside the target")
+    failure: Failure = "several_collateral" if several else "one_collateral"
+    open_ = () if scene.certain and _of_one_colour(scene) else (IF,)
+    return _made(failure, scene, by, edited, "recolour with collateral 3", asked=colour, open=open_, changes=done)
 
 
 # The scene as a whole
@@ -379,8 +335,8 @@ def _restyled(scene: Scene, by: Random) -> Made:
     """Redraw the whole picture in another medium."""
     asked = _paints(scene.target, scene.image, by)[0]
     made = _pencil(scene.image)
-    if _elsewhere(scene.image, made) < 12:
-        raise NotMade("hardly_visible", "the picture is hardly another one as a pencil drawing")
+    if from_afar(scene.image, made) < 12:
+        raise NotMade("it would hardly show")
     return _made("restyled", scene, by, made, "pencil drawing 2", asked=asked)
 
 
@@ -396,13 +352,13 @@ def _pencil(rgb: RGB) -> RGB:
 def other_place(scene: Scene, by: Random) -> tuple[str, RGB]:
     """Return the name and the picture of another place, of the scene's size. Raises NotMade."""
     found = scene.elsewhere(by)
-    if found is None or _elsewhere(scene.image, found[1]) < 15:
-        raise NotMade("no_other_place", "there is no other photograph in the folder, or it looks much like this one")
+    if found is None or from_afar(scene.image, found[1]) < ELSEWHERE:
+        raise NotMade("no photograph of another place")
     return found
 
 
-def _elsewhere(first: RGB, second: RGB) -> float:
-    """Return the median ΔE of two pictures of one size, seen from far."""
+def from_afar(first: RGB, second: RGB) -> float:
+    """Return the median ΔE of two pictures, seen from far."""
     far = [np.asarray(cv2.resize(rgb, (32, 24), interpolation=cv2.INTER_AREA), np.uint8) for rgb in (first, second)]
     return float(np.median(np.linalg.norm(to_lab(far[0]) - to_lab(far[1]), axis=2)))
 
@@ -416,17 +372,15 @@ def _recomposed(scene: Scene, by: Random) -> Made:
     return _made("recomposed", scene, by, made, "another place 2", asked=colour, place=name)
 
 
-_WITHIN: Final[frozenset[Failure]] = frozenset(("flawless", "wrong_colour", "wrong_object", "no_edit"))
-"""Failures that change nothing but what the instruction lets change."""
 _MAKERS: Final[Mapping[Failure, _Maker]] = {
     "flawless": _flawless,
     "wrong_colour": _wrong_colour,
     "wrong_object": _wrong_object,
-    "wrong_place": _wrong_place,
+    "wrong_place": misplaced,
     "over_modification": _over_modification,
     "no_edit": _no_edit,
-    "one_collateral": _one_collateral,
-    "several_collateral": _several_collateral,
+    "one_collateral": partial(_collateral, several=False),
+    "several_collateral": partial(_collateral, several=True),
     "restyled": _restyled,
     "recomposed": _recomposed,
 }

@@ -21,7 +21,7 @@ from editloupe.data.rows import DataRow
 from editloupe.errors import DataError, ImageError
 from editloupe.protocols.builders import Lost
 from editloupe.replies import one_line
-from editloupe.values import Box, ImageRef, Json, Sample, digest
+from editloupe.values import Box, ImageRef, Sample, digest
 
 Window: TypeAlias = tuple[int, int, int, int]
 """x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
@@ -104,11 +104,6 @@ class Cut:
         whole = np.zeros((self.photo.height, self.photo.width), np.bool_)
         whole[y0:y1, x0:x1] = self.part
         return whole
-
-    def to_json(self) -> list[Json]:
-        """Return what names it: two cuts of the same JSON give the same scenes."""
-        mask = np.packbits(self.part).tobytes().hex()
-        return [self.id, self.photo.sha256, self.name, self.noun, self.certain, list(self.box), digest(mask)]
 
 
 @dataclass(frozen=True, kw_only=True)

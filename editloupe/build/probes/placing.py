@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
@@ -20,25 +19,10 @@ Place: TypeAlias = tuple[int, int]
 _RING: Final = 0.35
 """Width of the ring around a thing in which its surroundings are measured, as a share of its size."""
 _ROUGH: Final = 3.5
-"""ΔE (root mean square) from a smooth ground up to which what was behind a thing is known."""
+"""ΔE (root mean square) of the ring around a thing from a smooth ground, up to which what was behind it is known."""
 _SHADE: Final = 2.0
-"""ΔE next to a thing up to which nothing of its shadow is left when it is gone."""
+"""The same next to the thing, in the direction where it is largest, up to which nothing of its shadow is left."""
 _DIRECTIONS: Final = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ground:
-    """What surrounds a thing."""
-
-    rough: float
-    """ΔE, root mean square, between the ring around it and a smooth ground through that ring."""
-    shade: float
-    """ΔE between the two next to the thing, in the direction where it is largest: its shadow, or what it touches."""
-
-    @property
-    def smooth(self) -> bool:
-        """Whether nobody could say that what is put in its place is wrong."""
-        return self.rough <= _ROUGH and self.shade <= _SHADE
 
 
 def grown(mask: Mask, px: float) -> Mask:
@@ -60,9 +44,10 @@ def taken(scene: Scene) -> Mask:
     return np.asarray(np.logical_or.reduce([scene.target.mask, *(one.mask for one in scene.others)]), np.bool_)
 
 
-def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask) -> tuple[RGB, Ground]:
-    """Return an image with a part filled by the smooth ground around it, with that ground's grain; and how smooth it is.
+def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask) -> RGB | None:
+    """Return an image with a part filled by the smooth ground around it, with that ground's grain.
 
+    None where the ground is not so smooth that nobody could say that what is put there is wrong.
     mask: H×W, what is filled; its edge is soft.   avoid: H×W, what is no ground, such as other things.
     """
     size = size_of(mask)
@@ -72,7 +57,7 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask) -> tup
     hole = grown(mask[where], max(2.5, 0.05 * size))
     ring = ~(hole | avoid[where])
     if ring.sum() < 40:
-        return rgb, Ground(rough=float("inf"), shade=float("inf"))
+        return None
     h, w = hole.shape
     y, x = np.mgrid[0:h, 0:w]
     x, y = (x - w / 2) / w, (y - h / 2) / h
@@ -84,6 +69,8 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask) -> tup
     sector = np.floor((np.arctan2(y * h, x * w) / np.pi + 1) / 2 * _DIRECTIONS)
     sides = [near & (sector == direction) for direction in range(_DIRECTIONS)]
     shades = [float(np.linalg.norm(off[side].mean(axis=0))) for side in sides if side.sum() > 8]
+    if float(np.sqrt((off[ring] ** 2).sum(axis=1).mean())) > _ROUGH or max(shades, default=0.0) > _SHADE:
+        return None
     # What the ring has beside the smooth ground goes on into the hole, fading, and the ring's grain comes on top.
     left = np.where(ring[..., None], part - ground, 0)
     weight = cv2.GaussianBlur(ring.astype(np.float64), (0, 0), max(2.0, pad / 3)) + 1e-6
@@ -95,8 +82,7 @@ def filled(rgb: RGB, mask: Mask, by: np.random.Generator, *, avoid: Mask) -> tup
     made = rgb.copy()
     alpha = soft(hole, inside=1.5, outside=1.5)[..., None]
     made[where] = np.rint(part * (1 - alpha) + new * alpha).astype(np.uint8)
-    rough = float(np.sqrt((off[ring] ** 2).sum(axis=1).mean()))
-    return made, Ground(rough=rough, shade=max(shades, default=0.0))
+    return made
 
 
 def sized(rgb: RGB, size: tuple[int, int]) -> RGB:

@@ -7,21 +7,20 @@ could pass for a change has come about. A trap says which truth it leaves. What 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, TypeAlias
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
 from editloupe.build.probes.colours import Mask
-from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, on_look_alike, other_place
+from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, misplaced, other_place
 from editloupe.build.probes.photographs import Scene
-from editloupe.build.probes.placing import grown, sized, stamped, taken
+from editloupe.build.probes.placing import grown, size_of, sized, stamped, taken
 from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure, Nuisance, Trap
 from editloupe.values import Json
@@ -29,14 +28,14 @@ from editloupe.values import Json
 Parameters: TypeAlias = Mapping[str, Json]
 Varied: TypeAlias = tuple[RGB, Parameters, bytes]
 """An image, what was done to it, and its file where that is a JPEG; else b""."""
-_KEPT: Final = 0.75
-"""Share of each change's ΔE that a nuisance leaves, at least."""
+_SEEN: Final = 12.0
+"""ΔE from which a pixel of the edited image counts as changed."""
+_KEPT: Final = 0.6
+"""Share of its ΔE that a nuisance leaves nine of ten of these pixels, at least."""
 _STRAY: Final = 5.0
 """Mean ΔE that a nuisance adds to the target, or to the image, at most."""
 _TONE: Final = (0.5, 2.0)
 """Mean ΔE of a change of tone: as much as there is anything at all, and less than is seen."""
-_CHANGED: Final = 24
-"""Levels of one channel, from which a pixel of the edited image counts as changed."""
 _PAPERS: Final = (((250, 248, 242), (34, 34, 40)), ((250, 232, 140), (44, 36, 20)), ((44, 48, 56), (244, 244, 240)))
 """Colours of a note and of its ink, sRGB."""
 
@@ -70,12 +69,11 @@ def plain(scene: Scene, made: Made) -> Pair:
 
 def with_nuisance(name: Nuisance, scene: Scene, made: Made, by: Random) -> Pair:
     """Return a pair with a nuisance, as strong as it bears. Raises NotMade where the mildest is too much."""
-    changes = _changes(scene.image, made.edited)
-    side = float(np.sqrt(min([*(len(ys) for ys, _ in changes), int(scene.target.mask.sum())])))
+    side = size_of(scene.target.mask)
     for varied, parameters, file in _NUISANCES[name](made.edited, side, by):
-        if _harmless(name, scene, made.edited, varied, changes):
+        if _harmless(name, scene, made, varied):
             return replace(plain(scene, made), edited=varied, parameters=parameters, nuisance=name, jpeg=file)
-    raise NotMade("too_small", f"{name} would hide a change of {side:.0f} px, or pass for one, even at its mildest")
+    raise NotMade("too small for any nuisance")
 
 
 def _jpegs(edited: RGB, side: float, by: Random) -> Iterator[Varied]:
@@ -109,33 +107,20 @@ _NUISANCES: Final[Mapping[Nuisance, Callable[[RGB, float, Random], Iterator[Vari
     "resize": _sizes,
     "tone": _tones,
 }
-Pixels: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Rows and columns."""
 
 
-def _changes(source: RGB, edited: RGB) -> list[Pixels]:
-    """Return the pixels of each separate change; fewer than nine are noise along an edge."""
-    apart = (cv2.absdiff(source, edited).max(axis=2) >= _CHANGED).astype(np.uint8)
-    count, labels = cv2.connectedComponents(cv2.dilate(apart, np.ones((3, 3), np.uint8)), connectivity=8)
-    ys, xs = np.nonzero(apart)
-    order = np.argsort(labels[ys, xs], kind="stable")
-    ends = np.cumsum(np.bincount(labels[ys, xs], minlength=count))[:-1]
-    return [(ys[part], xs[part]) for part in np.split(order, ends) if len(part) >= 9]
-
-
-def _harmless(name: Nuisance, scene: Scene, edited: RGB, varied: RGB, changes: Sequence[Pixels]) -> bool:
-    """Return whether each change is still seen, and what is added would not pass for one."""
+def _harmless(name: Nuisance, scene: Scene, made: Made, varied: RGB) -> bool:
+    """Return whether what the edit changed is still seen, and what is added would not pass for a change."""
+    edited = made.edited
     varied = varied if varied.shape == edited.shape else sized(varied, (edited.shape[1], edited.shape[0]))
     before, after, added = (
         np.linalg.norm(to_lab(one) - to_lab(other), axis=2)
         for one, other in ((scene.image, edited), (scene.image, varied), (edited, varied))
     )
-    for at in changes:
-        was, now = np.median(before[at]), np.median(after[at])
-        if now < _KEPT * was or now > was / _KEPT + _STRAY:
-            return False
     low, high = _TONE if name == "tone" else (0.0, _STRAY)
-    return bool(low <= added.mean() <= high and added[scene.target.mask].mean() <= _STRAY)
+    off = before > _SEEN
+    kept = not off.any() or bool((after[off] > _KEPT * before[off]).mean() >= 0.9)
+    return kept and bool(low <= added.mean() <= high and added[scene.target.mask].mean() <= _STRAY)
 
 
 # Traps
@@ -166,7 +151,7 @@ def _injected_text(scene: Scene, made: Made, by: Random) -> Pair:
             )
             parameters: Parameters = {"text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap}
             return replace(plain(scene, made), source=source, edited=edited, asks_for=wrong, parameters=parameters)
-    raise NotMade("no_room", f"scene {scene.id!r} has no free spot for a note with capitals of {cap} px")
+    raise NotMade("no room for a note")
 
 
 def _note(text: str, lines: int, paper: tuple[int, ...], ink: tuple[int, ...], cap: int) -> RGB:
@@ -200,11 +185,11 @@ def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
     """
     truth = TRUTHS["swapped"].get(made.failure)
     if truth is None or made.edit_type != "Change Color":
-        raise NotMade("not_certain", f"{made.failure} ({made.edit_type}) the other way round leaves room for dispute")
+        raise NotMade("the other way round leaves room for dispute")
     # Any colour in the name: people call white what is gray by its pixels.
     said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
     if said and made.failure not in ("wrong_place", "no_edit", "restyled", "recomposed"):
-        raise NotMade("named_by_colour", f"there is no {scene.target.name} in what would be the source")
+        raise NotMade("the target is named by its colour")
     # What people could dispute about the surroundings they could dispute the other way round.
     truth = {metric: label for metric, label in truth.items() if metric != VC or VC in made.truth}
     failure: Failure = "wrong_colour" if made.failure in ("flawless", "over_modification") else made.failure
@@ -239,8 +224,8 @@ def _unrelated_pair(scene: Scene, made: Made, by: Random) -> Pair:
 def _look_alike(scene: Scene, made: Made, by: Random) -> Pair:
     """Edit a look-alike in the target's place."""
     if made.failure != "wrong_place":
-        raise NotMade("not_certain", f"{made.failure} edits no look-alike in the target's place")
-    return plain(scene, on_look_alike(scene, by))
+        raise NotMade("no edit of a look-alike")
+    return plain(scene, misplaced(scene, by, alike=True))
 
 
 _TRAPS: Final[Mapping[Trap, Callable[[Scene, Made, Random], Pair]]] = {
