@@ -23,7 +23,7 @@ from editloupe.reports import render
 from editloupe.reports.judged import read_judged
 
 MODES: Final = ("tool", "plain")
-COUNT: Final = 400
+COUNT: Final = 240
 """Probes that are planned."""
 
 

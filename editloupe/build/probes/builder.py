@@ -297,8 +297,14 @@ def _placed(data: bytes, folder: Path, below: str, ending: str) -> tuple[str, st
     return file, sha
 
 
-def _written(records: Sequence[_Record], source: _Source, folder: Path) -> Built:
+def _written(records: list[_Record], source: _Source, folder: Path) -> Built:
     """Write the rows and what was left out, delete images that no row names, and return what the set holds."""
+    seen = Counter[tuple[Json, ...]]()
+    for number, one in enumerate(records):
+        key = tuple(one.rows[0][name] for name in (*_FILES[:2], "instruction")) if one.rows else ()
+        seen[key] += 1
+        if key and seen[key] > 1:
+            records[number] = _Record(slot=one.slot, missing=[(one.target, "the same pair was made before")])
     rows = [row for one in records for row in one.rows]
     left_out: list[Any] = [{"what": id_, **lost.to_json()} for id_, lost in source.photos.lost]
     left_out += [{"what": id_, "area": area, **lost.to_json()} for (id_, area), lost in sorted(source.unfit.items())]

@@ -188,7 +188,7 @@ def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
         raise NotMade("the other way round leaves room for dispute")
     # Any colour in the name: people call white what is gray by its pixels.
     said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
-    if said and made.failure not in ("wrong_place", "no_edit", "restyled", "recomposed"):
+    if said and made.failure not in ("wrong_place", "restyled", "recomposed"):
         raise NotMade("the target is named by its colour")
     # What people could dispute about the surroundings they could dispute the other way round.
     truth = {metric: label for metric, label in truth.items() if metric != VC or VC in made.truth}
@@ -201,6 +201,8 @@ def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
 
 def _equal_pair(scene: Scene, made: Made, by: Random) -> Pair:
     """Show the source twice: nothing that was asked has been done."""
+    if made.failure == "no_edit":
+        raise NotMade("it is the source twice")
     none = TRUTHS["no_edit"]
     return replace(
         plain(scene, made), edited=scene.image, failure="no_edit", truth=none["labels"], bands=none["bands"],
