@@ -134,11 +134,11 @@ def opened(folder: Path) -> Iterable[Row]:
     big = large(folder / "run", folder / "big")
     whole = best(lambda: RunStore.read(big), 3)
     began = time.perf_counter()
-    RunIndex(big).close()
+    index = RunIndex(big)
     built = time.perf_counter() - began
 
     def one() -> None:
-        store = RunStore.read_sample(big, "s04321")
+        store = RunStore.read_samples(big, ["s04321"], index)
         assert len(store.current()) == 1
 
     indexed = best(one, 20)

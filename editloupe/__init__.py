@@ -51,7 +51,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     for module, names in _WHERE.items():
         if name in names:
-            import_module("editloupe.values").shown_by(_notebook_html)
+            import_module("editloupe.values").opened(html=_notebook_html)
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'editloupe' has no attribute {name!r}")
 

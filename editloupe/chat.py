@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -19,9 +16,6 @@ _Sparse: Final = Field(exclude_if=is_empty)
 """A field that JSON leaves out where it is empty, so that hashes of older conversations stay what they were."""
 _Given: Final = Field(exclude_if=lambda value: value is None)
 """A field that JSON leaves out where it is None."""
-
-ToolProtocol: TypeAlias = Literal["text", "native"]
-"""How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,47 +172,6 @@ class Token(Serialisable):
     """Natural logarithm of its probability."""
     top: tuple[tuple[str, float], ...] = ()
     """(text, logprob) of the most probable tokens of this place, which need not hold the chosen one."""
-
-    def share(self, label: str, labels: Sequence[str]) -> float | None:
-        """Return p(label) / Σ p(labels), where this token begins a label; None where that is not known.
-
-        An alternative counts for the one label that its text, without blanks and quotes, begins or begins with. A label
-        that no alternative stands for counts as 0.
-        """
-        if not self.top or (_meant(self.text, labels) or "").casefold() != label.casefold():
-            return None
-        # The chosen one need not be among the most probable.
-        chosen = () if any(text == self.text for text, _ in self.top) else ((self.text, self.logprob),)
-        most = max(logprob for _, logprob in (*self.top, *chosen))
-        odds = dict.fromkeys(labels, 0.0)
-        for text, logprob in (*self.top, *chosen):
-            if (meant := _meant(text, labels)) is not None:
-                odds[meant] += math.exp(logprob - most)
-        own, total = next(odds[one] for one in labels if one.casefold() == label.casefold()), math.fsum(odds.values())
-        return round(own / total, 6) if total else None
-
-
-def tokens_at(tokens: Sequence[Token], pieces: Sequence[str]) -> list[Token | None]:
-    """Return the token in which each of these pieces of a reply begins: None for an empty one; [] where one is missing.
-
-    The pieces stand in this order. They are looked for from the end: before an answer a draft of it may stand.
-    """
-    spoken = "".join(token.text for token in tokens)
-    starts = list(accumulate((len(token.text) for token in tokens), initial=0))
-    found: list[Token | None] = []
-    place = len(spoken)
-    for piece in reversed(pieces):
-        if (place := spoken.rfind(piece, 0, place)) < 0:
-            return []
-        found.append(tokens[bisect_right(starts, place) - 1] if piece else None)
-    return found[::-1]
-
-
-def _meant(text: str, labels: Sequence[str]) -> str | None:
-    """Return the one label that a token begins, or begins with; None where it is none or more than one."""
-    said = text.strip(" \t\r\n[](){}*:,\"'“”„‘’`").casefold()
-    found = [label for label in labels if label.casefold().startswith(said) or said.startswith(label.casefold())]
-    return found[0] if said and len(found) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,15 @@
 """RunConfig: the one value that says what a run does. The command line, config.yaml, Python and HTTP all make one.
 
-Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `RunSpec.identity`), and how this
-visit is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
+Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `runs.differences.RunSpec`), and how
+this visit is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -26,12 +26,10 @@ from pydantic import (
 )
 
 from editloupe.chat import DEFAULT_SEED, Sampling
-from editloupe.errors import ConfigError
-from editloupe.nearest import did_you_mean
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.tasks import Budget
 from editloupe.values import Json
 
-ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
 Aggregation: TypeAlias = Literal["median", "majority"]
 
 DEFAULT_PATIENCE_S: Final = 600.0
@@ -160,7 +158,7 @@ class JudgeConfig(_Strict):
     reply_tokens: Whole | None = Field(default=None, ge=1)
     """Maximum tokens of one reply. Default: the server's own bound."""
 
-    tool_protocol: ToolProtocolChoice = "text"
+    tool_protocol: Literal["text", "native", "auto"] = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
     answers: Answers = "auto"
     """How answers are asked for: tags (the papers' text form), schema (a JSON schema where only an answer is expected), or
@@ -441,40 +439,3 @@ def _option_names() -> list[str]:
     named = {field: name for name, field in ALIASES.items()}
     own = [name for name in (*RunConfig.model_fields, *JudgeConfig.model_fields) if name not in ("judge", "name")]
     return [*(named.get(name, name) for name in own), "judges", *SHORTHANDS]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """One run as a value."""
-
-    identity: Mapping[str, Json]
-    """What two visits to one folder must share: protocol, options, roles, tools, budget of a task."""
-    record: Mapping[str, Json] = field(default_factory=dict)
-    """How this visit was made: version, repeats. Never compared."""
-
-    def differs_from(self, other: RunSpec) -> list[tuple[str, Json, Json]]:
-        """Return (field, ours, theirs) for every field of identity that differs; of an object each key."""
-        return list(_differences("", self.identity, other.identity))
-
-
-def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
-    for name in sorted({*ours, *theirs}):
-        a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, list) and isinstance(b, list):
-            # A rubric's criteria and labels are lists: one that is reworded is named, and not the whole list.
-            a, b = _named_entries(a, b)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            yield from _differences(f"{prefix}{name}.", a, b)
-        elif a != b:
-            yield f"{prefix}{name}", a, b
-
-
-def _named_entries(ours: list[Json], theirs: list[Json]) -> tuple[Json, Json]:
-    """Return two lists of objects by the objects' ids or names; others, and lists in which these differ, as they are."""
-    found: list[dict[str, Json]] = []
-    for entries in (ours, theirs):
-        names = [str(one.get("id") or one.get("name") or "") for one in entries if isinstance(one, Mapping)]
-        if not all(names) or len(names) != len(entries) or len(set(names)) != len(names):
-            return ours, theirs
-        found.append(dict(zip(names, entries, strict=True)))
-    return (found[0], found[1]) if list(found[0]) == list(found[1]) else (ours, theirs)

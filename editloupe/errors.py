@@ -1,34 +1,9 @@
 """The error tree, sorted by who must act.
 
-    EditLoupeError
-    ├── ConfigError              the user: the command, a URI, a file that steers a run
-    │   ├── UnknownPlugin        a name that no installed plug-in has
-    │   ├── MissingExtra         an optional dependency that is not installed
-    │   ├── PromptError          a prompt template
-    │   ├── RubricError          a rubric file
-    │   └── RunMismatch          the output folder belongs to another run
-    ├── DataError                the user's data
-    │   ├── SampleError          one row or one pair of files (file, line)
-    │   ├── ImageError           one image file
-    │   └── TraceError           a trace that is damaged, tampered with, or newer than this version
-    ├── BackendError             the operator: the model's endpoint (status, retryable)
-    │   ├── RateLimited
-    │   ├── Unavailable
-    │   ├── Rejected
-    │   ├── ContextTooLong
-    │   └── NotRecorded          the backend recorded/RUN has no answer to this request
-    ├── ReplyError               the model: becomes a finding with a status, never a number
-    ├── ToolError                shown to the model as an observation that it can mend
-    │   ├── PhraseError          a phrase that no detector can look for, or that is too long for this one
-    │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
-    ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
-    ├── EditError                an image editor gave no image: becomes a finding
-    ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
-    ├── ToolAbsent               a tool that cannot be offered here; said to be absent
-    ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
-    ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
-    ├── ReplayMiss               a recording does not hold what was asked
-    └── Interrupted              the run was asked to stop; what is done is kept
+`EditLoupeError` → `ConfigError` (the user: the command, a URI, a file that steers a run) · `DataError` (the user's data) ·
+`BackendError`, `StorageError` (the operator) · `ReplyError`, `MeasureError`, `EditError`, `ProtocolError` (become a finding
+with a status, never a number) · `ToolError` (shown to the model, which can mend it) · `ToolAbsent`, `ModelAbsent` (said to
+be absent) · `ProcessLost`, `ReplayMiss`, `Interrupted`.
 
 A message names the thing, what was expected, what was found and what to do. Errors of other libraries are translated
 once, where they are met, with `from`.
@@ -36,10 +11,17 @@ once, where they are met, with `from`.
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from editloupe.nearest import nearest
+_ALIKE: Final = 0.65
+"""Ratio of equal letters from which two names are near; below it, `beams` would be `boxes`."""
+_RARE: Final = 0.25
+"""Weight of a word from which it makes two names near: no more than two of the known names have it."""
 
 
 class EditLoupeError(Exception):
@@ -54,27 +36,16 @@ class UnknownPlugin(ConfigError):
     """No installed plug-in has this name; the message lists those that are."""
 
     def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
-        self.group, self.name, self.known = group, name, known
+        self.group = group
         listed = ", ".join(known) or "none at all (is editloupe installed?)"
-        near = nearest(name, known)
-        hint = f"did you mean {near}? " if near else ""
-        super().__init__(f"unknown {group} {name!r}; {hint}known here: {listed}")
+        super().__init__(f"unknown {group} {name!r}; {did_you_mean(name, known)}known here: {listed}")
 
 
 class MissingExtra(ConfigError):
     """An optional dependency is needed and absent."""
 
     def __init__(self, what: str, extra: str) -> None:
-        self.what, self.extra = what, extra
         super().__init__(f"{what} needs an optional package: pip install 'editloupe[{extra}]'")
-
-
-class PromptError(ConfigError):
-    """A prompt template is missing, malformed or asks for an unknown variable."""
-
-
-class RubricError(ConfigError):
-    """A rubric file breaks a rule; the message names file and key."""
 
 
 class RunMismatch(ConfigError):
@@ -227,3 +198,39 @@ class Interrupted(EditLoupeError):
 def first_words(error: Exception) -> str:
     """Return what another library's error says, on one line of at most 300 characters; its kind if it says nothing."""
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean 'KNOWN'? ", to stand before a list of what is known; "" if none is near."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}? " if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that `name` may be meant as; "" if none is near."""
+    return matched([name], list(known)).get(name, "")
+
+
+def matched(names: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """Return the known name for each of several names that has one near, none of them twice; the nearest pairs first.
+
+    A word in common counts for more than letters do, and the more the fewer names have it: of `edited_file_name` it is
+    `edited`.
+    """
+    words = {name: {w.removesuffix("s") for w in re.split(r"[\W_]+", name.casefold()) if w} for name in (*names, *known)}
+    # The larger count of both sides: a word that is common on either says little.
+    common = Counter[str]()
+    for group in (names, known):
+        common |= Counter(word for name in group for word in words[name])
+    scores: dict[tuple[str, str], float] = {}
+    for name in names:
+        for other in known:
+            shared = sum(1 / common[word] ** 2 for word in words[name] & words[other])
+            letters = difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
+            if shared >= _RARE or letters >= _ALIKE:
+                scores[name, other] = shared + letters
+    found: dict[str, str] = {}
+    for name, other in sorted(scores, key=lambda pair: -scores[pair]):
+        if name not in found and other not in found.values():
+            found[name] = other
+    return {name: found[name] for name in names if name in found}

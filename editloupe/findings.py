@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from editloupe.answers import Answer, Choice, Label
-from editloupe.chat import Reply, Sampling, ToolCall, Usage
+from editloupe.chat import Sampling, Usage
 from editloupe.tasks import STATUSES, About, Status, Task
 from editloupe.values import (
     Box,
@@ -24,9 +24,6 @@ from editloupe.values import (
     notebook_html,
     sample_key,
 )
-
-if TYPE_CHECKING:
-    from editloupe.replies import Parsed
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
@@ -111,42 +108,6 @@ class Observation(Serialisable):
     def images(self) -> tuple[ImageRef, ...]:
         """The pictures shown, each once, in order."""
         return tuple(dict.fromkeys(view.image for view in self.views))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Thought → Action → Observation as one value: what `show` and the viewer read."""
-
-    reply: str
-    """The model's own text, with its tags."""
-    reasoning: str = ""
-    """What the backend tells of the model's thought beside the text."""
-    calls: tuple[ToolCall, ...] = ()
-    observations: tuple[Observation, ...] = ()
-    aliases: tuple[tuple[str, ...], ...] = ()
-    cached: tuple[bool, ...] = ()
-    """For each call whether the answer to an equal call of the run was taken; nothing was computed then."""
-    usage: Usage = field(default_factory=Usage)
-    seconds: float = 0.0
-    note: str = ""
-
-    @cached_property
-    def parsed(self) -> Parsed:
-        """The parts of the reply: thought, calls and answer."""
-        # Most commands read no reply.
-        from editloupe.replies import parse_reply
-
-        return parse_reply(Reply(text=self.reply, reasoning=self.reasoning), turn=0)
-
-    @property
-    def thought(self) -> str:
-        """What the model thought, told by the backend or between the tags of its reply; "" for nothing."""
-        return self.parsed.thought
-
-    @property
-    def answer(self) -> str | None:
-        """The text between the answer tags; without tags and calls the whole reply. None for nothing."""
-        return self.parsed.answer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a protocol reports: metrics, the scores of samples, and how tables are made of them. Frozen values, no I/O."""
+"""What a protocol reports: metrics and the scores of samples. Frozen values, no I/O."""
 
 from __future__ import annotations
 
@@ -191,45 +191,6 @@ def fault_messages(faults: Mapping[str, str], *, most: int = 5) -> list[str]:
         more = f" and {len(keys) - most} more" if len(keys) > most else ""
         messages.append(f"{reason}; no score of {', '.join(keys[:most])}{more}")
     return messages
-
-
-CellKind: TypeAlias = Literal["mean", "macro", "micro", "rate", "geometric_mean", "count"]
-"""How the scores of a cell become one number.
-
-mean, micro: their mean.   macro: their mean; the summary row counts every listed row alike, beside the mean of all samples.
-rate: their mean in percent.   geometric_mean: of values that are not negative.   count: how many were judged.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableSpec(Serialisable):
-    """A table of scores: rows and columns are dimensions, a cell sums up the scores that fall into it."""
-
-    title: str
-    metrics: tuple[str, ...] = ()
-    """Ids of the metrics; () for all."""
-    rows: str = "editor"
-    """A column of the frame: editor, judge, turn, or a dimension of the protocol."""
-    columns: str = "metric"
-    """A column of the frame."""
-    cell: CellKind = "mean"
-    """How the scores of a cell become one number. A cell of several metrics is the mean of theirs."""
-    order: tuple[str, ...] = ()
-    """The first rows in this order; the others follow by name. Without one, rows stand as they come."""
-    overall: bool = True
-    """Add a row over all rows. Without one, each cell has its interval."""
-    normalise: bool = False
-    """Show values on 0 to 100."""
-    apart: bool = False
-    """Rows, such as languages, and editors are never put together. A report of several editors leaves the table out."""
-    transposed: bool = False
-    """Show rows as columns: a line for each editor, as papers list them."""
-    source: str = ""
-    """The paper's table."""
-    name: str = ""
-    """Of its files, without ending; "" for one made of the title."""
-    caption: str = ""
-    """Said below the table, behind how to read it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
-
-Value = TypeVar("Value")
 
 _MOST: Final = 1_000_000
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -149,17 +147,18 @@ def digest(value: Json) -> str:
     return hashlib.sha256(canonical_json(value).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-_renderers: list[Callable[[str, object], str]] = []
+_doors: Final[dict[str, Callable[..., Any]]] = {}
 
 
-def shown_by(renderer: Callable[[str, object], str]) -> None:
-    """Let values show themselves in notebooks as `renderer(kind, value)` draws them. The package's door enters one."""
-    _renderers[:] = [renderer]
+def opened(**doors: Callable[..., Any]) -> None:
+    """Enter what values do by modules above them: `html(kind, value)`, `from_images` and `from_row`."""
+    _doors.update(doors)
 
 
 def notebook_html(kind: str, value: object) -> str | None:
     """Return how a finding, a trace or a run shows itself in a notebook; None, which is as text, without a renderer."""
-    return _renderers[0](kind, value) if _renderers else None
+    html: str | None = _doors["html"](kind, value) if "html" in _doors else None
+    return html
 
 
 def source_digest(function: object) -> str:
@@ -170,27 +169,25 @@ def source_digest(function: object) -> str:
         return ""
 
 
-class cached_property(Generic[Value]):  # noqa: N801 - as that of functools, which it stands for
-    """Compute an attribute once and keep it in the instance, as `functools.cached_property` does from Python 3.12 on.
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
 
-    That of 3.11 holds one lock for all instances of a class while it computes: the threads of a run would wait for it. Here
-    two threads that ask at once may both compute, so that the function must return equal values.
-    """
+    class cached_property:  # noqa: N801 - as that of functools, which it stands for
+        """Compute an attribute once and keep it in the instance, as `functools.cached_property` does from 3.12 on.
 
-    def __init__(self, compute: Callable[[Any], Value]) -> None:
-        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+        That of 3.11 holds one lock for all instances of a class while it computes: the threads of a run would wait for it.
+        Here two threads that ask at once may both compute, so that the function must return equal values.
+        """
 
-    @overload
-    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+        def __init__(self, compute):
+            self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
-
-    def __get__(self, instance: object | None, owner: type | None = None) -> Self | Value:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._compute(instance)
-        return value
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._compute(instance)
+            return value
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]
@@ -477,7 +474,7 @@ class Sample(Serialisable):
         An image is a path, the bytes of an image file, a PIL image, or an H×W×3 uint8 array.
         more: id, editor, edit_type, reference, mask, extra.
         """
-        return _maker("from_images")(source, edited, instruction, **more)
+        return _made("from_images", source, edited, instruction, **more)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], map: Mapping[str, str] | None = None) -> Sample:
@@ -485,7 +482,7 @@ class Sample(Serialisable):
 
         map: source, edited, instruction, id, editor, edit_type, reference or mask → the row's column.
         """
-        return _maker("from_row")(row, map)
+        return _made("from_row", row, map)
 
     @property
     def instruction(self) -> str:
@@ -525,18 +522,11 @@ class Sample(Serialisable):
         return {**super().to_json(), "content": self.content}
 
 
-_MAKERS: Final[dict[str, Callable[..., Sample]]] = {}
-
-
-def samples_made_by(**makers: Callable[..., Sample]) -> None:
-    """Enter what `Sample.from_images` and `Sample.from_row` do: `editloupe.data.samples`, which reads files, does so."""
-    _MAKERS.update(makers)
-
-
-def _maker(name: str) -> Callable[..., Sample]:
-    if name not in _MAKERS:
-        raise ConfigError(f"Sample.{name} reads images: take it from editloupe, as in `from editloupe import Sample`")
-    return _MAKERS[name]
+def _made(door: str, *given: Any, **more: Any) -> Sample:
+    if door not in _doors:
+        raise ConfigError(f"Sample.{door} reads images: take it from editloupe, as in `from editloupe import Sample`")
+    sample: Sample = _doors[door](*given, **more)
+    return sample
 
 
 def with_images(sample: Sample, made: Callable[[ImageRef], ImageRef]) -> Sample:

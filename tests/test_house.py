@@ -38,7 +38,7 @@ def test_every_line_is_counted_once_and_a_strange_folder_is_named(tmp_path: Path
         tmp_path,
         {
             "editloupe/values.py": 1,
-            "editloupe/tables.py": 2,
+            "editloupe/stats/table.py": 2,
             "editloupe/figures/plots.py": 4,
             "editloupe/agent/nodes.py": 8,
             "editloupe/traces/read.py": 16,

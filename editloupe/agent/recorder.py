@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal, TypeAlias
 
-from editloupe.agent.cassette import Cassette, content_key
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
-from editloupe.findings import Finding
 from editloupe.tools.outcome import ToolOutcome
+from editloupe.traces.cassette import Cassette, content_key
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
@@ -46,9 +44,6 @@ class TraceRecorder:
     up in the recording by content, or with `exact` go live too."""
     edits: Mapping[int, str] = field(default_factory=dict)
     """Ordinal of a tool result → another text of its observation."""
-    drop_carry: bool = False
-    """Whether recorded messages are sent without the data that only their own provider understands."""
-
     open_trace: Callable[[str, int, int], TraceWriter] | None = None
     """Opens the trace at the first event that is not shared: (hash of the last shared message, shared model calls, shared
     tool results). None keeps nothing."""
@@ -69,42 +64,23 @@ class TraceRecorder:
         self._shared_head = self.cassette.following.get(None, "")
         self._added: set[str] = set()
         self._image_names = self.cassette.question_images()
-        self._asked: defaultdict[str, int] = defaultdict(int)
+        self._asked: Counter[str] = Counter()
 
     @classmethod
     def resume(cls, writer: TraceWriter, *, stop: threading.Event | None = None) -> TraceRecorder:
-        """Return a recorder that continues the trace of `writer`, which may be empty: first recorded answers, then live
-        ones. Raises ReplayMiss if a call in the middle of the trace is missing.
-        """
-        return cls(
-            cassette=Cassette.of(writer.events),
-            exact=True,
-            on_miss="live",
-            open_trace=lambda *_: writer,
-            stop=stop or threading.Event(),
-        )
+        """Return a recorder that continues the trace of `writer`, which may be empty. Raises as `Cassette.of`."""
+        cassette, stop = Cassette.of(writer.events), stop or threading.Event()
+        return cls(cassette=cassette, exact=True, on_miss="live", open_trace=lambda *_: writer, stop=stop)
 
     def go_live(self) -> None:
         """Answer nothing more from the recording, and share nothing more with it."""
         self.model = self.tools = "live"
         self._shared = False
 
-    def trace_name(self, folder: Path) -> str | None:
-        """Return the path of the new trace inside the run folder; None if nothing was written to a file."""
-        path = None if self.writer is None else self.writer.path
-        return None if path is None else str(path.relative_to(folder))
-
-    def finish(self, finding: Finding, folder: Path) -> Finding:
-        """Write the finding and the end to the new trace, if there is one. Return the finding with the trace's path."""
-        finding = replace(finding, trace=self.trace_name(folder) or finding.trace)
-        if self.writer is not None:
-            self.writer.finish(finding)
-        return finding
-
-    def close(self) -> None:
-        """Close the new trace, if there is one."""
-        if self.writer is not None:
-            self.writer.close()
+    @property
+    def trace(self) -> str | None:
+        """Path of the new trace inside the run folder; None if nothing was written to a file."""
+        return None if self.writer is None else self.writer.name
 
     # For the loop
 
@@ -123,10 +99,12 @@ class TraceRecorder:
 
     def messages(self, history: Sequence[str]) -> tuple[Message, ...]:
         """Return the messages with these hashes."""
-        messages = [(key, self._messages[key]) for key in history]
-        return tuple(
-            replace(m, carry=None) if self.drop_carry and key in self.cassette.messages else m for key, m in messages
-        )
+        return tuple(self._messages[key] for key in history)
+
+    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
+        """Write a remark for readers. What is shared has its remarks already."""
+        if not self._shared:
+            self._write(Note(text=text, data=dict(data or {})))
 
     def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
         """Return the recorded reply, else the live one, recorded. Raises ReplayMiss, Interrupted and what `live` raises."""
@@ -143,43 +121,35 @@ class TraceRecorder:
             self.model = "live"
             self.tools = "live" if self.exact else self.tools
         self._begin_live()
-        key, began = request.key(), time.monotonic()
+        asked, began = {"ordinal": ordinal, "request_key": request.key()}, time.monotonic()
         try:
             reply = live()
         except BackendError as error:
             if self.stop.is_set():
                 raise Interrupted("the run was asked to stop while the backend was failing") from error
-            name = type(error).__name__
-            self._write(ModelFailure(ordinal=ordinal, request_key=key, error=name, message=str(error), status=error.status))
+            failed = {"error": type(error).__name__, "message": str(error), "status": error.status}
+            self._write(ModelFailure.model_validate(asked | failed))
             raise
-        held, seconds = request.answer_schema is not None, round(time.monotonic() - began, 4)
-        self._write(
-            ModelCall(ordinal=ordinal, request_key=key, head=head, held=held, reply=reply.to_json(), seconds=seconds)
-        )
+        answered = {"head": head, "held": request.answer_schema is not None, "reply": reply.to_json()}
+        self._write(ModelCall.model_validate({**asked, **answered, "seconds": round(time.monotonic() - began, 4)}))
         self.models_answered += 1
         return reply
 
     def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         """Return the recorded outcome, else the live one, recorded. Raises as `complete`."""
-        ordinal = self.tools_answered
-        recorded = self._recorded_result(call, ordinal)
+        recorded = self._recorded_result(call)
         if recorded is None and self.tools == "recorded" and self.on_miss == "raise":
-            raise self.cassette.tool_miss(ordinal, call)
-        if recorded is None or (self.tools == "live" and self.compare_tool is None):
-            outcome = self._run_tool(call, ordinal, live)
-        else:
-            if self.tools == "live" and self.compare_tool is not None:
-                self.compare_tool(self.cassette.tool_steps[ordinal], recorded, live)
-            outcome = self._reuse_result(recorded, call, ordinal)
+            raise self.cassette.tool_miss(self.tools_answered, call)
+        if recorded is not None and self.tools == "live":
+            if self.compare_tool is None:
+                recorded = None
+            else:
+                self.compare_tool(self.cassette.tool_steps[self.tools_answered], recorded, live)
+        outcome = self._run_tool(call, live) if recorded is None else self._reuse_result(recorded, call)
         self.tools_answered += 1
         images = outcome.observation.images
         self._image_names |= dict(zip(outcome.aliases, (image.sha256 for image in images), strict=True))
         return outcome
-
-    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
-        """Write a remark for readers. What is shared has its remarks already."""
-        if not self._shared:
-            self._write(Note(text=text, data=dict(data or {})))
 
     # Inside
 
@@ -194,9 +164,10 @@ class TraceRecorder:
             raise Interrupted("the run was asked to stop; this task goes on from here next time")
         self._shared = False
 
-    def _recorded_result(self, call: ToolCall, ordinal: int) -> ToolResult | None:
+    def _recorded_result(self, call: ToolCall) -> ToolResult | None:
         """Return the recorded result: the next one while the model is recorded, else one of the same call on the same
         images whose own images would get the same names."""
+        ordinal = self.tools_answered
         if self.model == "recorded":
             recorded = self.cassette.tools[ordinal] if ordinal < len(self.cassette.tools) else None
             if recorded is None or recorded.call == call.to_json():
@@ -207,12 +178,11 @@ class TraceRecorder:
         if self.tools == "live":
             return None
         key = content_key(call, self._image_names)
-        found, at = self.cassette.tools_by_content.get(key, []), self._asked[key]
         self._asked[key] += 1
-        return found[at] if at < len(found) else None
+        return next(iter(self.cassette.tools_by_content.get(key, [])[self._asked[key] - 1 :]), None)
 
-    def _reuse_result(self, recorded: ToolResult, call: ToolCall, ordinal: int) -> ToolOutcome:
-        outcome = ToolOutcome.from_json(dict(recorded))
+    def _reuse_result(self, recorded: ToolResult, call: ToolCall) -> ToolOutcome:
+        outcome, ordinal = ToolOutcome.from_json(dict(recorded)), self.tools_answered
         if ordinal in self.edits:
             outcome = replace(outcome, observation=replace(outcome.observation, text=self.edits[ordinal]))
             self._shared = False
@@ -221,11 +191,11 @@ class TraceRecorder:
             self._write(recorded.model_copy(update=update))
         return outcome
 
-    def _run_tool(self, call: ToolCall, ordinal: int, live: Callable[[], ToolOutcome]) -> ToolOutcome:
+    def _run_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         self._begin_live()
-        self._write(ToolStarted(ordinal=ordinal, call=call.to_json()))
-        began = time.monotonic()
+        asked, began = {"ordinal": self.tools_answered, "call": call.to_json()}, time.monotonic()
+        self._write(ToolStarted.model_validate(asked))
         outcome = live()
-        took = {"ordinal": ordinal, "call": call.to_json(), "seconds": round(time.monotonic() - began, 4)}
-        self._write(ToolResult.model_validate({**took, **outcome.to_json()}))
+        seconds = round(time.monotonic() - began, 4)
+        self._write(ToolResult.model_validate({**asked, "seconds": seconds, **outcome.to_json()}))
         return outcome

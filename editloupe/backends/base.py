@@ -18,8 +18,7 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.config import OWN_BACKEND
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import ConfigError, Rejected
-from editloupe.nearest import did_you_mean
+from editloupe.errors import ConfigError, Rejected, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)

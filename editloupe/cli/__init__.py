@@ -20,8 +20,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, warn, write
-from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
-from editloupe.nearest import nearest
+from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted, nearest
 from editloupe.version import VERSION
 
 COMMANDS: Final[Mapping[str, str]] = {

@@ -43,7 +43,7 @@ from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agr
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, MetricSet
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Aggregate, Drawing
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from editloupe.values import Json
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -195,14 +194,13 @@ def _training(to: str, runs: list[Answers], folder: Path, turns: Turns | None, m
 
 
 def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
-    with ExitStack() as opened:
-        readers = [opened.enter_context(RunReader(run)) for run in runs]
-        if not any(reader.counts()[0] for reader in readers):
-            raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
-        site = Site.of(readers, prices=prices)
-        with status("writing pages") as line:
-            done = write(site, html, progress=lambda n, total: line.update(f"writing pages, {n:,} of {total:,} samples"))
-        say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
+    readers = [RunReader(run) for run in runs]
+    if not any(reader.counts()[0] for reader in readers):
+        raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
+    site = Site.of(readers, prices=prices)
+    with status("writing pages") as line:
+        done = write(site, html, progress=lambda n, total: line.update(f"writing pages, {n:,} of {total:,} samples"))
+    say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
 
 
 def _without(source: Source) -> str:

@@ -20,7 +20,7 @@ from editloupe.reports.gate import People
 from editloupe.reports.human_labels import read_people
 from editloupe.reports.judged import Judged, chosen
 from editloupe.runs.store import RunStore
-from editloupe.tables import simple
+from editloupe.stats.table import simple
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""

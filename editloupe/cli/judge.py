@@ -15,12 +15,13 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AllJudges, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, say, slug, stoppable, tell_traces
+from editloupe.cli.output import command, fail, note, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
+from editloupe.protocols.base import described, never_scored
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.judges import Entry
 from editloupe.runs.outcome import Outcome
@@ -106,6 +107,13 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             codes[title] = 1
             continue
         codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
+        if lost := unscored_metrics(outcome):
+            asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
+            others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
+            fail(
+                f"{described(outcome.setup.protocol)} declares {', '.join(map(repr, lost))} and scored it for no sample"
+                f"{others}. Mend the ids in plan and score, then: {command('report', folder)}"
+            )
         if codes[title] == 3 and not as_json:
             share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
             say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
@@ -199,15 +207,24 @@ def code_of_all(codes: Sequence[int]) -> int:
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """Return the exit code of one judge.
 
-    0 within tolerance; 1 nothing could be judged, or the backend refuses all; 3 too many failures, samples that the
+    0 within tolerance; 1 nothing could be judged, the backend refuses all, or the protocol never scores one of its metrics
+    (`unscored_metrics`); 3 too many failures, samples that the
     protocol could not score included; 5 stopped by a budget; 130 interrupted.
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
     if outcome.asked in (outcome.unusable, outcome.failed) or (outcome.ledger.refused and outcome.failed):
         return 1
+    if unscored_metrics(outcome):
+        return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.unusable > tolerated * outcome.asked + 1e-9 else 0
+
+
+def unscored_metrics(outcome: Outcome) -> list[str]:
+    """Return the metrics that a protocol declares and never scored, though all that it asked was asked."""
+    whole = outcome.findings and len(outcome.findings) == outcome.asked and not outcome.unscored
+    return never_scored(outcome.setup.protocol, outcome.scores) if whole else []
 
 
 def default_out(run: RunConfig) -> Path:

@@ -14,6 +14,7 @@ from editloupe.cli.output import command, many, note, out, print_json, say, say_
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.findings import PENDING, Finding
+from editloupe.protocols.base import described
 from editloupe.reports import render
 from editloupe.reports.closing import Closing, Heading
 from editloupe.reports.judged import judged_in
@@ -196,7 +197,9 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     final = sorted({f.status for f in failures} - PENDING)
     again = ["--status", ",".join(final)] if final else []
     advice = "Judge these again"
-    if all(f.status == "input_error" for f in failures):
+    if all(f.ending == "protocol" for f in failures):
+        advice = f"Mend the {described(outcome.setup.protocol)} first, then judge these again"
+    elif all(f.status == "input_error" for f in failures):
         advice = "Mend these in the data first, then judge them again"
     say(f"{advice}: {command('retry', folder, *again, *_trusted(recorded_runs(folder)))}")
 

@@ -114,7 +114,7 @@ class _Data(Console):
 
 def _print_data(shown: object) -> None:
     from editloupe.reports import render
-    from editloupe.tables import Table as ReportTable
+    from editloupe.stats.table import Table as ReportTable
 
     inner = getattr(shown, "table", None)
     if isinstance(inner, ReportTable):

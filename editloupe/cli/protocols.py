@@ -16,7 +16,7 @@ from editloupe.cli.options import AsJson, kind_of
 from editloupe.cli.output import print_json, say, table, warn
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
-from editloupe.scores import TableSpec
+from editloupe.stats.spec import TableSpec
 from editloupe.values import Json
 
 

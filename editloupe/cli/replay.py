@@ -119,7 +119,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
         for compared in one.compared:
             if compared.verdict in ("drift", "not compared"):
                 say(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow")
-                for line in compared.reasons:
+                for line in compared.told:
                     say(f"    {line}")
         if one.trace is not None:
             say(f"  written: {one.trace}")

@@ -14,7 +14,8 @@ from typer import Argument, Option
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, many, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
-from editloupe.runs.folders import Listed, orphans, remove, runs_below, writer
+from editloupe.runs.folders import Listed, orphans, remove, runs_below
+from editloupe.runs.lock import writer
 from editloupe.runs.merge import merge as join
 from editloupe.runs.store import RunStore
 
@@ -110,8 +111,8 @@ def gc(
         found = orphans(run)
         if delete:
             remove(found, run)
-    size = sum(orphan.bytes for orphan in found)
-    say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
+    size = sum(found.values())
+    say_first([f"  {path}  {bytes_:,} bytes" for path, bytes_ in found.items()], 20)
     if not found:
         say("Every picture is named by something.")
     elif delete:

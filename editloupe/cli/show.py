@@ -55,12 +55,12 @@ def show(
         # This imports tools and agents, and a whole run is shown without them.
         from editloupe.cli.recorded import findings_of
 
-        store = RunStore.read_sample(run, sample)
+        store = RunStore.read_samples(run, [sample])
         if not store.findings:
             raise ConfigError(why_empty(store))
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
-        other = None if diff is None else RunStore.read_sample(diff, sample)
+        other = None if diff is None else RunStore.read_samples(diff, [sample])
         for finding in findings:
             out().print(Rule(plain(_title(finding)), align="left"), width=min(out().width, _RULE))
             if other is None:
@@ -283,14 +283,13 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
         if divergence is None:
             say(f"The same conversation to the end, {len(here.steps())} steps.\n")
             continue
-        at = "in the question" if divergence.step == 0 else f"at step {divergence.step}"
-        what = {"reply": ", in the reply", "observation": ", in what was observed"}.get(divergence.part, "")
-        say(f"They part {at}{what}: {divergence.message}", "bold")
+        parted, how = divergence
+        say(f"They part {how}", "bold")
         for (where, run, _), trace in zip(sides, (here, there), strict=True):
             price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
             for number, step in enumerate(trace.steps(), start=1):
                 # Those who were asked another question share no step.
-                if divergence.step in (0, number):
+                if parted in (0, number):
                     show_step(number, step, run, price, f", {where}")
         say("")
 

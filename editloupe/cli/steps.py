@@ -12,11 +12,11 @@ from editloupe.chat import Usage
 from editloupe.cli.output import note, out, plain, say
 from editloupe.data.images import ImageStore
 from editloupe.errors import TraceError
-from editloupe.findings import Finding, Observation, Step
+from editloupe.findings import Finding, Observation
 from editloupe.runs.lineage import FORKS, Parent, family
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import Trace, read_trace
+from editloupe.traces.read import Step, Trace, read_trace
 from editloupe.values import ImageRef, View, canonical_json
 
 

@@ -10,7 +10,7 @@ from editloupe.values import Json
 
 
 def verify(run: RunFolder, as_json: AsJson = False) -> int:
-    """Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed."""
+    """Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed."""
     parts = check(run)
     wrong = sum(map(_failed, parts))
     code = 1 if wrong else 0

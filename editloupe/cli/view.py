@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import webbrowser
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,10 +44,9 @@ def view(
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
-    with ExitStack() as opened:
-        site = _site(named, opened)
-        site = replace(site, rating=Rating(rater=rater), numbers=Numbers(prices=read_prices(prices)))
-        server = opened.enter_context(bound(site, host, port, allow_host or (), renew=partial(_renewed, named, opened)))
+    site = _site(named)
+    site = replace(site, rating=Rating(rater=rater), numbers=Numbers(prices=read_prices(prices)))
+    with bound(site, host, port, allow_host or (), renew=partial(_renewed, named)) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
         places = ", ".join(map(str, named))
@@ -63,7 +61,7 @@ def view(
     return 0
 
 
-def _site(named: Iterable[Path], opened: ExitStack, known: Sequence[RunReader] = ()) -> Site:
+def _site(named: Iterable[Path], known: Sequence[RunReader] = ()) -> Site:
     """A site of the runs that are there now. known: readers that are open already; their runs keep their places.
 
     Raises ConfigError for a folder without a run, and for a run that was named and cannot be read.
@@ -72,7 +70,7 @@ def _site(named: Iterable[Path], opened: ExitStack, known: Sequence[RunReader] =
     readers = [reader for reader in known if reader.folder in found]
     for run in (run for run in found if all(run != reader.folder for reader in readers)):
         try:
-            readers.append(opened.enter_context(RunReader(run, live=True)))
+            readers.append(RunReader(run, live=True))
         except ConfigError as error:
             if not listed:
                 raise
@@ -80,10 +78,10 @@ def _site(named: Iterable[Path], opened: ExitStack, known: Sequence[RunReader] =
     return Site.of(readers, live=True, listed=listed, broken=broken)
 
 
-def _renewed(named: Iterable[Path], opened: ExitStack, site: Site) -> Site:
+def _renewed(named: Iterable[Path], site: Site) -> Site:
     """The site with the runs that have come since, and without those that are gone."""
     try:
-        now = _site(named, opened, [run.reader for run in site.runs])
+        now = _site(named, [run.reader for run in site.runs])
     except ConfigError:
         return site  # the last run is gone, and its pages say so
     if (now.broken, [run.reader for run in now.runs]) == (site.broken, [run.reader for run in site.runs]):

@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.data.hub import download_line
 from editloupe.data.images import ImageStore
-from editloupe.errors import DataError, ImageError, SampleError
-from editloupe.nearest import nearest
+from editloupe.errors import DataError, ImageError, SampleError, nearest
 from editloupe.values import ImageRef
 
 Kind: TypeAlias = Literal[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ RUN_SCHEMA: Final = 2
 NAME: Final = "run.json"
 
 _SHOWN: Final = 5
+_FILES: Final = frozenset((".json", ".jsonl", ".yaml"))
+"""Endings of the files at the top of a run folder."""
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:
@@ -70,3 +73,30 @@ def no_run(folder: Path) -> str:
         return f"{folder} is no run folder: it has no {NAME}; expected the folder that editloupe judge names with --out"
     more = f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
     return f"{folder} is no run folder: it has no {NAME}. Runs in it: {', '.join(below[:_SHOWN])}{more}; name one of them"
+
+
+def check_contents(folder: Path) -> None:
+    """Raise ConfigError for a link, a pipe or a device in a run folder: what it leads to is not the run's.
+
+    A run may come from anybody. Only the entries are looked at, no file is opened.
+    """
+    pending = [str(folder)]
+    while pending:
+        current = pending.pop()
+        try:
+            with os.scandir(current) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if current == str(folder) and Path(entry.name).suffix in _FILES:
+                            raise ConfigError(f"{entry.path} is a folder; expected a file of the run")
+                        pending.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        kind = "a link" if entry.is_symlink() else "no plain file"
+                        raise ConfigError(
+                            f"{entry.path} is {kind}; a run folder holds only its own files and folders. If you trust it, "
+                            "put a copy of what it stands for in its place"
+                        )
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # a run that is being written, or none
+        except OSError as error:
+            raise ConfigError(f"{current} cannot be read: {error.strerror or error}") from error

@@ -16,9 +16,8 @@ from editloupe.data.loaders.base import BoxFile, DataSet, Loader
 from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
-from editloupe.errors import ConfigError, DataError, SampleError
-from editloupe.nearest import did_you_mean
-from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, samples_made_by, with_images
+from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
+from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, opened, with_images
 
 __all__ = ["Loaded", "RejectedRow", "Sample", "box_file", "formats", "load", "load_sample", "load_samples", "sample_of_row"]
 
@@ -242,7 +241,7 @@ def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) 
     )
 
 
-samples_made_by(from_images=load_sample, from_row=sample_of_row)
+opened(from_images=load_sample, from_row=sample_of_row)
 
 
 def _storable(value: Any) -> bool:

@@ -38,8 +38,8 @@ class RunRecord(Serialisable):
     """How the last visit was made, with the metrics; never compared."""
     judges: Mapping[str, JudgeRecord]
     """Judge id → judge."""
-    digest: str
-    """SHA-256 of the rest."""
+    digest: Annotated[str, Field(exclude_if=is_empty)] = ""
+    """SHA-256 of the rest, in runs of 0.2.0. It is not read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator
 
-from editloupe.errors import PromptError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.files import read_text
-from editloupe.nearest import did_you_mean
 from editloupe.values import digest
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class OwnTemplate:
 
     @classmethod
     def read(cls, path: str | Path) -> OwnTemplate:
-        """Read a .md file. Raises PromptError if it cannot be read."""
+        """Read a .md file. Raises ConfigError if it cannot be read."""
         return cls(name=Path(path).name, text=_read(Path(path))[1])
 
 
@@ -67,7 +66,7 @@ def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
     """Return the text of a template with its variables filled in. Values are inserted as they are.
 
     template: a built-in name ("agent/format"), or the path of a .md file, or one that was read.
-    Raises PromptError with file, line and variable, and for a template of others that takes too long or too much memory.
+    Raises ConfigError with file, line and variable, and for a template of others that takes too long or too much memory.
     """
     ours = None if isinstance(template, OwnTemplate) else _ours(template)
     if ours is not None:
@@ -88,7 +87,7 @@ def rendered(shown: str, text: str, variables: dict[str, object], *, trusted: bo
     """Return a template's text with its variables filled in, in this process.
 
     shown: the template's name in messages.   text: the template.   trusted: whether it comes with editloupe, and needs no
-    sandbox.   Raises PromptError with line and variable.
+    sandbox.   Raises ConfigError with line and variable.
     """
     from jinja2 import TemplateError, TemplateNotFound
 
@@ -97,23 +96,23 @@ def rendered(shown: str, text: str, variables: dict[str, object], *, trusted: bo
         for part in _compiled(shown, text, trusted).generate(**variables):
             size += len(part)
             if size > MOST_CHARACTERS:
-                raise PromptError(f"prompt {shown!r}: is longer than {MOST_CHARACTERS:,} characters when it is rendered")
+                raise ConfigError(f"prompt {shown!r}: is longer than {MOST_CHARACTERS:,} characters when it is rendered")
             parts.append(part)
         return "".join(parts)
     except TemplateNotFound as error:
-        raise PromptError(
+        raise ConfigError(
             f"prompt {shown!r}{_line(error.__traceback__, shown)}: includes {error.name!r}; a template must be one file"
         ) from error
     except RecursionError as error:
-        raise PromptError(f"prompt {shown!r}: nests too deep, or calls itself without end") from error
+        raise ConfigError(f"prompt {shown!r}: nests too deep, or calls itself without end") from error
     except (TemplateError, ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as error:
         # Jinja2 passes on what an expression of the template raises; the template's author can fix it.
         hint = _hint(str(error), variables)
-        raise PromptError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error
+        raise ConfigError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error
 
 
 def prompt_digest(names: Iterable[str]) -> str:
-    """Return the SHA-256 over the names and texts of built-in templates, in any order. Raises PromptError."""
+    """Return the SHA-256 over the names and texts of built-in templates, in any order. Raises ConfigError."""
     return digest([[name, _read(name)[1]] for name in sorted(set(names))])
 
 
@@ -131,10 +130,10 @@ def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
     if isinstance(template, str) and not template.endswith(".md"):
         if template in builtin_prompts():
             return f"{template}.md", _builtin_text(template)
-        raise PromptError(
+        raise ConfigError(
             f"unknown prompt {shown!r}; built in: {known}; a prompt of your own is given by the path of its .md file"
         )
-    return shown, read_text(Path(template), f"prompt {shown!r}:", error=PromptError, if_missing=f"; built in: {known}")
+    return shown, read_text(Path(template), f"prompt {shown!r}:", error=ConfigError, if_missing=f"; built in: {known}")
 
 
 @cache
@@ -164,7 +163,7 @@ def _compiled(shown: str, text: str, trusted: bool) -> Template:
         # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
         return Template.from_code(environment, environment.compile(text, shown, shown), {})
     except TemplateSyntaxError as error:
-        raise PromptError(f"prompt {shown!r}, line {error.lineno}: {error.message}") from error
+        raise ConfigError(f"prompt {shown!r}, line {error.lineno}: {error.message}") from error
 
 
 def _line(trace: TracebackType | None, shown: str) -> str:

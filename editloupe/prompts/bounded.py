@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import PromptError
+from editloupe.errors import ConfigError
 
 SECONDS: Final = 1
 """Computing time of one text. A prompt takes milliseconds."""
@@ -41,12 +41,12 @@ _process: subprocess.Popen[bytes] | None = None
 def render_bounded(shown: str, text: str, variables: Mapping[str, object]) -> str:
     """Return the text of a template as `editloupe.prompts.rendered` does.
 
-    Raises PromptError as that does, and for a template that takes too long or too much memory. Thread-safe.
+    Raises ConfigError as that does, and for a template that takes too long or too much memory. Thread-safe.
     """
     try:
         request = pickle.dumps((shown, text, dict(variables)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise PromptError(f"prompt {shown!r}: its variables must be plain values: {error}") from error
+        raise ConfigError(f"prompt {shown!r}: its variables must be plain values: {error}") from error
     with _lock:
         process = _running()
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
@@ -58,11 +58,11 @@ def render_bounded(shown: str, text: str, variables: Mapping[str, object]) -> st
             code = process.wait()
             _close()
             if code == -signal.SIGPROF:
-                raise PromptError(f"prompt {shown!r}: takes more than {SECONDS} s to render; is there a loop without end?")
-            raise PromptError(f"prompt {shown!r}: cannot be rendered; the process for it ended with code {code}")
+                raise ConfigError(f"prompt {shown!r}: takes more than {SECONDS} s to render; is there a loop without end?")
+            raise ConfigError(f"prompt {shown!r}: cannot be rendered; the process for it ended with code {code}")
     good, found = json.loads(answer)
     if not good:
-        raise PromptError(found)
+        raise ConfigError(found)
     return str(found)
 
 
@@ -87,7 +87,7 @@ def serve(rendered: Callable[[str, str, dict[str, object]], str]) -> None:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             answer = [True, rendered(shown, text, variables)]
-        except PromptError as error:
+        except ConfigError as error:
             answer = [False, str(error)]
         except MemoryError:
             answer = [False, f"prompt {shown!r}: takes more than {MEMORY_MB} MB of memory to render"]

@@ -21,15 +21,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from editloupe import plugins
 from editloupe.answers import Answer
 from editloupe.config import Words, meant_one
-from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
+from editloupe.errors import ConfigError, EditLoupeError, ProtocolError, did_you_mean
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
-from editloupe.nearest import did_you_mean
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.rubrics import Rubric, RubricOption
-from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Status, Task
-from editloupe.values import Json, Sample
+from editloupe.values import ImageRef, Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
 """The samples that share source and instructions: usually one, several where several editors were given the same task."""
@@ -82,13 +82,15 @@ class Known(Mapping[QuestionKey, Finding]):
 
         self.consulted = False
         """Whether anybody has looked at a finding. A plan that looks at none is not asked again."""
+        self.read: set[str] = set()
+        """The metrics whose findings somebody has looked for."""
 
     def __getitem__(self, question: QuestionKey) -> Finding:
-        self.consulted = True
+        self._looked_for(question[0])
         return self._by_question[question]
 
     def __iter__(self) -> Iterator[QuestionKey]:
-        self.consulted = True
+        self._looked_for(*(metric for metric, *_ in self._by_question))
         return iter(self._by_question)
 
     def __len__(self) -> int:
@@ -97,7 +99,7 @@ class Known(Mapping[QuestionKey, Finding]):
 
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
-        self.consulted = True
+        self._looked_for(metric)
         if isinstance(about, Sample):
             return self._by_question.get((metric, about.editor, about.id, 0, ""))
         return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
@@ -109,8 +111,14 @@ class Known(Mapping[QuestionKey, Finding]):
 
     def of(self, metric: str, sample: Sample) -> list[Finding]:
         """Return the findings on all turns and parts of a sample, in the order of turns, then as they came."""
-        found = [f for f in self.values() if (f.metric, f.editor, f.sample_id) == (metric, sample.editor, sample.id)]
+        self._looked_for(metric)
+        about = metric, sample.editor, sample.id
+        found = [f for f in self._by_question.values() if (f.metric, f.editor, f.sample_id) == about]
         return sorted(found, key=lambda f: f.turn)
+
+    def _looked_for(self, *metrics: str) -> None:
+        self.consulted = True
+        self.read.update(metrics)
 
 
 class EvalProtocol(Protocol):
@@ -164,6 +172,8 @@ class BaseProtocol:
     """False for a protocol that looks at no edited image: the data may then have none."""
     of_some: ClassVar[frozenset[str]] = frozenset()
     """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
+    read_elsewhere: ClassVar[frozenset[str]] = frozenset()
+    """Ids of questions whose answers neither `plan` nor `score` reads, but for example the builder of a data set."""
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 
@@ -235,6 +245,7 @@ def make_protocol(
 ) -> EvalProtocol:
     """Return a protocol by name with these options.
 
+    Any protocol that asks takes the option `mode`: tool, or plain, which offers no tools.
     Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
     """
     cls: Any = plugins.load("protocols", name)
@@ -242,8 +253,13 @@ def make_protocol(
     missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
+    given = dict(given or {})
+    if getattr(cls, "roles", ()) and "mode" in given and "mode" not in cls.Options.model_fields:
+        if (mode := given.pop("mode")) not in ("tool", "plain"):
+            raise ConfigError(f"{where}: option mode: expected tool or plain, found {mode!r}")
+        tools = tools if mode == "tool" else ()
     try:
-        options = cls.Options.model_validate(dict(given or {}))
+        options = cls.Options.model_validate(given)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_explained(error, cls.Options)}") from error
     try:
@@ -251,7 +267,7 @@ def make_protocol(
     except EditLoupeError:
         raise
     except Exception as error:
-        raise ConfigError(f"{where} cannot be opened: {_raised(error)}") from error
+        raise ConfigError(f"{where} cannot be opened: {_raised(error, cls)}") from error
     if not protocol.metrics:
         raise ConfigError(f"{where} declares no metric; expected at least one editloupe.scores.Metric")
     ids = [metric.id for metric in protocol.metrics]
@@ -271,7 +287,7 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     try:
         tasks = list(islice(protocol.plan(group, known), most + 1))
     except Exception as error:
-        raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
+        raise ProtocolError(f"{where} raised in plan: {_raised(error, type(protocol))}") from error
     if len(tasks) > most:
         raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
     keys = {sample.key for sample in group}
@@ -306,6 +322,13 @@ def _wrong(task: object, protocol: EvalProtocol, keys: Collection[str]) -> str:
     aliases = [view.alias for view in task.views]
     if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
         return f"{_named(task)} with two views of the alias {twice!r}; a picture is known by its alias"
+    for view in task.views:
+        origin: object = view.origin
+        if not isinstance(origin, ImageRef):
+            return (
+                f"{_named(task)} with the view {view.alias!r} of {origin!r}; expected a picture of the sample. Where an "
+                "output is missing, plan the task with blocked=missing_output(sample)"
+            )
     blocked: object = task.blocked
     if blocked is not None and not (isinstance(blocked, tuple) and len(blocked) == 2 and blocked[0] in _FAILURES):
         return f"{_named(task)} blocked as {blocked!r}; expected a reason behind one of {', '.join(_FAILURES)}"
@@ -418,7 +441,7 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
     try:
         scores = list(protocol.score(group, known))
     except Exception as error:
-        raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
+        raise ProtocolError(f"{where} raised in score: {_raised(error, type(protocol))}") from error
     metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
     found: dict[QuestionKey, Score] = {}
     for score in scores:
@@ -459,6 +482,13 @@ def _on_scale(value: object, metric: Metric) -> float:
     return float(inside)
 
 
+def never_scored(protocol: EvalProtocol, scores: Iterable[Score]) -> list[str]:
+    """Return the declared metrics of which no sample has a score, nor a reason for none. `scores` are of a whole run."""
+    told = {score.metric for score in scores if score.missing != NOT_JUDGED}
+    of_some = getattr(protocol, "of_some", ())
+    return [metric.id for metric in protocol.metrics if metric.id not in told and metric.id not in of_some]
+
+
 def looks_at_outputs(protocol: EvalProtocol) -> bool:
     """Return whether a protocol needs edited images, as it says by `outputs`."""
     return bool(getattr(protocol, "outputs", True))
@@ -472,10 +502,12 @@ def described(protocol: EvalProtocol) -> str:
         return f"protocol {protocol.name!r} ({type(protocol).__module__})"
 
 
-def _raised(error: BaseException) -> str:
-    """Return the exception with the place where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+def _raised(error: BaseException, protocol: type) -> str:
+    """Return the exception with the line of the protocol's package that led to it: "KeyError: 'x' (toy.py, line 12)"."""
+    package, place = protocol.__module__.partition(".")[0], ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            place = f" ({Path(frame.f_code.co_filename).name}, line {line})"
     return f"{type(error).__name__}: {error}{place}"
 
 

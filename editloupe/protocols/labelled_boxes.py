@@ -7,9 +7,12 @@ one never costs the others.
 from __future__ import annotations
 
 import json
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar, Final, Literal
 
 from editloupe.answers import (
@@ -27,7 +30,7 @@ from editloupe.answers import (
     read_json,
     spellings,
 )
-from editloupe.chat import Token, tokens_at
+from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.values import Json, finite
 
@@ -138,10 +141,9 @@ class LabelledBoxes(AnswerSpec):
             entries = self._entries(checked(text, LONGEST_JSON)) if self.wants_logprobs and tokens else []
         except ReplyError:
             return []
-        begun = tokens_at(tokens, [written for written, _ in entries])
+        begun = _tokens_at(tokens, [written for written, _ in entries])
         labels = [entry.get(self.label_key) if isinstance(entry, Mapping) else None for _, entry in entries]
-        pairs = zip(begun, labels, strict=False)
-        return [token.share(str(label), self.labels) if token and label else None for token, label in pairs]
+        return [_share(token, label, self.labels) if token else None for token, label in zip(begun, labels, strict=False)]
 
     def _value_schema(self) -> Json:
         if self.form == "lines":
@@ -207,3 +209,45 @@ class LabelledBoxes(AnswerSpec):
         item: dict[str, Json] = {self.label_key: label, self.name_key: " ".join(name.split()), BOX: listed}
         sure = share if self.wants_logprobs else finite(entry.get(CONFIDENCE)) if self.asks_confidence else None
         return item if sure is None or not 0 <= sure <= 1 else {**item, CONFIDENCE: sure}
+
+
+def _tokens_at(tokens: Sequence[Token], pieces: Sequence[str]) -> list[Token | None]:
+    """Return the token in which each of these pieces of a reply begins: None for an empty one; [] where one is missing.
+
+    The pieces stand in this order. They are looked for from the end: before an answer a draft of it may stand.
+    """
+    spoken = "".join(token.text for token in tokens)
+    starts = list(accumulate((len(token.text) for token in tokens), initial=0))
+    found: list[Token | None] = []
+    place = len(spoken)
+    for piece in reversed(pieces):
+        if (place := spoken.rfind(piece, 0, place)) < 0:
+            return []
+        found.append(tokens[bisect_right(starts, place) - 1] if piece else None)
+    return found[::-1]
+
+
+def _share(token: Token, label: Json, labels: Sequence[str]) -> float | None:
+    """Return p(label) / Σ p(labels), where a token begins the label; None where that is not known.
+
+    An alternative counts for the one label that its text, without blanks and quotes, begins or begins with. A label that no
+    alternative stands for counts as 0.
+    """
+    if not token.top or _meant(token.text, labels) != label:
+        return None
+    # The chosen one need not be among the most probable.
+    chosen = () if any(text == token.text for text, _ in token.top) else ((token.text, token.logprob),)
+    most = max(logprob for _, logprob in (*token.top, *chosen))
+    odds = dict.fromkeys(labels, 0.0)
+    for text, logprob in (*token.top, *chosen):
+        if (meant := _meant(text, labels)) is not None:
+            odds[meant] += math.exp(logprob - most)
+    total = math.fsum(odds.values())
+    return round(odds[str(label)] / total, 6) if label in odds and total else None
+
+
+def _meant(text: str, labels: Sequence[str]) -> str | None:
+    """Return the one label that a token begins, or begins with; None where it is none or more than one."""
+    said = text.strip(" \t\r\n[](){}*:,\"'“”„‘’`").casefold()
+    found = [label for label in labels if label.casefold().startswith(said) or said.startswith(label.casefold())]
+    return found[0] if said and len(found) == 1 else None

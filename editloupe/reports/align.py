@@ -27,8 +27,8 @@ from editloupe.stats.bootstrap import (
     interval,
 )
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
+from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, numbers, words
 from editloupe.stats.weighted import CORRELATIONS
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, numbers, words
 from editloupe.values import Json, Serialisable
 
 TITLES: Final[Mapping[str, str]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
 from editloupe.stats.bootstrap import LEVEL, ConfidenceInterval, Estimate
-from editloupe.tables import Row, Table, numbers, words
+from editloupe.stats.table import Row, Table, numbers, words
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, Serialisable, digest

@@ -17,7 +17,7 @@ from editloupe.reports.means import MeanOfAll, means_of_all, means_table
 from editloupe.reports.pivot import label_tables, spec_table
 from editloupe.reports.summary import column_of, row_order, specs, summarise
 from editloupe.scores import Score
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from editloupe.values import Json, Serialisable, is_empty
 
 MANY_EDITORS: Final = 3

@@ -115,7 +115,7 @@ class Cost(Serialisable):
 
     judge: str
     verdicts: int
-    """Scores with a value, without what was measured."""
+    """Questions that it answered, each once, however many scores are made of it. Measures ask none."""
     findings: int
     usage: Usage
     """Of all findings, those without an answer included."""
@@ -486,9 +486,8 @@ def _corrected(found: Sequence[HumanAgreement]) -> list[HumanAgreement]:
 def _cost(number: int, judge: Judged, joined: Sequence[_Joined], prices: Prices, people: JudgeColumn | None) -> Cost:
     usage = sum((f.usage for f in judge.of_models), Usage())
     asked = [f for f in judge.of_models if f.trace is not None]
-    measured = {f.metric for f in judge.findings if f.role == "measure"}
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)
-    verdicts = sum(s.value is not None and s.metric not in measured for s in judge.scores)
+    verdicts = len({f.question for f in judge.of_models if f.status == "ok"})
     agreeing = None if people is None else sum(one.agreeing(number) for one in joined)
     return Cost(
         judge=judge.name,

@@ -14,7 +14,7 @@ from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.significance import Significance
-from editloupe.tables import NONE, Cell, Row, Table, estimated, numbers, words
+from editloupe.stats.table import NONE, Cell, Row, Table, estimated, numbers, words
 from editloupe.values import Json
 
 _SHORT: Final[Mapping[str, str]] = {

@@ -19,7 +19,7 @@ from editloupe.reports.judged import Judged
 from editloupe.reports.readings import MetricReading
 from editloupe.reports.summary import OVERALL, on_hundred, specs, summary
 from editloupe.scores import Metric, MetricSet, Score
-from editloupe.tables import Table, simple
+from editloupe.stats.table import Table, simple
 from editloupe.values import Json, sample_key
 
 People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
@@ -366,6 +366,9 @@ def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Chec
         return replace(checked, why=f"{column} was not asked in this run")
     # In the unit of the protocol's tables: 0 to 100, or the metric's own.
     spec = replace(specs(judged.protocol)[0], metrics=(), cell="mean")
+    if not by_type:
+        # That table may be of turns or parts alone, and the metric of samples as wholes.
+        spec = replace(spec, rows="editor", columns="metric")
     found = summary(spec, judged.asked, judged.scores)
     if column not in found.micro:
         return replace(checked, why="the metrics have no scale in common; name one of them")

@@ -15,8 +15,8 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.folders import writer
 from editloupe.runs.judges import names_of, titled
+from editloupe.runs.lock import writer
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults

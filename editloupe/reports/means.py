@@ -12,10 +12,11 @@ from editloupe.protocols.base import EvalProtocol
 from editloupe.reports.judged import judged_in, to_go
 from editloupe.reports.pivot import Cluster, spec_table
 from editloupe.reports.summary import specs
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import is_large
 from editloupe.runs.store import RunStore
-from editloupe.scores import CellKind, Score
-from editloupe.tables import Table
+from editloupe.scores import Score
+from editloupe.stats.spec import CellKind
+from editloupe.stats.table import Table
 from editloupe.values import Serialisable, parse_json
 
 
@@ -89,7 +90,7 @@ def standing_of_run(folder: Path) -> Standing:
     The means of a large run are those that `editloupe judge` wrote at its end, if no finding came since: it is not read
     whole.
     """
-    if RunIndex.worth(folder):
+    if is_large(folder):
         return Standing(means=_remembered(folder) or {})
     try:
         store = RunStore.read(folder)

@@ -13,7 +13,7 @@ from rich.text import Text
 from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
 from editloupe.stats.bootstrap import Drawing
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from editloupe.values import Serialisable
 
 

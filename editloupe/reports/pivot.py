@@ -27,10 +27,11 @@ from editloupe.reports.summary import (
     statuses,
     value_of,
 )
-from editloupe.scores import Metric, Score, TableSpec
+from editloupe.scores import Metric, Score
 from editloupe.stats import bootstrap
 from editloupe.stats.bootstrap import ConfidenceInterval
-from editloupe.tables import (
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import (
     BarPlot,
     Cell,
     Column,

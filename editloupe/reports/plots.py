@@ -17,7 +17,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from editloupe.reports.escape import safe
-from editloupe.tables import (
+from editloupe.stats.table import (
     NONE,
     BarPlot,
     Cell,

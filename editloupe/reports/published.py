@@ -6,7 +6,7 @@ import math
 
 from editloupe.reports.judged import Judged
 from editloupe.scores import Score
-from editloupe.tables import Cell, Row, Table, numbers, words
+from editloupe.stats.table import Cell, Row, Table, numbers, words
 
 
 def published_table(judged: Judged) -> Table | None:

@@ -17,7 +17,7 @@ from editloupe.reports import render
 from editloupe.reports.summary import BY_EDITOR, counted
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import OrNull
-from editloupe.tables import NONE, Cell, Row, Table, numbers, simple, words
+from editloupe.stats.table import NONE, Cell, Row, Table, numbers, simple, words
 from editloupe.tasks import About
 from editloupe.values import Json, Sample, Serialisable, is_empty, sample_key
 

@@ -20,7 +20,7 @@ from editloupe.reports.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.raters import Panel, ceiling
-from editloupe.tables import Row, Table, estimated, numbers, words
+from editloupe.stats.table import Row, Table, estimated, numbers, words
 from editloupe.values import Json, Serialisable
 
 _SHORT: Final = {

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from editloupe.reports.escape import csv_cell, markdown_row, plain, safe
-from editloupe.tables import Row, Table
+from editloupe.stats.table import Row, Table
 from editloupe.values import Json
 
 _FIXED_SHARE = 0.4

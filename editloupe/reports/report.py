@@ -21,8 +21,8 @@ from editloupe.reports.plots import WIDTH, draw
 from editloupe.reports.published import published_table
 from editloupe.reports.side_by_side import not_side_by_side, side_by_side
 from editloupe.reports.summary import specs
-from editloupe.scores import TableSpec
-from editloupe.tables import Table
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Table
 from editloupe.values import Json
 
 LISTED: Final = ".files.json"

@@ -8,7 +8,7 @@ from editloupe.reports.judged import Judged
 from editloupe.reports.summary import counted, on_hundred, specs, value_of
 from editloupe.scores import Metric
 from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, words
 
 _Place = tuple[str, int, str]
 """Sample's key, turn and part: what a score of a metric is about."""

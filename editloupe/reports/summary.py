@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import NOT_JUDGED, CellKind, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.stats.spec import CellKind, TableSpec
 from editloupe.tasks import STATUSES
 from editloupe.values import Serialisable
 

@@ -17,7 +17,7 @@ from editloupe.reports.pages import Agreement, TableSection
 from editloupe.stats.agreement import Figure, LabelScale, Paired, confusion, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, ends
 from editloupe.stats.bradley_terry import EditorRanking, Match, rank
-from editloupe.tables import Cell, Row, Table, numbers, words
+from editloupe.stats.table import Cell, Row, Table, numbers, words
 from editloupe.values import Json, Serialisable
 
 Preference: TypeAlias = Literal["A", "B", "good", "bad", "tie"]

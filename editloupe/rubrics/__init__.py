@@ -30,9 +30,8 @@ from pydantic_core import ErrorDetails, PydanticKnownError
 
 from editloupe import plugins
 from editloupe.answers import CANNOT_JUDGE, LabelRule, Labels, Scale, fold
-from editloupe.errors import RubricError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.files import read_toml
-from editloupe.nearest import did_you_mean
 from editloupe.replies import tags_in
 from editloupe.values import Json, digest, is_empty
 
@@ -210,13 +209,13 @@ class Rubric(_Model):
         return digest(self.to_json())
 
     def criterion(self, id_or_short: str) -> Criterion:
-        """Return the criterion with this id or short name, whatever the case. Raises RubricError, which lists the known."""
+        """Return the criterion with this id or short name, whatever the case. Raises ConfigError, which lists the known."""
         wanted = id_or_short.casefold()
         for criterion in self.criteria:
             if wanted in (criterion.id.casefold(), criterion.short.casefold()):
                 return criterion
         known = ", ".join(f"{c.id} ({c.short})" for c in self.criteria)
-        raise RubricError(f"rubric {self.id!r} has no criterion {id_or_short!r}; it has: {known}")
+        raise ConfigError(f"rubric {self.id!r} has no criterion {id_or_short!r}; it has: {known}")
 
     def to_json(self) -> dict[str, Json]:
         """Return the rubric as a run records it: the criteria are a list, each with its id."""
@@ -224,14 +223,14 @@ class Rubric(_Model):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Rubric:
-        """Parse what `to_json` returns. Raises RubricError where the data are not of that shape."""
+        """Parse what `to_json` returns. Raises ConfigError where the data are not of that shape."""
         criteria = data.get("criteria")
         try:
             return cls.model_validate({**data, "criteria": tuple(criteria) if isinstance(criteria, list) else criteria})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "its content"
-            raise RubricError(f"rubric {str(data.get('id'))!r}: {where}: {first['msg'].lower()}") from error
+            raise ConfigError(f"rubric {str(data.get('id'))!r}: {where}: {first['msg'].lower()}") from error
 
 
 def builtin_rubrics() -> tuple[str, ...]:
@@ -255,18 +254,18 @@ def _of_protocol(name: str) -> Path | None:
 def load_rubric(name_or_path: str | Path) -> Rubric:
     """Read the rubric of an installed protocol by its name ("dlebench"), or a user's own .toml file by path.
 
-    Raises RubricError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
+    Raises ConfigError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
     stands in a line of its own with file and key.
     """
     if not isinstance(name_or_path, str | Path):
-        raise RubricError(f"a rubric is a name or the path of a .toml file, found {name_or_path!r}")
+        raise ConfigError(f"a rubric is a name or the path of a .toml file, found {name_or_path!r}")
     if isinstance(name_or_path, str):
         built_in = _of_protocol(name_or_path)
         if built_in is not None:
             return _read(built_in, name_or_path)
         if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
             known = builtin_rubrics()
-            raise RubricError(
+            raise ConfigError(
                 f"unknown rubric {name_or_path!r}; {did_you_mean(name_or_path, known)}built in: {', '.join(known)}; "
                 "a rubric of your own is given by the path of its .toml file"
             )
@@ -283,11 +282,11 @@ def schema_text() -> str:
 
 def _read(path: Path, shown: str) -> Rubric:
     known = f"; built in: {', '.join(builtin_rubrics())}"
-    return _checked(read_toml(path, f"rubric {shown!r}:", error=RubricError, if_missing=known), shown)
+    return _checked(read_toml(path, f"rubric {shown!r}:", error=ConfigError, if_missing=known), shown)
 
 
 def _checked(raw: Mapping[str, Any], shown: str) -> Rubric:
-    """Return the rubric of what a file holds. Raises RubricError, a line for each broken rule."""
+    """Return the rubric of what a file holds. Raises ConfigError, a line for each broken rule."""
     try:
         rubric = Rubric.model_validate(raw)
     except ValidationError as error:
@@ -297,7 +296,7 @@ def _checked(raw: Mapping[str, Any], shown: str) -> Rubric:
             # A tuple counts only its good items: it is not too short as well where one of them is at fault.
             if problem["type"] != "too_short" or problem["ctx"]["actual_length"] == len(problem["input"])
         ]
-        raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems)) from error
+        raise ConfigError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems)) from error
     problems = [
         f"criteria.{key}.id: unknown key; the id of a criterion is the name of its table"
         for key, table in raw["criteria"].items()
@@ -305,7 +304,7 @@ def _checked(raw: Mapping[str, Any], shown: str) -> Rubric:
     ]
     problems += _clashes(rubric)
     if problems:
-        raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems))
+        raise ConfigError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems))
     return rubric
 
 

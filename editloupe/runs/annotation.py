@@ -20,7 +20,6 @@ from typing import Final, Literal
 
 from editloupe import files
 from editloupe.answers import Answer, AnswerSpec, Labels, OneOf, Scale, Text, fold
-from editloupe.backends.recorded import short
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
 from editloupe.data.images import ImageStore
@@ -50,6 +49,7 @@ from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.tools.base import BUILT_IN_TOOLS
+from editloupe.traces.difference import short
 from editloupe.values import Json, Serialisable, canonical_json, digest, finite, parse_json
 
 FILE: Final = "annotation.json"

@@ -1,11 +1,12 @@
-"""What the settings of two runs differ in, in the user's words: an option as it is given, a value as it is written."""
+"""What makes a run the same run, and what two runs differ in, in the user's words: an option as it is given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from editloupe.config import ALIASES, SHORTHANDS, RunSpec
+from editloupe.config import ALIASES, SHORTHANDS
 from editloupe.values import Json
 
 _LONGEST: Final = 80
@@ -22,6 +23,20 @@ _NAMES: Final[Mapping[str, str]] = {
     "imported": "importer",
 }
 """Fields of an identity whose name is no option's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run as a value."""
+
+    identity: Mapping[str, Json]
+    """What two visits to one folder must share: protocol, options, roles, tools, budget of a task."""
+    record: Mapping[str, Json] = field(default_factory=dict)
+    """How this visit was made: version, repeats. Never compared."""
+
+    def differs_from(self, other: RunSpec) -> list[tuple[str, Json, Json]]:
+        """Return (field, ours, theirs) for every field of identity that differs; of an object each key."""
+        return list(_differences("", self.identity, other.identity))
 
 
 def differences(ours: RunSpec, theirs: RunSpec) -> list[tuple[str, str, str]]:
@@ -94,3 +109,26 @@ def _quoted(value: Json) -> str:
 
 def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
+    for name in sorted({*ours, *theirs}):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, list) and isinstance(b, list):
+            # A rubric's criteria and labels are lists: one that is reworded is named, and not the whole list.
+            a, b = _named_entries(a, b)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(f"{prefix}{name}.", a, b)
+        elif a != b:
+            yield f"{prefix}{name}", a, b
+
+
+def _named_entries(ours: list[Json], theirs: list[Json]) -> tuple[Json, Json]:
+    """Return two lists of objects by the objects' ids or names; others, and lists in which these differ, as they are."""
+    found: list[dict[str, Json]] = []
+    for entries in (ours, theirs):
+        names = [str(one.get("id") or one.get("name") or "") for one in entries if isinstance(one, Mapping)]
+        if not all(names) or len(names) != len(entries) or len(set(names)) != len(names):
+            return ours, theirs
+        found.append(dict(zip(names, entries, strict=True)))
+    return (found[0], found[1]) if list(found[0]) == list(found[1]) else (ours, theirs)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from editloupe import files
-from editloupe.data.run_file import read_run_file
+from editloupe.data.run_file import NAME
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
-from editloupe.runs.index import RunIndex
+from editloupe.runs.index import FINDINGS, RunIndex
 from editloupe.runs.judges import names_of
-from editloupe.values import Json, parse_json
+from editloupe.runs.record import RunRecord
+from editloupe.values import Json
 
-_FILES = frozenset((".json", ".jsonl", ".yaml"))
-"""Endings of the files at the top of a run folder."""
 _SHA = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -58,129 +55,36 @@ class Listed:
         }
 
 
-def check_contents(folder: Path) -> None:
-    """Raise ConfigError for a link, a pipe or a device in a run folder: what it leads to is not the run's.
-
-    A run may come from anybody. Only the entries are looked at, no file is opened.
-    """
-    pending = [str(folder)]
-    while pending:
-        current = pending.pop()
-        try:
-            with os.scandir(current) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if current == str(folder) and Path(entry.name).suffix in _FILES:
-                            raise ConfigError(f"{entry.path} is a folder; expected a file of the run")
-                        pending.append(entry.path)
-                    elif not entry.is_file(follow_symlinks=False):
-                        kind = "a link" if entry.is_symlink() else "no plain file"
-                        raise ConfigError(
-                            f"{entry.path} is {kind}; a run folder holds only its own files and folders. If you trust it, "
-                            "put a copy of what it stands for in its place"
-                        )
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # a run that is being written, or none
-        except OSError as error:
-            raise ConfigError(f"{current} cannot be read: {error.strerror or error}") from error
-
-
 def runs_below(folder: Path) -> Iterator[Listed]:
     """Yield every run at or below `folder`, by name, without searching inside runs. Raises ConfigError: no folder."""
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; name the one that your runs are in")
     for where, folders, names in os.walk(folder):
         folders.sort()
-        if "run.json" in names:
+        if NAME in names:
             folders.clear()
             yield _listed(Path(where))
 
 
 def _listed(folder: Path) -> Listed:
     try:
-        check_contents(folder)
-        info = read_run_file(folder)
-        listed: Any = info.get("judges")
-        judges = {id_: judge for id_, judge in (listed or {}).items() if isinstance(judge, Mapping)}
-        asked = [id_ for id_, judge in judges.items() if judge.get("role", "judge") == "judge"]
-        with RunIndex(folder) as index:
-            findings = folder / "findings.jsonl"
-            written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
-            return Listed(
-                folder=folder,
-                judges=names_of(judges),
-                mode=_mode(info),
-                tags=tags_of(info.get("record")),
-                samples=index.samples(),
-                asked=index.asked(asked),
-                statuses=index.statuses(),
-                written=written,
-            )
-    except EditLoupeError as error:
-        problem = str(error)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = f"run.json cannot be read as a run: {error!r}"
-    return Listed(folder=folder, statuses={}, problem=problem)
+        run, index, findings = RunRecord.read_info(folder), RunIndex(folder), folder / FINDINGS
+        return Listed(
+            folder=folder,
+            judges=names_of(run.info.get("judges")),
+            mode=run.mode,
+            tags=run.tags,
+            samples=index.samples(),
+            asked=index.asked(run.judges()),
+            statuses=index.statuses(),
+            written=(findings if findings.exists() else folder / NAME).stat().st_mtime,
+        )
+    except (EditLoupeError, OSError) as error:
+        return Listed(folder=folder, statuses={}, problem=str(error))
 
 
-def tags_of(record: object) -> tuple[str, ...]:
-    """Return the words that the user gave a run, of what run.json records."""
-    listed = record.get("tags") if isinstance(record, Mapping) else None
-    return tuple(str(tag) for tag in listed) if isinstance(listed, list) else ()
-
-
-def _mode(info: Mapping[str, Any]) -> str:
-    options = (info.get("record") or {}).get("options") or {}
-    return str(options.get("mode") or "")
-
-
-def is_written(folder: Path) -> bool:
-    """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
-    return writer(folder) is not None
-
-
-def writer(folder: Path) -> int | None:
-    """Return the number of the process that writes to a run; None if none does, or one of another machine."""
-    try:
-        owner: Any = parse_json(files.read_bytes(folder / "run.owner"))
-        process = int(owner["process"])
-        if owner["host"] != socket.gethostname():
-            return None
-        os.kill(process, 0)
-    except PermissionError:
-        return process
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    return process if _locked_by(process, folder) else None
-
-
-def _locked_by(process: int, folder: Path) -> bool:
-    """Return whether a living process is the one that writes here: its number may have gone to another since.
-
-    The kernel's list of locks says it, since trying the lock could keep a writer out that starts just then. Without such a
-    list, a living process counts.
-    """
-    try:
-        inode = (folder / "run.lock").stat().st_ino
-        held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-    except FileNotFoundError:
-        return not Path("/proc/locks").exists()
-    except (OSError, ValueError):
-        return True
-    return any(str(process) in words and any(word.endswith(f":{inode}") for word in words) for words in held)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Orphan:
-    """A picture that no trace, sample or finding names, or a file that is half written."""
-
-    path: Path
-    bytes: int
-    """Its size."""
-
-
-def orphans(folder: Path) -> list[Orphan]:
-    """Return pictures that nothing in the run names, and what a killed process left half written, by path.
+def orphans(folder: Path) -> dict[Path, int]:
+    """Return pictures that nothing in the run names, and what a killed process left half written: path → bytes.
 
     Any 64 hex digits in the run's files count as a name, in those set aside too: a picture too many is kept rather than
     one too few. Files of other names are left alone.
@@ -195,7 +99,7 @@ def orphans(folder: Path) -> list[Orphan]:
                 for line in file:
                     unnamed.difference_update(_SHA.findall(line))
     found += [path for sha, path in _pictures(folder) if sha in unnamed]
-    return [Orphan(path=path, bytes=seen.st_size) for path in sorted(found) if stat.S_ISREG((seen := path.lstat()).st_mode)]
+    return {path: seen.st_size for path in sorted(found) if stat.S_ISREG((seen := path.lstat()).st_mode)}
 
 
 def _pictures(folder: Path) -> Iterator[tuple[bytes, Path]]:
@@ -205,13 +109,13 @@ def _pictures(folder: Path) -> Iterator[tuple[bytes, Path]]:
             yield sha, path
 
 
-def remove(found: Sequence[Orphan], folder: Path) -> None:
+def remove(found: Iterable[Path], folder: Path) -> None:
     """Delete files of a run folder. Raises StorageError."""
-    for orphan in found:
+    for path in found:
         try:
-            files.unlink(orphan.path, below=folder)
+            files.unlink(path, below=folder)
         except OSError as error:
-            raise StorageError(f"{orphan.path} cannot be deleted: {error.strerror or error}") from error
+            raise StorageError(f"{path} cannot be deleted: {error.strerror or error}") from error
 
 
 def bring(source: Path, target: Path, *, link: bool) -> int:
@@ -231,21 +135,11 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
                 path = Path(where, name)
                 if path.is_symlink() or not path.is_file():
                     continue
-                place(path, into / name, link=link, below=target.parent)
+                if link:
+                    files.link_or_copy(path, into / name, below=target.parent)
+                else:
+                    files.write_whole(into / name, files.read_bytes(path), below=target.parent)
                 new += 1
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
     return new
-
-
-def same_file(one: Path, other: Path) -> bool:
-    """Return whether both files exist with the same bytes."""
-    return other.exists() and files.read_bytes(one) == files.read_bytes(other)
-
-
-def place(source: Path, target: Path, *, below: Path, link: bool = False) -> None:
-    """Copy one file, whole or not at all. link: as in `bring`.   below: the run folder of `target`. Raises OSError."""
-    if link:
-        files.link_or_copy(source, target, below=below)
-    else:
-        files.write_whole(target, files.read_bytes(source), below=below)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
 from editloupe.agent.recorder import TraceRecorder
@@ -17,9 +17,10 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.replies import neutralise
 from editloupe.runs.lineage import Parent
-from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
+from editloupe.runs.recording import Live, Recording, context_of, read_recording, reopened
 from editloupe.tools.base import Toolbox
-from editloupe.traces.record import TraceWriter
+from editloupe.traces.cassette import Cassette
+from editloupe.traces.events import Header
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,51 +91,41 @@ def fork(
     if missing:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
     task = recording.task if changes.tools is None else replace(recording.task, tools=changes.tools)
-    summary = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.summary()}
-    began: list[Parent] = []
-
-    def begin(head: str, step: int, tools: int) -> TraceWriter:
-        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=summary))
-        return begin_child(folder, recording, task, live, began[0])
-
-    recorder = TraceRecorder(
-        cassette=recording.cassette,
-        edits=_edits(recording, at, changes),
-        drop_carry=live.changes_provider(recording.judge),
-        open_trace=begin,
-    )
-    images = ImageStore(folder / "blobs")
-    try:
-        state = _state_after(recording, recorder, at, images)
-        context = context_of(recording, recorder, live, images, task)
+    edits = _edits(recording.cassette, at, changes)
+    with reopened(folder, recording, live, why="fork", changes=changes.summary(), task=task, edits=edits) as context:
+        recorder = context.recorder
+        state = _state_after(recording, recorder, at, context.images)
         recorder.go_live()
         state = run_loop(_apply(state, context, changes), context)
-        finding = recorder.finish(finding_of(state, context, trace=None), folder)
-    finally:
-        recorder.close()
-    return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
+        if recorder.writer is None:
+            recorder.note("the task's budget was spent before anything could be asked")
+        finding = finding_of(state, context, trace=recorder.trace)
+        assert recorder.writer is not None, "the note is written"
+        recorder.writer.finish(finding)
+    parent = Parent.from_json(cast(Header, recorder.writer.events[0]).parent)
+    return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=parent)
 
 
-def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
+def _edits(cassette: Cassette, at: int, changes: Changes) -> dict[int, str]:
     """Return ordinal → new text of the edited tool result. Raises ConfigError if the call is ambiguous or missing."""
     if changes.observation is None:
         return {}
-    calls = [i for i, step in enumerate(recording.cassette.tool_steps) if step == at]
-    names = [str(recording.cassette.tools[i].call["name"]) for i in calls]
+    calls = [i for i, step in enumerate(cassette.tool_steps) if step == at]
+    listed = ", ".join(f"{n} {cassette.tools[i].call['name']}" for n, i in enumerate(calls, start=1))
     if not calls:
         raise ConfigError(f"step {at} has no observation that could be edited: no tool was called there")
     if changes.call is None and len(calls) > 1:
-        listed = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
         raise ConfigError(f"step {at} has {len(calls)} observations ({listed}); say which with --call")
     number = changes.call or 1
     if not 1 <= number <= len(calls):
-        raise ConfigError(f"--call {number}: step {at} has {len(calls)} calls ({', '.join(names)})")
+        raise ConfigError(f"--call {number}: step {at} has {len(calls)} calls ({listed})")
     return {calls[number - 1]: changes.observation}
 
 
 def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
-    prefix = context_of(recording, recorder, Live(), images)
-    state = initial_state(prefix, recording.views, recording.question)
+    """Return the state of the loop after the shared steps."""
+    prefix = context_of(recording, Live(), recorder, images, recording.task)
+    state = initial_state(prefix, recording.views, recording.cassette.question)
     try:
         return run_loop(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
     except ReplayMiss as miss:

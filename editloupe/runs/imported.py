@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import cast
 
 from editloupe import plugins
-from editloupe.config import RunSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.imported import Importer, record_of
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from editloupe.backends.base import parse_uri
-from editloupe.config import OF_A_JUDGE, RunSpec
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import JudgeSpec
+from editloupe.runs.differences import RunSpec
 from editloupe.values import Json
 
 
@@ -105,29 +105,3 @@ def _model(uri: str) -> str:
 def titled(name: str, uri: str) -> str:
     """Return a judge's name, with its URI if the name does not say it."""
     return name if name.startswith(uri) else f"{name}, {uri}"
-
-
-def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
-    """Return options for config.yaml that ask all of a run's judges again.
-
-    A single judge without a name stands as `backend` with its options, else all stand under `judges`. Judges whose options
-    were never recorded are left out.
-    """
-    found = judges if isinstance(judges, Mapping) else {}
-    known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
-    if not known:
-        return dict(config)
-    rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
-    if len(known) == 1 and not any(j.get("name") for j in known.values()):
-        (only,) = known.values()
-        options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
-        assert isinstance(options, Mapping)
-        return {**rest, **options} if several else dict(config)
-    listed: dict[str, Json] = {}
-    for id_, judge in known.items():
-        options = judge["options"]
-        assert isinstance(options, Mapping)
-        # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
-        key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
-        listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
-    return {**rest, "judges": listed}

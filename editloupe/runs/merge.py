@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
+from editloupe.runs.config_file import read_config
 from editloupe.runs.differences import differences
-from editloupe.runs.folders import bring, place, same_file
+from editloupe.runs.folders import bring
 from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, parse_json
+from editloupe.values import parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
@@ -72,9 +73,10 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             spec = replace(spec, record={**spec.record, "repeats": rules[0]})
         judges = [entry for store in stores for entry in store.entries().values()]
         nothing = Loaded(format="merged", samples=(), rejected=())
+        config = next(filter(None, map(read_config, (out, *shards))), None)
         # A name that means two judges is refused before the folder is made.
         RunStore(out).look(spec, judges, nothing)
-        target = RunStore.begin(out, spec, judges, nothing, config=_config((out, *shards)))
+        target = RunStore.begin(out, spec, judges, nothing, config=config)
         opened.callback(target.close)
         total = Merged()
         for store in stores:
@@ -83,13 +85,6 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             except OSError as error:
                 raise StorageError(f"{store.folder} cannot be merged into {out}: {error}") from error
         return total
-
-
-def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
-    """Return the options of the first config.yaml in some folders; None if there is none."""
-    path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
-    options = None if path is None else files.read_yaml(path)
-    return options if isinstance(options, Mapping) else None
 
 
 def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
@@ -123,9 +118,9 @@ def _wins(target: RunStore, shard: RunStore, finding: Finding) -> bool:
     if finding.trace is not None:
         there = target.folder / finding.trace
         source = shard.folder / finding.trace
-        if source.exists() and not same_file(source, there):
+        if source.exists() and not _same(source, there):
             set_aside(there, below=below)
-            place(source, there, below=below)
+            files.write_whole(there, files.read_bytes(source), below=below)
         for aside in source.parent.glob(f"{source.name.removesuffix('.jsonl')}.aside-*.jsonl"):
             _beside(aside, there, below)
     return True
@@ -135,9 +130,14 @@ def _beside(source: Path, there: Path, below: Path) -> None:
     """Keep a trace that lost as one that was set aside, unless an equal one is kept already."""
     stem = there.name.removesuffix(".jsonl")
     kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
-    if not source.exists() or any(same_file(source, path) for path in kept):
+    if not source.exists() or any(_same(source, path) for path in kept):
         return
-    place(source, aside_path(there), below=below)
+    files.write_whole(aside_path(there), files.read_bytes(source), below=below)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Return whether both files exist with the same bytes."""
+    return other.exists() and files.read_bytes(one) == files.read_bytes(other)
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
@@ -149,37 +149,36 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
     problems: list[str] = []
     new = 0
     forks = [path for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)]
-    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
-        data = files.read_bytes(path)
-        updated = _with_parent(data, renamed)
-        data = data if updated is None else updated
+    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), _number(p))):
+        whole, data = _with_parent(files.read_bytes(path), renamed)
         there = target / path.parent.name / path.name
-        number = int(path.name.split(".")[2])
         while there.exists() and files.read_bytes(there) != data:
-            number += 1
-            there = there.with_name(f"{family(path.name)}.{number}.jsonl")
-        if updated is None:
-            problems.append(
-                f"{path}: no header in the first line; brought as it is, as {FORKS}/{there.parent.name}/{there.name}"
-            )
-        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = f"{FORKS}/{there.parent.name}/{there.name}"
+            there = there.with_name(f"{family(path.name)}.{_number(there) + 1}.jsonl")
+        name = f"{FORKS}/{there.parent.name}/{there.name}"
+        if not whole:
+            problems.append(f"{path}: no header in the first line; brought as it is, as {name}")
+        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = name
         if not there.exists():
             files.write_whole(there, data, below=target.parent)
             new += 1
     return new, problems
 
 
-def _with_parent(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
-    """Return a fork's file with its parent's new name in the header; None if it has no whole header."""
+def _number(fork: Path) -> int:
+    return int(fork.name.split(".")[2])
+
+
+def _with_parent(data: bytes, renamed: Mapping[str, str]) -> tuple[bool, bytes]:
+    """Return whether a fork's file has a whole header, and the file with its parent's new name there."""
     line, newline, rest = data.partition(b"\n")
     try:
         header = parse_json(line)
     except ValueError:
-        return None
+        header = None
     if not newline or not isinstance(header, dict):
-        return None
+        return False, data
     parent = header.get("parent")
     if isinstance(parent, dict) and str(parent.get("trace")) in renamed:
         parent["trace"] = renamed[str(parent["trace"])]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace") + b"\n" + rest
+    return True, text.encode("utf-8", "backslashreplace") + b"\n" + rest

@@ -28,12 +28,13 @@ from editloupe.backends.limits import ConnectionLimit, FirstCall, Seen, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.backends.stopping import sleep, stopping
 from editloupe.chat import Reply, Request, Usage
-from editloupe.config import RunConfig, RunSpec
+from editloupe.config import RunConfig
 from editloupe.cores import use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted, RateLimited, Unavailable
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.setup import Setup, open_setup, weights_of
 from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tools.cache import ToolCache

@@ -1,31 +1,32 @@
-"""Run a recorded task again: its recording, what answers live instead, and the new trace in `forks/`."""
+"""A recorded task, and the loop that runs it again with what answers live instead; its new trace lies in `forks/`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 from editloupe import files, plugins
-from editloupe.agent.cassette import Cassette
 from editloupe.agent.judge import agent_digest
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
-from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri, reach
-from editloupe.backends.endpoint import max_image_side
-from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.chat import ImagePart, Message, Reply, Request
+from editloupe.backends.base import LMM, parse_uri, reach
+from editloupe.backends.recorded import Unasked
+from editloupe.chat import ImagePart
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, StorageError, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.lineage import FORKS, Parent, family, read_whole
 from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
+from editloupe.traces.cassette import Cassette
 from editloupe.traces.events import Header, Note
-from editloupe.traces.read import Trace, held, last_finding
+from editloupe.traces.read import Trace, last_finding
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Box, View, digest
+from editloupe.values import Box, Json, View, digest
 from editloupe.version import VERSION
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
@@ -41,8 +42,6 @@ class Recording:
     trace: Trace
     task: Ask
     judge: JudgeSpec
-    question: Message
-    """The first message."""
     views: Mapping[str, View]
     """The images of the question by name."""
     cassette: Cassette
@@ -59,26 +58,20 @@ def read_recording(folder: Path, name: str) -> Recording:
         if task.kind != "ask":
             raise TraceError(f"{name} holds a measure, not a conversation")
         if cassette.question is None:
-            raise TraceError(f"{name} cannot be replayed: it holds no question")
+            raise ReplayMiss("it holds no question")
         shown = {part.alias: part for part in cassette.question.images}
         return Recording(
             name=name,
             trace=trace,
             task=task,
             judge=JudgeSpec.from_json(trace.header.judge),
-            question=cassette.question,
             views={recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views},
             cassette=cassette,
             finding=last_finding(trace.events),
         )
-    except ReplayMiss as error:
-        problem = trace.problems[0] if trace.problems else "the trace does not say why"
-        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
-    except MALFORMED as error:
-        more = f"; {trace.problems[0]}" if trace.problems else ""
-        raise TraceError(
-            f"{name} cannot be replayed: its content is not of the expected shape ({error!r}){more}"
-        ) from error
+    except (ReplayMiss, *MALFORMED) as error:
+        why = str(error) if isinstance(error, ReplayMiss) else f"its content is not of the expected shape ({error!r})"
+        raise TraceError("; ".join((f"{name} cannot be replayed: {why}", *trace.problems[:1]))) from error
 
 
 def _view(recipe: Recipe, shown: ImagePart) -> View:
@@ -95,26 +88,6 @@ def _view(recipe: Recipe, shown: ImagePart) -> View:
     )
 
 
-class RecordedTraits:
-    """Stands in for the backend of a replay without one: it has the recorded traits and gives no answers."""
-
-    def __init__(self, recording: Recording) -> None:
-        judge = recording.judge
-        self.uri, self.endpoint, self.version = judge.backend, judge.endpoint, judge.backend_version
-        recorded = parse_uri(judge.backend)
-        self.traits = Traits(
-            describes=f"what {judge.backend} answered",
-            is_lmm=recorded.provider not in NOT_LMMS,
-            image_tokens=image_tokens_of(recorded.model),
-            max_image_side=max_image_side(recorded),
-            native_tools=judge.tool_protocol == "native",
-            constrains_schema=held(recording.trace.events),
-        )
-
-    def complete(self, request: Request, images: ImageStore) -> Reply:
-        raise ReplayMiss(f"{self.uri} is not asked in a replay")
-
-
 def listed_tools(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the offered tools as a trace's header lists them."""
     return [
@@ -123,7 +96,7 @@ def listed_tools(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, Any]]
     ]
 
 
-def offered_tools(recording: Recording) -> Toolbox:
+def _offered_tools(recording: Recording) -> Toolbox:
     """Return the offered tools by name, description and arguments, for requests that name them. They cannot be called.
 
     No weights are loaded and no device is opened. A tool that is no longer installed is left out.
@@ -150,53 +123,98 @@ class Live:
 
     def check(self, judge: JudgeSpec) -> None:
         """Raise ConfigError if the backend cannot continue this judge's recording, Unavailable if nobody answers there."""
-        if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
+        if self.backend is None:
+            return
+        if judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
                 f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
             )
-        if self.backend is not None:
-            reach(self.backend)
+        reach(self.backend)
+
+    def judge(self, recorded: JudgeSpec) -> JudgeSpec:
+        """Return who answers: the recorded judge, with the live parts put in where a model is live."""
+        if self.backend is None:
+            return recorded
+        return replace(
+            recorded,
+            backend=self.backend.uri,
+            backend_version=self.backend.version,
+            endpoint=self.backend.endpoint,
+            image_policy=str(self.backend.traits.image_policy),
+            prompts=agent_digest(),
+            tools=recorded.tools if self.toolbox is None else self.toolbox.versions(),
+        )
 
     def changes_provider(self, judge: JudgeSpec) -> bool:
         """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
         return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
 
 
-def context_of(
-    recording: Recording, recorder: TraceRecorder, live: Live, images: ImageStore, task: Ask | None = None
-) -> Context:
+@contextmanager
+def reopened(
+    folder: Path,
+    recording: Recording,
+    live: Live,
+    *,
+    why: str,
+    changes: Mapping[str, str] | None = None,
+    task: Ask | None = None,
+    **settings: Any,
+) -> Iterator[Context]:
+    """Open the loop of a recorded task. Where a model is live, the recorder writes what is new to a trace in `forks/`.
+
+    why, changes: as in `Parent`, the backend aside.   task: the recorded one with other tools.
+    settings: those of `TraceRecorder`.
+    """
+    task, cassette, left_out = task or recording.task, recording.cassette, ""
+    carried = any(message.carry is not None for message in cassette.messages.values())
+    if live.changes_provider(recording.judge) and carried:
+        messages = {key: replace(message, carry=None) for key, message in cassette.messages.items()}
+        cassette = replace(cassette, messages=messages)
+        left_out = f"left out of the shared messages: what only {recording.judge.backend} understands"
+
+    def begin(head: str, step: int, tools: int) -> TraceWriter:
+        uri = "" if live.backend is None else live.backend.uri
+        changed = {**({"backend": uri} if uri != recording.judge.backend else {}), **(changes or {})}
+        parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why=why, changes=changed)
+        writer = _begin_child(folder, recording, live, task, parent)
+        if left_out:
+            writer.append(Note(text=left_out))
+        return writer
+
+    recorder = TraceRecorder(cassette=cassette, open_trace=None if live.backend is None else begin, **settings)
+    # Each task has its own store, which frees the images that are compared and not kept.
+    images = ImageStore(folder / "blobs", writes=live.backend is not None)
+    try:
+        yield context_of(recording, live, recorder, images, task)
+    finally:
+        if recorder.writer is not None:
+            recorder.writer.close()
+
+
+def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images: ImageStore, task: Ask) -> Context:
     """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
     return Context(
-        backend=live.backend or RecordedTraits(recording),
-        judge=judge_of(recording, live),
-        toolbox=live.toolbox or offered_tools(recording),
+        backend=live.backend or Unasked(recording.judge, held=any(call.held for call in recording.cassette.models)),
+        judge=live.judge(recording.judge),
+        toolbox=live.toolbox or _offered_tools(recording),
         images=images,
         recorder=recorder,
-        task=task or recording.task,
+        task=task,
         repeat=recording.trace.header.repeat,
         elapsed=stopwatch() if live.backend else lambda: 0.0,
         langsmith=live.langsmith,
     )
 
 
-def judge_of(recording: Recording, live: Live) -> JudgeSpec:
-    """Return who answers: the recorded judge, with the live parts put in where a model is live."""
-    if live.backend is None:
-        return recording.judge
-    return replace(
-        recording.judge,
-        backend=live.backend.uri,
-        backend_version=live.backend.version,
-        endpoint=live.backend.endpoint,
-        image_policy=str(live.backend.traits.image_policy),
-        prompts=agent_digest(),
-        tools=recording.judge.tools if live.toolbox is None else live.toolbox.versions(),
-    )
+def outcome(finding: Finding | None) -> dict[str, Json] | None:
+    """Return what a finding says, as JSON."""
+    return None if finding is None else {"status": finding.status, "label": finding.label, "value": finding.value}
 
 
-def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
+def _begin_child(folder: Path, recording: Recording, live: Live, task: Ask, parent: Parent) -> TraceWriter:
     """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
-    judge, old = judge_of(recording, live), recording.trace.header
+    judge, old = live.judge(recording.judge), recording.trace.header
     header = Header(
         editloupe=VERSION,
         run=old.run,
@@ -214,20 +232,15 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
         writer.append(header)
     except OSError as error:
         raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
-    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.cassette.messages.values()):
-        writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
     return writer
 
 
 def _free(folder: Path, name: str) -> Path:
     """Create the next free file of the family, so that no other process takes its name."""
     stem = family(name)
-    number = 1
-    while True:
+    for number in count(1):
         path = folder / FORKS / stem[:2] / f"{stem}.{number}.jsonl"
-        try:
+        with suppress(FileExistsError):
             files.append(path, below=folder, new=True).close()
-        except FileExistsError:
-            number += 1
-            continue
-        return path
+            return path
+    raise AssertionError("numbers do not end")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
-from editloupe.agent.cassette import RecordingEnds
 from editloupe.agent.judge import finding_of, initial_state, run_loop
-from editloupe.agent.recorder import Side, TraceRecorder
+from editloupe.agent.recorder import Side
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
@@ -17,14 +16,15 @@ from editloupe.imaging.views import make_view
 from editloupe.measures.base import Models, run_measure
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import at_once
-from editloupe.runs.lineage import Parent, mismatches, read_whole
-from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording
-from editloupe.tasks import About, Ask, Measure, Status, task_from_json
+from editloupe.runs.lineage import mismatches, read_whole
+from editloupe.runs.recording import MALFORMED, Live, Recording, outcome, read_recording, reopened
+from editloupe.tasks import About, Status, task_from_json
+from editloupe.tools.base import Toolbox
 from editloupe.tools.outcome import ToolOutcome
-from editloupe.tools.tolerance import EXACT, tolerance_of
+from editloupe.tools.tolerance import tolerance_of
+from editloupe.traces.cassette import RecordingEnds
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import last_finding
-from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
 RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
@@ -53,7 +53,7 @@ class Replayed:
     about: About
     """What the question is about."""
     metric: str
-    verdict: Verdict
+    verdict: Verdict = "same"
     message: str = ""
     """The first difference, the nearest recorded answer of a miss, or the reason why the trace is damaged."""
     recorded: Finding | None = None
@@ -69,12 +69,6 @@ class Replayed:
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Tool → (recorded version, version here), where they differ."""
 
-    @classmethod
-    def of(cls, name: str, asked: Ask | Measure | Finding | None, recorded: Finding | None) -> Replayed:
-        """Return the result of a trace that replays as recorded; `asked` names what is judged."""
-        about, metric = (About(sample_id=""), "") if asked is None else (asked.about, asked.metric)
-        return cls(name=name, about=about, metric=metric, verdict="same", recorded=recorded)
-
     def to_json(self) -> dict[str, Json]:
         """Return JSON for programs, with the two outcomes as status and label."""
         return {
@@ -83,8 +77,8 @@ class Replayed:
             "metric": self.metric,
             "verdict": self.verdict,
             "told": self.message,
-            "recorded": _outcome(self.recorded),
-            "now": _outcome(self.finding),
+            "recorded": _told(self.recorded),
+            "now": _told(self.finding),
             "observations": [c.to_json() for c in self.compared],
             "written": self.trace,
             "problems": list(self.problems),
@@ -111,117 +105,97 @@ class Replay:
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Replay each finding that has a trace. With `concurrency` above 1, results come as they are ready."""
         traced = (f for f in findings if f.trace is not None)
-        yield from at_once(lambda f: self.task(str(f.trace), f), lambda: next(traced, None), width=concurrency)
+        yield from at_once(self.task, lambda: next(traced, None), width=concurrency)
 
-    def task(self, name: str, listed: Finding | None = None) -> Replayed:
-        """Replay one trace. A problem with the trace becomes a verdict, not an exception.
-
-        listed: the run's finding, which names the task if the trace cannot.
-        """
-        problems: tuple[str, ...] = ()
+    def task(self, listed: Finding) -> Replayed:
+        """Replay the trace of a finding of the run. A problem with the trace becomes a verdict, not an exception."""
+        name = str(listed.trace)
+        result = Replayed(name=name, about=listed.about, metric=listed.metric, recorded=listed)
         try:
-            if listed is not None and listed.role == "measure":
-                return self._measured(name, listed)
+            if listed.role == "measure":
+                return self._measured(result, listed)
             recording = read_recording(self.folder, name)
             foreign = mismatches(recording.trace, listed, self.run)
-            problems = (*foreign, *recording.trace.problems)
+            result = replace(result, problems=(*foreign, *recording.trace.problems))
             for problem in (*foreign, *recording.trace.tampering):
                 raise TraceError(problem)
-            return replace(self._replay(recording), problems=problems)
-        except TraceError as error:
-            message = str(error)
-        except MALFORMED as error:
-            message = f"{name} cannot be replayed: its content does not fit together ({error!r})"
-        return replace(Replayed.of(name, listed, listed), verdict="damaged", message=message, problems=problems)
+            return self._replayed(replace(result, recorded=recording.finding), recording)
+        except (TraceError, *MALFORMED) as error:
+            misfit = f"{name} cannot be replayed: its content does not fit together ({error!r})"
+            return replace(result, verdict="damaged", message=str(error) if isinstance(error, TraceError) else misfit)
 
-    def _measured(self, name: str, listed: Finding) -> Replayed:
+    def _measured(self, result: Replayed, listed: Finding) -> Replayed:
         """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
-        trace = read_whole(self.folder, self.folder / name)
-        task = task_from_json(trace.header.task)
-        recorded = last_finding(trace.events)
-        if task.kind != "measure" or recorded is None:
-            raise TraceError(f"{name} cannot be replayed: it holds no measure with a finding")
-        now = recorded
+        trace = read_whole(self.folder, self.folder / result.name)
+        task, now = task_from_json(trace.header.task), last_finding(trace.events)
+        if task.kind != "measure" or now is None:
+            raise TraceError(f"{result.name} cannot be replayed: it holds no measure with a finding")
         if self.tools == "live":
             images = ImageStore(self.folder / "blobs", writes=False)
             pixels = {r.alias: images.array(make_view(r, images).image) for r in task.views}
             try:
-                now = replace(recorded, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
+                now = replace(now, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
             except MeasureError as error:
-                now = replace(recorded, status=cast(Status, error.status), answer=None, reason=str(error))
-        fields = _differing(listed, now)
-        message = f"the measure says otherwise in {', '.join(fields)}" if fields else ""
-        verdict: Verdict = "differs" if fields else "same"
-        return replace(Replayed.of(name, task, listed), verdict=verdict, message=message, finding=now)
+                now = replace(now, status=cast(Status, error.status), answer=None, reason=str(error))
+        if fields := _differing(listed, now):
+            result = replace(result, verdict="differs", message=f"the measure says otherwise in {', '.join(fields)}")
+        return replace(result, finding=now)
 
-    def _replay(self, recording: Recording) -> Replayed:
-        model, tools, mode = self.model, self.tools, self.record_mode
-        if mode == "all" or (mode == "once" and not recording.cassette.models):
-            model = tools = "live"
-        # Each task has its own store, which frees the images that are compared and not kept.
-        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
+    def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
+        """Run the loop of a recorded task again."""
+        mode, recorded, live = self.record_mode, recording.finding, self.live
+        anew = mode == "all" or (mode == "once" and not recording.cassette.models)
+        model, tools = ("live", "live") if anew else (self.model, self.tools)
+        settings: dict[str, Any] = {
+            "model": model,
+            "tools": tools,
+            "exact": model == tools == "recorded" and mode != "new_episodes",
+            "on_miss": "live" if mode == "new_episodes" else "raise",
+        }
         compared: list[Compared] = []
-
-        def open_trace(head: str, step: int, tools: int) -> TraceWriter:
-            changes = {} if self.live.backend is None else {"backend": self.live.backend.uri}
-            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why="replay", changes=changes)
-            return begin_child(self.folder, recording, recording.task, self.live, parent)
-
-        recorder = TraceRecorder(
-            cassette=recording.cassette,
-            model=model,
-            tools=tools,
-            exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
-            on_miss="live" if mode == "new_episodes" else "raise",
-            drop_carry=self.live.changes_provider(recording.judge),
-            open_trace=open_trace if self.live.backend is not None else None,
-            compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
-        )
-        context = context_of(recording, recorder, self.live, images)
-        recorded = recording.finding
-        result = Replayed.of(recording.name, recording.task, recorded)
-        try:
-            # The recorded question is asked, whatever this version would write today.
-            state = initial_state(context, recording.views, recording.question)
-            finding = finding_of(run_loop(state, context), context, trace=recording.name)
-            finding = recorder.finish(finding, self.folder)
-        except (ReplayMiss, ImageError) as miss:
-            if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
-                recorder.note(f"the replay ends here: {miss}")
-                trace = recorder.trace_name(self.folder)
-                verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
-                return replace(result, verdict=verdict, message=str(miss), compared=tuple(compared), trace=trace)
-            # A budget of time or a crash ended it there, and does so again.
-            finding = recorded
-        finally:
-            recorder.close()
-        if recorded is None or _differing(recorded, finding):
-            result = replace(result, verdict="differs", message=_difference(recorded, finding))
-        old = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
-        here = {} if self.live.toolbox is None else self.live.toolbox.versions()
+        with reopened(self.folder, recording, live, why="replay", **settings) as context:
+            recorder = context.recorder
+            recorder.compare_tool = lambda step, result, live: compared.append(
+                self._compared(step, result, live, context.images)
+            )
+            try:
+                # The recorded question is asked, whatever this version would write today.
+                state = initial_state(context, recording.views, recording.cassette.question)
+                state = run_loop(state, context)
+                finding = finding_of(state, context, trace=recorder.trace or recording.name)
+                if recorder.writer is not None:
+                    recorder.writer.finish(finding)
+            except (ReplayMiss, ImageError) as miss:
+                if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
+                    recorder.note(f"the replay ends here: {miss}")
+                    verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
+                    result = replace(result, verdict=verdict, message=str(miss), trace=recorder.trace)
+                    return replace(result, compared=tuple(compared))
+                # A budget of time or a crash ended it there, and does so again.
+                finding = recorded
+        drifted = any(one.verdict == "drift" for one in compared)
+        if message := _difference(recorded, finding):
+            result = replace(result, verdict="differs", message=message)
         return replace(
             result,
-            verdict="drift" if any(c.verdict == "drift" for c in compared) else result.verdict,
+            verdict="drift" if drifted else result.verdict,
             finding=finding,
             compared=tuple(compared),
-            trace=recorder.trace_name(self.folder),
-            versions={name: (old[name], new) for name, new in here.items() if old.get(name, new) != new},
+            trace=recorder.trace,
+            versions=_changed_versions(recording, live.toolbox),
         )
 
-    def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
-        name = str(result.call["name"])
-        toolbox = self.live.toolbox
-        tool = None if toolbox is None else toolbox.tools.get(name)
-        tolerance = EXACT if tool is None else tolerance_of(tool)
-        recorded = Observation.from_json(result.observation)
-        if toolbox is not None and name in toolbox.absent and not recorded.error:
-            reason = f"{name} is absent here ({toolbox.absent[name]})"
-            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, reasons=(reason,))
+    def _compared(self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
+        """Compare a recorded observation with that of the live tool."""
+        name, toolbox = str(recorded.call["name"]), self.live.toolbox or Toolbox(tools={})
+        tolerance = tolerance_of(toolbox.tools.get(name))
+        old = Observation.from_json(recorded.observation)
         try:
-            now = live().observation
+            if name in toolbox.absent and not old.error:
+                raise ImageError(f"{name} is absent here ({toolbox.absent[name]})")
+            return compare(old, live().observation, step=step, tool=name, tolerance=tolerance, images=images)
         except ImageError as error:
-            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, reasons=(str(error),))
-        return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=images)
+            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(str(error),))
 
 
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
@@ -237,11 +211,19 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
 
 
 def _difference(recorded: Finding | None, now: Finding) -> str:
+    """Return in words what a finding says otherwise than the recorded one; "" for nothing."""
     if recorded is None:
         return f"recorded without an end, now {_short(now)}"
     if _short(recorded) != _short(now):
         return f"recorded {_short(recorded)}, now {_short(now)}"
-    return f"{_short(now)} as recorded, and otherwise in {', '.join(_differing(recorded, now))}"
+    fields = ", ".join(_differing(recorded, now))
+    return fields and f"{_short(now)} as recorded, and otherwise in {fields}"
+
+
+def _changed_versions(recording: Recording, toolbox: Toolbox | None) -> dict[str, tuple[str, str]]:
+    here = {} if toolbox is None else toolbox.versions()
+    then = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
+    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
 
 
 def _differing(recorded: Finding, now: Finding) -> list[str]:
@@ -260,7 +242,5 @@ def _short(finding: Finding) -> str:
     return repr(finding.label or str(finding.answer)) if finding.status == "ok" else finding.status
 
 
-def _outcome(finding: Finding | None) -> Json:
-    if finding is None:
-        return None
-    return {"status": finding.status, "label": finding.label, "value": finding.value, "reason": finding.reason}
+def _told(finding: Finding | None) -> Json:
+    return None if finding is None else {**(outcome(finding) or {}), "reason": finding.reason}

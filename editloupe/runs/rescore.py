@@ -7,29 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
-from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
+from editloupe.errors import ConfigError, ProtocolError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, Group, QuestionKey, groups, known_of, make_protocol, planned, scored
+from editloupe.protocols.base import EvalProtocol, QuestionKey, make_protocol, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import read_whole
+from editloupe.runs.recording import MALFORMED, outcome
+from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
-from editloupe.traces.read import last_finding, read_trace
+from editloupe.traces.read import Trace, last_finding, read_trace
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, digest
+from editloupe.values import Json, Sample, digest
 from editloupe.version import VERSION
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -48,21 +49,17 @@ class Rescored:
     @property
     def changed(self) -> bool:
         """Whether status, label or value differs, or the answer where it has neither, such as a list of boxes."""
-        old, new = self.before, self.now
-        return new is not None and (_outcome(old) != _outcome(new) or _without_number(old) != _without_number(new))
+        return self.now is not None and _says(self.before) != _says(self.now)
 
     def to_json(self) -> dict[str, Json]:
         """Return both outcomes as JSON."""
         return {
-            "sample_id": self.before.sample_id,
-            "editor": self.before.editor,
-            "turn": self.before.turn,
-            "part": self.before.part,
+            **self.before.about.to_json(),
             "metric": self.before.metric,
             "judge_id": self.before.judge_id,
             "changed": self.changed,
-            "before": _outcome(self.before),
-            "now": None if self.now is None else _outcome(self.now),
+            "before": outcome(self.before),
+            "now": outcome(self.now),
             "reason": self.reason,
         }
 
@@ -77,35 +74,30 @@ def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
 
 def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
     """Return every current finding of a run as the protocol reads it. Metrics are found by id, then by short name."""
-    judges, (specs, measured) = judges_with(store, protocol), _specs(store, protocol)
+    judges, (specs, measured) = judges_with(store, protocol), _asked_now(store, protocol)
     for finding in store.current():
-        metric = _metric(protocol, store, finding.metric)
-        if finding.role == "measure":
-            if finding.task_id in measured:
-                yield Rescored(before=finding, now=finding)
-            else:
-                yield Rescored(before=finding, now=None, reason="it is not measured now, or with other arguments")
-            continue
-        spec = specs.get((finding.judge_id, metric, *finding.question[1:])) if metric else None
-        if metric is None or (spec is None and finding.trace is not None):
-            what = f"the protocol has no metric {finding.metric!r} now" if metric is None else "it is not asked now"
-            yield Rescored(before=finding, now=None, reason=what)
-            continue
-        now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
-        if spec is None or finding.trace is None or finding.status not in _OF_WORDS:
-            yield Rescored(before=finding, now=_on_scale(now, spec))
-            continue
         try:
-            yield Rescored(before=finding, now=_read(store.folder, now, spec))
-        except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
-            yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
+            if finding.role == "measure":
+                if finding.task_id not in measured:
+                    raise TraceError("it is not measured now, or with other arguments")
+                yield Rescored(before=finding, now=finding)
+                continue
+            metric = _metric(protocol, store, finding.metric)
+            if metric is None:
+                raise TraceError(f"the protocol has no metric {finding.metric!r} now")
+            spec = specs.get((finding.judge_id, metric, *finding.question[1:]))
+            if spec is None and finding.trace is not None:
+                raise TraceError("it is not asked now")
+            now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
+            yield Rescored(before=finding, now=now if spec is None else _read(store.folder, now, spec))
+        except (TraceError, *MALFORMED) as error:
+            yield Rescored(before=finding, now=None, reason=f"it cannot be re-scored: {error}")
 
 
 def changed_scores(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored]) -> Counter[str]:
     """Return how many scores of each metric get another value or status: also where no finding changes."""
     now_of = {(one.before.task_id, one.before.judge_id, one.before.repeat): one.now for one in rescored}
-    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
-    known = {metric.id for metric in protocol.metrics}
+    samples, known = _samples(store), {metric.id for metric in protocol.metrics}
     changed: Counter[str] = Counter()
     # Without a judge, measures are one reading of the samples.
     for judge_id in store.judges() or [None]:
@@ -173,53 +165,43 @@ def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
     return metric.normalise(found) if metric.levels else found
 
 
-def _specs(
-    store: RunStore, protocol: EvalProtocol
-) -> tuple[dict[tuple[str, str, str, str, int, str], AnswerSpec], set[str]]:
+def _asked_now(store: RunStore, protocol: EvalProtocol) -> tuple[dict[tuple[str, *QuestionKey], AnswerSpec], set[str]]:
     """Return (judge id, *question) → what the protocol as it is now accepts as an answer, and the ids of its measures.
 
     Each judge's later tasks are planned from its own answers, as in the run, and from those of the other roles.
     """
     others = [id_ for id_, role in store.roles().items() if role != "judge"]
-    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
-    found: dict[tuple[str, str, str, str, int, str], AnswerSpec] = {}
+    specs: dict[tuple[str, *QuestionKey], AnswerSpec] = {}
     measured: set[str] = set()
     # A protocol in which nobody has the role "judge" is planned once.
     for judge_id in store.judges() or [None]:
-        findings = store.current(judge_id)
-        rule = Repeats.of_run(store.info, findings)
-        by_sample: dict[str, list[Finding]] = {}
-        for finding in findings:
-            metric = _metric(protocol, store, finding.metric)
-            if metric is not None:
-                by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
-        for group in groups(samples):
-            own = [finding for sample in group for finding in by_sample.get(sample.key, ())]
-            for task in _grown(protocol, group, own, rule):
-                if task.kind == "measure":
-                    measured.add(task.id)
-                else:
-                    # What another role was asked may rest on the answers of any judge.
-                    for id_ in filter(None, (judge_id, *others)):
-                        found[id_, *task.question] = task.answer
-    return found, measured
+        for task in _planned(store, protocol, store.current(judge_id)):
+            if task.kind == "measure":
+                measured.add(task.id)
+                continue
+            # What another role was asked may rest on the answers of any judge.
+            for id_ in filter(None, (judge_id, *others)):
+                specs[id_, *task.question] = task.answer
+    return specs, measured
 
 
-def _grown(protocol: EvalProtocol, group: Group, findings: Sequence[Finding], rule: Repeats) -> list[Task]:
-    """Return all that a protocol plans for a group as it learns these findings: a plan may leave out what is known."""
-    waiting: dict[QuestionKey, list[Finding]] = {}
+def _planned(store: RunStore, protocol: EvalProtocol, findings: Sequence[Finding]) -> list[Task]:
+    """Return the tasks that the protocol plans as these findings arrive. Raises ProtocolError if it cannot."""
+    known: dict[tuple[QuestionKey, int], Finding] = {}
     for finding in findings:
-        waiting.setdefault(finding.question, []).append(finding)
-    tasks: dict[str, Task] = {}
-    known: list[Finding] = []
-    while True:
-        new = [task for task in planned(protocol, group, known_of(known, rule)) if task.id not in tasks]
-        if not new and not waiting:
-            return list(tasks.values())
-        # What nobody plans to ask, such as a verdict from a result file, is learned at the end.
-        for question in [task.question for task in new] or list(waiting):
-            known += waiting.pop(question, ())
-        tasks |= {task.id: task for task in new}
+        metric = _metric(protocol, store, finding.metric)
+        if metric is not None:
+            renamed = replace(finding, metric=metric)
+            known[renamed.question, finding.repeat] = renamed
+    samples, rule = _samples(store), Repeats.of_run(store.info, findings)
+    schedule = Schedule(protocol, samples, rule, lambda task, repeat: known.get((task.question, repeat)))
+    if problems := schedule.problems():
+        raise ProtocolError(problems[0].reason)
+    return [place.task for place in schedule.places.values()]
+
+
+def _samples(store: RunStore) -> list[Sample]:
+    return [sample for key, sample in store.samples.items() if key not in store.rejected]
 
 
 def _end_again(run: Path, path: Path, finding: Finding) -> None:
@@ -235,46 +217,45 @@ def _end_again(run: Path, path: Path, finding: Finding) -> None:
 
 
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
-    """Return a finding with what the trace's last reply says now."""
-    trace = read_whole(folder, folder / str(finding.trace))
-    if trace.tampering:
-        raise TraceError(trace.tampering[0])
-    asked = task_from_json(trace.header.task)
+    """Return a finding with what its last words say now: those of its trace, else its number, such as an imported one."""
+    if finding.trace is not None and finding.status in _OF_WORDS:
+        return _read_trace(read_whole(folder, folder / finding.trace), finding, spec)
+    if isinstance(finding.answer, Number) and isinstance(spec, Scale):
+        try:
+            spec.parse(f"{Decimal(repr(finding.answer.value)):f}")
+        except ReplyError as error:
+            return _unusable(finding, error.status, str(error), finding.reason)
+    return finding
+
+
+def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
+    """Return a finding with what the last reply says now."""
+    calls = [event for event in trace.events if isinstance(event, ModelCall)]
+    if trace.tampering or not calls:
+        raise TraceError(next(iter(trace.tampering), f"{finding.trace} holds no reply"))
+    asked, judge = task_from_json(trace.header.task), trace.header.judge
     if isinstance(spec, OneOf) and asked.kind == "ask" and _letters(asked.answer) != _letters(spec):
         raise TraceError("its options were shown under other letters")
-    calls = [event for event in trace.events if isinstance(event, ModelCall)]
-    if not calls:
-        raise TraceError(f"{finding.trace} holds no reply")
-    last = max(calls, key=lambda call: call.ordinal)
-    native = trace.header.judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
-    reply = last.content
-    if trace.header.judge.get("bare_replies"):
+    reply = max(calls, key=lambda call: call.ordinal).content
+    if judge.get("bare_replies"):
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
     else:
+        native = judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
         parsed = parse_reply(reply, turn=1, native=native)
-    without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
-        return without(status="unparsed", reason="the last reply holds no answer")
+        return _unusable(finding, "unparsed", "the last reply holds no answer")
     if parsed.contradictory:
-        return without(status="contradictory", reason="two pairs of answer tags hold different answers")
+        return _unusable(finding, "contradictory", "two pairs of answer tags hold different answers")
     try:
         answer = spec.parse(parsed.answer, finding.metric, confidences=spec.shares(parsed.answer, reply.tokens))
     except ReplyError as error:
-        return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
+        return _unusable(finding, error.status, str(error), parsed.thought)
     reason = reason_in(spec, parsed.answer) or parsed.thought or finding.reason
     return replace(finding, status="ok", answer=answer, reason=reason)
 
 
-def _on_scale(finding: Finding, spec: AnswerSpec | None) -> Finding:
-    """Return a finding without a trace; its number, such as an imported one, must be one of the scale."""
-    if not isinstance(finding.answer, Number) or not isinstance(spec, Scale):
-        return finding
-    try:
-        spec.parse(f"{Decimal(repr(finding.answer.value)):f}")
-    except ReplyError as error:
-        reason = ": ".join(filter(None, (str(error), finding.reason)))
-        return replace(finding, status=cast(Status, error.status), answer=None, evidence=(), reason=reason)
-    return finding
+def _unusable(finding: Finding, status: str, *reasons: str) -> Finding:
+    return replace(finding, status=cast(Status, status), answer=None, evidence=(), reason=": ".join(filter(None, reasons)))
 
 
 def _letters(spec: AnswerSpec) -> dict[str, str]:
@@ -292,11 +273,7 @@ def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
     return next((metric.id for metric in metrics.values() if metric.short.casefold() == short), None)
 
 
-def _without_number(finding: Finding) -> Json:
-    """Return an answer that has neither label nor value, as JSON; None for others."""
-    answer = finding.answer
-    return None if answer is None or finding.label is not None or finding.value is not None else answer.to_json()
-
-
-def _outcome(finding: Finding) -> dict[str, Json]:
-    return {"status": finding.status, "label": finding.label, "value": finding.value}
+def _says(finding: Finding) -> list[Json]:
+    """Return what a change is looked for in. An answer with a label or a value is these, however it was put."""
+    bare = finding.answer is not None and finding.label is None and finding.value is None
+    return [outcome(finding), finding.answer.to_json() if finding.answer is not None and bare else None]

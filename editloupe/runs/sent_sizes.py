@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from editloupe.data.images import ImagePolicy
 from editloupe.tasks import Task
-from editloupe.values import ImageRef, Json, Sample
+from editloupe.values import Json, Sample
 
 SMALLEST_TARGET_PX = 16.0
 """Shorter side in px. A smaller target is at most one patch of today's vision encoders (14 or 16 px)."""
@@ -15,19 +15,17 @@ SMALLEST_TARGET_PX = 16.0
 
 @dataclass(frozen=True, kw_only=True)
 class SentTarget:
-    """The size of a target's box in one image."""
+    """The box of a target in one image, of which only the size counts."""
 
     name: str
     role: str
     """"source" or "edited"."""
     width: float
-    """Width in px of the image."""
+    """In px of the image, as its height."""
     height: float
-    """Height in px of the image."""
     sent_width: float
-    """Width in px as sent."""
+    """In px as sent, as its height."""
     sent_height: float
-    """Height in px as sent."""
 
     @property
     def small(self) -> bool:
@@ -35,34 +33,25 @@ class SentTarget:
         return min(self.sent_width, self.sent_height) < SMALLEST_TARGET_PX
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "image": self.role,
-            "px": [round(self.width, 1), round(self.height, 1)],
-            "sent_px": [round(self.sent_width, 1), round(self.sent_height, 1)],
-        }
+        sizes = (self.width, self.height), (self.sent_width, self.sent_height)
+        px, sent = ([round(side, 1) for side in sides] for sides in sizes)
+        return {"name": self.name, "image": self.role, "px": px, "sent_px": sent}
 
 
 def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:
     """Return every target of a sample that has a box, once for each image that is sent."""
-    images: dict[str, ImageRef | None] = {"source": sample.source, "edited": sample.edited}
     found = []
     for number, target in enumerate(sample.targets, 1):
-        for role, image in images.items():
+        for role, image in (("source", sample.source), ("edited", sample.edited)):
             box = target.boxes.get(role)  # type: ignore[call-overload]
-            if box is None or image is None:
-                continue
-            width, height = policy.size(image.width, image.height)
-            found.append(
-                SentTarget(
-                    name=target.name or f"target {number}",
-                    role=role,
-                    width=box.width,
-                    height=box.height,
-                    sent_width=box.width * width / image.width,
-                    sent_height=box.height * height / image.height,
-                )
-            )
+            if box is not None and image is not None:
+                width, height = policy.size(image.width, image.height)
+                sent = {
+                    "sent_width": box.width * width / image.width,
+                    "sent_height": box.height * height / image.height,
+                }
+                name = target.name or f"target {number}"
+                found.append(SentTarget(name=name, role=role, width=box.width, height=box.height, **sent))
     return found
 
 

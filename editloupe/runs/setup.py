@@ -10,7 +10,7 @@ from typing import Any, Final
 from editloupe.agent.judge import agent_digest
 from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend, takes_tools, wait_at_most
 from editloupe.chat import Reply, Request
-from editloupe.config import JudgeConfig, RunConfig, RunSpec
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.hub import origin_of
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError
@@ -18,6 +18,7 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
+from editloupe.runs.differences import RunSpec
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox

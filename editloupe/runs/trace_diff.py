@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Literal
 
-from editloupe.backends.recorded import message_difference
+from editloupe.traces.difference import first_difference
 from editloupe.traces.events import MessageEvent
 from editloupe.traces.read import Trace
 
 
-@dataclass(frozen=True, kw_only=True)
-class Divergence:
-    """The place where two traces begin to differ."""
+def first_divergence(one: Trace, other: Trace) -> tuple[int, str] | None:
+    """Return the step at which two conversations part, as `editloupe show` numbers it, and in words what differs there.
 
-    step: int
-    """Step as `editloupe show` numbers it; 0 is the question."""
-    part: Literal["question", "reply", "observation", "length"]
-    """The part of the step that differs. "length": one trace ends after it."""
-    message: str
-    """The first difference in words."""
-
-
-def first_divergence(one: Trace, other: Trace) -> Divergence | None:
-    """Return where two conversations begin to differ; None if they are the same to the end."""
+    Step 0 is the question. Return None if they are the same to the end.
+    """
     mine, others = ([e for e in trace.events if isinstance(e, MessageEvent)] for trace in (one, other))
     step = 0
-    for a, b in zip_longest(mine, others):
+    for place, (a, b) in enumerate(zip_longest(mine, others)):
         if a is None or b is None:
-            longer = "the other one" if a is None else "this one"
-            return Divergence(step=step, part="length", message=f"{longer} goes on after it")
-        here, there = a.content, b.content
+            return step, f"at step {step}: {'this' if b is None else 'the other'} one goes on after it"
+        reply = a.content.role == "assistant"
+        step += reply
         # Equal hashes mean equal beginnings.
         if a.hash != b.hash:
-            message = message_difference(here, there, was="here", is_="there")
-            if a is mine[0]:
-                return Divergence(step=0, part="question", message=message)
-            if here.role == "assistant":
-                return Divergence(step=step + 1, part="reply", message=message)
-            return Divergence(step=step, part="observation", message=message)
-        step += here.role == "assistant"
+            where = f"at step {step}, in {'the reply' if reply else 'what was observed'}" if place else "in the question"
+            return step, f"{where}: {first_difference(a.message, b.message, names=('here', 'there'))}"
     return None

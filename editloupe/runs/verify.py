@@ -1,4 +1,4 @@
-"""Verify a run in full: the digests of its traces, what findings claim of them, and samples, pictures and run.json.
+"""Verify a run in full: the digests of its traces, what findings claim of them, and the pictures.
 
 What is not there cannot be checked; that is said and is no fault. Traces that were set aside are not looked at, since no
 finding rests on them. Digests show what was changed by accident or by hand. They are no signature: who makes a whole run
@@ -16,11 +16,12 @@ from typing import Final
 from editloupe.errors import TraceError
 from editloupe.files import read_bytes
 from editloupe.findings import Finding
+from editloupe.runs.index import FINDINGS, SAMPLES
+from editloupe.runs.jsonl import CUT_OFF
 from editloupe.runs.lineage import FORKS, read_whole
-from editloupe.runs.store import RunStore, info_digest
+from editloupe.runs.store import RunStore
 from editloupe.traces.events import End, FindingEvent
-from editloupe.traces.read import Trace, complete_lines, finding_digest, last_finding, read_trace
-from editloupe.values import Sample, parse_json
+from editloupe.traces.read import Trace, finding_digest, last_finding, read_trace
 
 _UNENDED: Final = ("recording", "fault")
 """Endings of a task whose trace could not be written to its end."""
@@ -51,33 +52,15 @@ class Part:
 def verify(folder: Path) -> list[Part]:
     """Check everything in a run folder. Nothing is written. Raises ConfigError if it is no run."""
     store = RunStore.read(folder)
-    info, samples, findings, traces, pictures = parts = [
-        Part(name=name) for name in ("run.json", "samples.jsonl", "findings.jsonl", "traces", "pictures")
-    ]
-    recorded = store.info.get("digest")
-    changed = () if recorded in (None, info_digest(store.info)) else ("it is not what was recorded: its digest differs",)
-    info.add("all of it", changed, "" if recorded else "it has no digest")
+    samples, findings, traces, pictures = parts = [Part(name=name) for name in (SAMPLES, FINDINGS, "traces", "pictures")]
+    samples.equal = len(store.samples)
     for problem in store.problems:
         file, _, why = problem.partition(": ")
-        part = samples if file.startswith(samples.name) else findings
-        part.add(file.removeprefix(f"{part.name}, "), () if "is cut off" in why else (why,), why)
-    _samples(folder / samples.name, samples)
+        part = samples if file.startswith(SAMPLES) else findings
+        part.add(file.removeprefix(f"{part.name}, "), () if CUT_OFF in why else (why,), why)
     _traces(store, traces, findings)
-    _pictures(folder / "blobs", pictures)
+    _pictures(store.blobs, pictures)
     return parts
-
-
-def _samples(path: Path, part: Part) -> None:
-    """Check each line's digest of what a judge sees."""
-    for line in complete_lines(read_bytes(path))[0] if path.exists() else ():
-        try:
-            data = parse_json(line)
-            sample = Sample.from_json(data)
-        except ValueError:
-            continue  # a row that was rejected, or one that the run's problems name
-        changed = data.get("content") not in (None, sample.content)
-        wrong = ("its pictures, instruction or targets are not those that were recorded",) if changed else ()
-        part.add(sample.key, wrong, "" if "content" in data else "it has no digest")
 
 
 def _traces(store: RunStore, traces: Part, findings: Part) -> None:

@@ -46,7 +46,7 @@ def check_protocol(
     Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
     order of findings does not matter; every declared metric but those of `of_some` is scored for every sample, with a value
     in the metric's domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are
-    never a number.
+    never a number; what is asked is a declared metric, or something that `plan` or `score` reads, or of `read_elsewhere`.
 
     Raises AssertionError, which names the protocol and what it broke.
     """
@@ -70,14 +70,21 @@ def check_protocol(
     for task in tasks:
         back = task_from_json(task.to_json())
         require(back == task and back.id == task.id, f"task {task.metric}, {task.about} does not survive JSON")
+    read = set(ids)
     for group in groups(asked):
-        new = {t.id for t in planned(made, group, _known(group, findings))} - {t.id for t in tasks}
+        known = _known(group, findings)
+        new = {t.id for t in planned(made, group, known)} - {t.id for t in tasks}
         require(not new, "plan does not end: it wants more tasks when all findings are there")
+        read |= known.read
 
     def checked_scores(findings: Sequence[Finding]) -> list[Score]:
         """Return the scores of these findings, once they are known to be whole and inside their domains."""
         try:
-            given = [score for group in groups(asked) for score in group_scores(made, group, _known(group, findings))]
+            given = []
+            for group in groups(asked):
+                known = _known(group, findings)
+                given += group_scores(made, group, known)
+                read.update(known.read)
         except ProtocolError as error:
             raise AssertionError(str(error)) from error
         there = {(score.key, score.metric) for score in given}
@@ -88,6 +95,8 @@ def check_protocol(
         return scored(made, asked, findings)
 
     scores = checked_scores(findings)
+    unread = sorted({task.metric for task in tasks} - read - getattr(made, "read_elsewhere", frozenset()))
+    require(not unread, f"it asks {unread}, which it neither declares as metrics nor reads in plan or score")
     shuffled = list(findings)
     random.Random(0).shuffle(shuffled)
     require(_bare(scored(made, asked, shuffled)) == _bare(scores), "the order of findings changes scores")

@@ -15,9 +15,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from editloupe import models
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.findings import Observation
-from editloupe.nearest import did_you_mean
 from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
 from editloupe.values import ImageRef, Json, View
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from editloupe import files
-from editloupe.chat import Message, Reply, ToolCall, message_hash
+from editloupe.chat import Message, Reply, ToolCall, Usage, message_hash
 from editloupe.errors import TraceError
-from editloupe.findings import Finding, Observation, Step
+from editloupe.findings import Finding, Observation
+from editloupe.replies import Parsed, parse_reply
 from editloupe.traces.events import (
     EVENT,
     SCHEMA_VERSION,
@@ -26,12 +27,45 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.values import Json, canonical_json, digest, finite_json, notebook_html, parse_json
+from editloupe.values import Json, cached_property, canonical_json, digest, finite_json, notebook_html, parse_json
 
 _LINE = 200
 """Characters of a line of a trace that is printed."""
 _OLDEST = 2
 """The oldest schema that is read: that of 0.2.0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Thought → Action → Observation as one value: what `show` and the viewer read."""
+
+    reply: str
+    """The model's own text, with its tags."""
+    reasoning: str = ""
+    """What the backend tells of the model's thought beside the text."""
+    calls: tuple[ToolCall, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    aliases: tuple[tuple[str, ...], ...] = ()
+    cached: tuple[bool, ...] = ()
+    """For each call whether the answer to an equal call of the run was taken; nothing was computed then."""
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+    note: str = ""
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        """The parts of the reply: thought, calls and answer."""
+        return parse_reply(Reply(text=self.reply, reasoning=self.reasoning), turn=0)
+
+    @property
+    def thought(self) -> str:
+        """What the model thought, told by the backend or between the tags of its reply; "" for nothing."""
+        return self.parsed.thought
+
+    @property
+    def answer(self) -> str | None:
+        """The text between the answer tags; without tags and calls the whole reply. None for nothing."""
+        return self.parsed.answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +252,6 @@ def finding_digest(data: Json) -> str | None:
 def last_finding(events: Iterable[Event]) -> Finding | None:
     """Return the last finding of a trace; None if it has none."""
     return next((event.content for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
-
-
-def held(events: Iterable[Event]) -> bool:
-    """Return whether a reply of a trace was held to the answer's JSON schema."""
-    return any(isinstance(event, ModelCall) and event.held for event in events)
 
 
 def _steps(events: Iterable[Event]) -> Iterator[Step]:

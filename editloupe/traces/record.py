@@ -18,11 +18,13 @@ class TraceWriter:
     below: the run folder; from there on no link is followed. None stands for the file's own folder.
 
     Opening an existing file cuts off a torn last line and reads the others into `events`. `problems` says what cannot be
-    read, `tampering` what was changed after it was recorded. Raises TraceError for a file of a newer schema.
+    read, `tampering` what was changed after it was recorded; `name` is the path below the run folder.
+    Raises TraceError for a file of a newer schema.
     """
 
     def __init__(self, path: Path | None, *, below: Path | None = None) -> None:
         self.path = path
+        self.name = None if path is None or below is None else str(path.relative_to(below))
         self.events: list[Event] = []
         self.problems: list[str] = []
         self.tampering: list[str] = []

@@ -47,7 +47,6 @@ from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.runs.folders import tags_of
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
@@ -358,7 +357,7 @@ class Site:
         listed = [
             {
                 "run": run, "counts": run.reader.counts(), "mode": _mode(run.reader),
-                "tags": tags_of(run.reader.info.spec.record), "data": run.reader.data_name(), "written": run.reader.written,
+                "tags": run.reader.info.tags, "data": run.reader.data_name(), "written": run.reader.written,
                 "judges": _judges_of(run.reader), "titles": run.reader.titles(),
                 "running": self.live and run.reader.running(),
                 "facts": self.numbers.facts(run.reader) if known else None,

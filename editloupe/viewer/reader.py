@@ -17,10 +17,10 @@ from pathlib import Path
 from editloupe import files
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import TRACE_NAME, Finding
-from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.lineage import FORKS, family
+from editloupe.runs.lock import is_written
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
@@ -60,7 +60,7 @@ class RunSample:
 
 
 class RunReader:
-    """One run folder, thread-safe. Close it, or use it in a `with` block. Raises ConfigError if `folder` is no run."""
+    """One run folder, thread-safe. Raises ConfigError if `folder` is no run."""
 
     def __init__(self, folder: Path, *, live: bool = False) -> None:
         self.folder = folder.resolve()
@@ -78,20 +78,7 @@ class RunReader:
         self._all: dict[str, RunSample] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
-        try:
-            self._look()
-        except BaseException:
-            self._index.close()
-            raise
-
-    def close(self) -> None:
-        self._index.close()
-
-    def __enter__(self) -> RunReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._look()
 
     @property
     def name(self) -> str:
@@ -118,7 +105,7 @@ class RunReader:
     def data_name(self) -> str:
         """Return what was judged: the data set that the first sample names, else the folder in config.yaml, else ""."""
         for key, _ in self._index.keys()[:1]:
-            sample = RunStore.read_sample(self.folder, key, self._index).samples.get(key)
+            sample = RunStore.read_samples(self.folder, [key], self._index).samples.get(key)
             if sample is not None and sample.dataset:
                 return sample.dataset
         path = self.inside("config.yaml")
@@ -159,7 +146,7 @@ class RunReader:
         if known is not None or place is None:
             return known.get(slug) if known else None
         key, id_ = place
-        store = RunStore.read_sample(self.folder, key, self._index)
+        store = RunStore.read_samples(self.folder, [key], self._index)
         return self._sample(store, key, id_, [f for f in store.current() if f.sample_key == key])
 
     def named(self, id_: str) -> list[str]:
@@ -175,7 +162,7 @@ class RunReader:
     def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
         """Return (name of the sample in addresses, finding) for each current finding of a task."""
         keys = self._index.keys_of(task_id)
-        stores = {key: RunStore.read_sample(self.folder, key, self._index) for key in keys}
+        stores = {key: RunStore.read_samples(self.folder, [key], self._index) for key in keys}
         return [(slug(key), f) for key, store in stores.items() for f in store.current() if f.task_id == task_id]
 
     def running(self) -> bool:
@@ -191,7 +178,7 @@ class RunReader:
 
     def has_trace(self, path: str) -> bool:
         """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
-        return path in self._open or path in self._traces() or path in self.forks(path)
+        return path in self._open or self._names_trace(path) or path in self.forks(path)
 
     def trace(self, name: str) -> bytes | None:
         """Return a trace file of the run; None if it is not there, and for a file that is no trace by name or content."""
@@ -285,11 +272,11 @@ class RunReader:
         self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
         """Name in addresses → (key, id)."""
 
-    def _traces(self) -> frozenset[str]:
-        """Every trace that a finding names. If findings.jsonl is gone, findings are read from the traces."""
+    def _names_trace(self, path: str) -> bool:
+        """Whether a finding names this trace. If findings.jsonl is gone, findings are read from the traces."""
         if (self.folder / "findings.jsonl").exists():
-            return self._index.traces()
-        return frozenset(f.trace for f in self.store.findings.values() if f.trace)
+            return self._index.names_trace(path)
+        return any(f.trace == path for f in self.store.findings.values())
 
     def _find_open(self) -> dict[str, str | None]:
         """Traces that no finding names → the key of their sample (None: not known yet). Only of a run under way."""
@@ -297,8 +284,8 @@ class RunReader:
             return {}
         paths = [path for path in (self.folder / "traces").glob("*/*/*.jsonl") if ".aside-" not in path.name]
         named = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        known = self._index.traces()
-        return {name: self._open.get(name) or _sample_of(path) for name, path in named.items() if name not in known}
+        unnamed = {name: path for name, path in named.items() if not self._index.names_trace(name)}
+        return {name: self._open.get(name) or _sample_of(path) for name, path in unnamed.items()}
 
 
 def slug(key: str) -> str:

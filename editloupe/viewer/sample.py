@@ -13,13 +13,13 @@ from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
 from editloupe.chat import ToolCall, Usage
 from editloupe.errors import ConfigError, TraceError
-from editloupe.findings import Finding, Observation, Step
+from editloupe.findings import Finding, Observation
 from editloupe.replies import Parsed
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric
 from editloupe.tasks import Recipe, Task, task_from_json
 from editloupe.traces.events import Event, FindingEvent, Header
-from editloupe.traces.read import Trace, read_trace
+from editloupe.traces.read import Step, Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, View, digest
 from editloupe.viewer.compared import Compared
 from editloupe.viewer.listed import Listing, counted, dropped, items, listings

@@ -8,13 +8,13 @@ import os
 import socket
 import subprocess
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
@@ -76,14 +76,8 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
     assert (replayed.verdict, executed) == ("same", STEPS)
 
     executed.clear()
-    forked = fork(
-        run,
-        str(finding.trace),
-        at=1,
-        backend=ScriptedLMM([LOOK, final("Over Modification")]),
-        toolbox=open_with().toolbox,
-        changes=Changes(instruction="Look again."),
-    )
+    lmm, again = ScriptedLMM([LOOK, final("Over Modification")]), Changes(instruction="Look again.")
+    forked = fork(run, str(finding.trace), at=1, backend=lmm, toolbox=open_with().toolbox, changes=again)
     # The kept step once more (think, act), then what is new (think, conclude).
     assert (forked.finding.label, executed) == ("Over Modification", {"think": 2, "act": 1, "conclude": 1})
 
@@ -91,14 +85,8 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
 def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: ImageStore):
     setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",))
     (task,) = setup.protocol.plan([sample], {})
-    context = Context(
-        backend=setup.backend,
-        judge=setup.judge,
-        toolbox=setup.toolbox,
-        images=store,
-        recorder=TraceRecorder.resume(TraceWriter(None)),
-        task=task,
-    )
+    parts = {"backend": setup.backend, "judge": setup.judge, "toolbox": setup.toolbox, "images": store}
+    context = Context(**parts, recorder=TraceRecorder.resume(TraceWriter(None)), task=task)  # type: ignore[arg-type]
     kept = graph.build_graph(InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
@@ -210,14 +198,13 @@ def served(folder: Path) -> Iterator[str]:
 
 def ask(address: str, body: Any = None, *, patience_s: float = 0) -> Any:
     """The answer to one request, which is made again until the server is there."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data=data, headers={"Content-Type": "application/json"})
     until = time.monotonic() + patience_s
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return json.load(response)
-        except OSError:
+            return (
+                httpx.request("GET" if body is None else "POST", address, json=body, timeout=60).raise_for_status().json()
+            )
+        except httpx.HTTPError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)

@@ -18,7 +18,6 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.prompts import render
 from editloupe.protocols.labelled_boxes import LabelledBoxes
-from editloupe.reports.run import Run
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.values import Sample
@@ -52,17 +51,16 @@ def test_no_prompt_shows_an_answer_that_a_parser_accepts(spec: AnswerSpec):
         assert spec.instructions() in text and "Start Final Answer" not in text
         with pytest.raises(ReplyError):
             spec.parse(text.rstrip().splitlines()[-1])
-    both = [{"answer": spec, "native": native, "tools": tools} for native in (True, False) for tools in ((), ("zoom_in",))]
-    texts = [render("agent/format", held=False, **words) for words in both]
-    texts += [render("agent/continue", **words) for words in both]
-    texts += [render("agent/last_turn", **words) for words in both]
-    texts += [render("agent/remind", problem="p", held=False, **words) for words in both]
-    texts += [render("agent/fork", instruction="i", calls=True, **{**words, "tools": None}) for words in both]
+    templates: tuple[tuple[str, dict[str, object]], ...] = (
+        ("format", {"held": False}), ("continue", {}), ("last_turn", {}), ("remind", {"problem": "p", "held": False}),
+        ("fork", {"instruction": "i", "calls": True, "tools": None}),
+    )  # fmt: skip
+    ways = [{"answer": spec, "native": native, "tools": tools} for native in (True, False) for tools in ((), ("zoom_in",))]
+    texts = [render(f"agent/{name}", **{**way, **words}) for name, words in templates for way in ways]
     for text in texts:
-        shown = _SHOWN.findall(text)
-        assert len(shown) == 1
+        (shown,) = _SHOWN.findall(text)
         with pytest.raises(ReplyError) as caught:
-            spec.parse(shown[0])
+            spec.parse(shown)
         assert caught.value.status in ("unparsed", "off_menu")
     # The form of the answer is said in words.
     assert all(spec.instructions() in text for text in texts if "Think about what" not in text)
@@ -70,9 +68,7 @@ def test_no_prompt_shows_an_answer_that_a_parser_accepts(spec: AnswerSpec):
 
 def test_a_model_that_copies_the_form_of_the_reply_gives_no_verdict(sample: Sample, store: ImageStore):
     def copying(request: Request) -> str:
-        return "<Start Thinking>t</Start Thinking>" + next(
-            match[0] for m in reversed(request.messages) if (match := _SHOWN.search(m.text))
-        )
+        return next(match[0] for m in reversed(request.messages) if (match := _SHOWN.search(m.text)))
 
     lmm = ScriptedLMM(copying)
     finding = judged(lmm, sample, store)
@@ -89,36 +85,27 @@ class Bare(ScriptedLMM):
 def test_a_trained_detector_and_a_trained_judge_answer_alone(tmp_path: Path, edits: Callable[..., Path]) -> None:
     detector = Bare("['EDIT: mug, [0.1, 0.2, 0.3, 0.4]', 'MOVE: cat, [0, 0, 1, 1]']")
     judge = Bare("The mug was red and is blue.\nDecision: YES")
-    setup = open_with(
-        protocol="dice",
-        role={"detector": {"backend": detector}, "coherence": {"backend": judge}},
-        options={"form": "lines"},
-    )
+    roles = {"detector": {"backend": detector}, "coherence": {"backend": judge}}
+    setup = open_with(protocol="dice", role=roles, options={"form": "lines"})
     outcome = run_over(setup, edits(1), tmp_path / "run", concurrency=1)
-    assert {(s.metric, s.part): s.value for s in outcome.scores if s.metric in ("correct", "coherence")} == {
-        ("correct", ""): 1,
-        ("coherence", "difference 1"): 1,
-    }
+    scores = {(s.metric, s.part): s.value for s in outcome.scores if s.metric in ("correct", "coherence")}
+    assert scores == {("correct", ""): 1, ("coherence", "difference 1"): 1}
     for asked in (detector, judge):
         (request,) = asked.requests
         assert "<" not in request.messages[0].text and "tags" not in request.messages[0].text
     by_metric = {finding.metric: finding for finding in outcome.findings}
     assert by_metric["coherence"].reason == "The mug was red and is blue."
     # The run is read again as it was read.
-    run = Run(tmp_path / "run")
-    assert run.trace(by_metric["differences"]).header.judge["bare_replies"] is True
     store = RunStore.read(tmp_path / "run")
     again = list(rescore(store, protocol_with(store, {})))
-    assert [one.changed for one in again] == [False] * len(again)
+    assert {(one.changed, one.reason) for one in again} == {(False, "")}
 
 
 def test_an_unusable_reply_is_not_reminded_of(tmp_path: Path, edits: Callable[..., Path]) -> None:
     detector = Bare("I cannot see anything.")
-    setup = open_with(
-        protocol="dice", role={"detector": {"backend": detector}}, options={"coherence": "mask", "form": "lines"}
-    )
-    outcome = run_over(setup, edits(1), tmp_path / "run")
-    (finding,) = outcome.findings
+    options = {"coherence": "mask", "form": "lines"}
+    setup = open_with(protocol="dice", role={"detector": {"backend": detector}}, options=options)
+    (finding,) = run_over(setup, edits(1), tmp_path / "run").findings
     assert (finding.status, len(detector.requests)) == ("unparsed", 1)
 
 

@@ -34,13 +34,8 @@ IMAGES = {"Original Image": STORE.add_array(BEFORE), "Edited Image": STORE.add_a
 """Both of 2000×500 px, the second with a square."""
 BOX = open_toolbox(("localize_differences", "zoom_in", "enhancer"))
 SPECS = BOX.specs(BOX.tools)
-FORM = render(
-    "agent/tools",
-    tools=[{"name": s.name, "description": s.description, "schema": json.dumps(s.parameters)} for s in SPECS],
-    absent={},
-    max_turns=6,
-    native=False,
-)
+SHOWN = [{"name": s.name, "description": s.description, "schema": json.dumps(s.parameters)} for s in SPECS]
+FORM = render("agent/tools", tools=SHOWN, absent={}, max_turns=6, native=False)
 SPEC = LabelledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image")
 
 
@@ -205,10 +200,8 @@ def test_a_reply_of_a_megabyte_is_read_in_linear_time() -> None:
 def test_the_rule_of_an_answer_and_its_boxes_are_in_the_dialect() -> None:
     answer = '<Start Final Answer>{"found": [{"op": "ADD", "object": "box", "box": %s}]}</Start Final Answer>'
     ours, beside = answer % "[100, 200, 300, 400]", call("Edited Image", [1, 2, 3, 4]).replace('"bbox"', '"box"')
-    forms = {
-        name: render(f"agent/{name}", problem="p", tools=False, answer=SPEC, native=False, held=False)
-        for name in ("format", "remind")
-    }
+    words = {"problem": "p", "tools": False, "answer": SPEC, "native": False, "held": False}
+    forms = {name: render(f"agent/{name}", **words) for name in ("format", "remind")}
     asked = f"Editing Instruction: {SPEC.instructions()}"
     talk = (first(forms["format"], asked), Message.of_text("assistant", ours), Message.of_text("user", forms["remind"]))
     for dialect, box in (("thousandths_yx", "[200, 100, 400, 300]"), ("pixels", "[200, 100, 600, 200]")):

@@ -85,17 +85,12 @@ class Broken(ScriptedLMM):
         return self._fault(request, images)
 
 
-def once_at_a_time() -> Callable[[Request, ImageStore], Reply]:
-    inside = threading.Lock()
-
-    def fault(request: Request, images: ImageStore) -> Reply:
-        if not inside.acquire(blocking=False):
-            raise RuntimeError("two at once")
-        time.sleep(0.05)
-        inside.release()
-        return Reply(text="ok")
-
-    return fault
+def once_at_a_time(request: Request, images: ImageStore, inside: threading.Lock = threading.Lock()) -> Reply:  # noqa: B008
+    if not inside.acquire(blocking=False):
+        raise RuntimeError("two at once")
+    time.sleep(0.05)
+    inside.release()
+    return Reply(text="ok")
 
 
 def takes_gifs(request: Request, images: ImageStore) -> Reply:
@@ -134,7 +129,7 @@ BROKEN: list[tuple[ScriptedLMM, str]] = [
     (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),
     (Broken(takes_gifs), r"took images as \['image/gif'\]"),
     (Broken(boom), "did not answer: KeyError"),
-    (Broken(once_at_a_time()), "did not answer: RuntimeError"),
+    (Broken(once_at_a_time), "did not answer: RuntimeError"),
     (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),
     (ScriptedLMM(["ok"], name="x?b=1&a=2"), "must be canonical"),
     (ScriptedLMM(["ok"], name="x?api_key=1"), "its uri is none"),
@@ -149,14 +144,13 @@ def test_a_broken_backend_is_named_with_its_fault() -> None:
 
 
 def test_a_failing_endpoint_raises_our_errors_only() -> None:
-    fine = ScriptedLMM(["ok"])
-    check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable("gone")))
-    with pytest.raises(AssertionError, match="must raise BackendError, found KeyError"):
-        check_backend(fine, failing=Broken(boom))
-    with pytest.raises(AssertionError, match="shows a secret"):
-        check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable(CANARY)), secrets=[CANARY])
-    with pytest.raises(AssertionError, match="did not fail"):
-        check_backend(fine, failing=ScriptedLMM(["ok"]))
+    check_backend(ScriptedLMM(["ok"]), failing=ScriptedLMM(lambda r: Unavailable("gone")))
+    for failing, told in (
+        (Broken(boom), "must raise BackendError, found KeyError"), (ScriptedLMM(["ok"]), "did not fail"),
+        (ScriptedLMM(lambda r: Unavailable(CANARY)), "shows a secret"),
+    ):  # fmt: skip
+        with pytest.raises(AssertionError, match=told):
+            check_backend(ScriptedLMM(["ok"]), failing=failing, secrets=[CANARY])
 
 
 class Mine:
@@ -165,8 +159,7 @@ class Mine:
     uri, endpoint, version, traits = "mine/first", "in process", "1", Traits(describes="mine")
 
     def __init__(self, answer: Any) -> None:
-        self.answer = answer
-        self.asked = 0
+        self.answer, self.asked = answer, 0
 
     def complete(self, request: Any, images: Any) -> Any:
         self.asked += 1

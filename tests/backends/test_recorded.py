@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,22 +21,18 @@ from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
 
 Edits = Callable[..., Path]
-ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
 
 
 def answers(request: Request) -> str | Reply:
     """Looks, then answers either criterion with a label that it offers."""
-    if len(request.messages) == 1:
-        if request.tools:
-            call = ToolCall(id="a", name="zoom_in", arguments=ZOOM)
-            return Reply(text="", tool_calls=(call,), finish="tools", carry={"mine": "c2ln"})
-        return LOOK
-    return final("Wrong Action" if "Wrong Action" in request.messages[0].text else "Single Anomaly")
+    if len(request.messages) > 1:
+        return final("Wrong Action" if "Wrong Action" in request.messages[0].text else "Single Anomaly")
+    call = ToolCall(id="a", name="zoom_in", arguments={"target_image": "Edited Image", "bbox": [100, 100, 400, 400]})
+    return Reply(text="", tool_calls=(call,), finish="tools", carry={"mine": "c2ln"}) if request.tools else LOOK
 
 
 def run(backend: object, folder: Path, out: Path, **settings: object) -> Outcome:
-    setup = open_with(backend=backend, **settings)  # type: ignore[arg-type]
-    return run_over(setup, folder, out, config={})
+    return run_over(open_with(backend=backend, **settings), folder, out, config={})  # type: ignore[arg-type]
 
 
 def reopened(out: Path, query: str = "") -> RecordedLMM:
@@ -48,12 +43,10 @@ def reopened(out: Path, query: str = "") -> RecordedLMM:
 def test_a_run_judged_again_from_its_recording_gives_the_same_labels(edits: Edits, tmp_path: Path, protocol: str) -> None:
     live = ScriptedLMM(answers, native_tools=True)
     first = run(live, edits(3), tmp_path / "first", tool_protocol=protocol)
-    assert {f.status for f in first.findings} == {"ok"}
-    asked = len(live.requests)
     backend = reopened(tmp_path / "first")
     again = run(backend, tmp_path / "edits", tmp_path / "again", tool_protocol="auto")
-    assert [(f.task_id, f.label) for f in again.findings] == [(f.task_id, f.label) for f in first.findings]
-    assert len(live.requests) == asked == 12
+    labels = [[(f.task_id, f.label) for f in outcome.findings] for outcome in (first, again)]
+    assert labels[0] == labels[1] and None not in dict(labels[0]).values() and len(live.requests) == 12
     assert backend.uri.startswith("recorded/scripted/test?run=") and str(parse_uri(backend.uri)) == backend.uri
     assert (again.setup.judge.tool_protocol, backend.traits.is_lmm) == (protocol, False)
     # Who was recorded is what the judge is, not where the folder lies.
@@ -61,11 +54,18 @@ def test_a_run_judged_again_from_its_recording_gives_the_same_labels(edits: Edit
     assert str(reply.sent["recorded_in"]).endswith(".0.jsonl, call 2")
     (tmp_path / "first").rename(tmp_path / "moved")
     assert reopened(tmp_path / "moved").uri == backend.uri
-    # A recorded failure fails again.
+
+
+def test_a_recorded_failure_fails_again_and_a_bare_judge_stays_bare(edits: Edits, tmp_path: Path) -> None:
     too_long = ScriptedLMM(lambda request: ContextTooLong("too long by 9 tokens"))
-    run(too_long, tmp_path / "edits", tmp_path / "long", criteria=("if",))
+    run(too_long, edits(1), tmp_path / "long", criteria=("if",))
     failed = run(reopened(tmp_path / "long"), tmp_path / "edits", tmp_path / "longer", criteria=("if",)).findings[0]
     assert (failed.status, "too long by 9 tokens" in failed.reason) == ("over_budget", True)
+    bare = ScriptedLMM(["Wrong Action"])
+    bare.traits = replace(bare.traits, bare_replies=True)
+    run(bare, tmp_path / "edits", tmp_path / "bare", criteria=("if",), mode="plain")
+    again = run(reopened(tmp_path / "bare"), tmp_path / "edits", tmp_path / "again", criteria=("if",), mode="plain")
+    assert [f.label for f in again.findings] == ["Wrong Action"]
 
 
 def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edits, tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edit
     other = Message.of_text("user", last.text.replace("e", "E", 1))
     said, more = Message.of_text("assistant", final("Wrong Action")), Message.of_text("user", "and now?")
     for request, told in (
-        (replace(first, sampling=Sampling(temperature=0.7)), 'sampling: recorded {"temperature": 0.0'),
-        (replace(first, tools=zoom), "tools, their descriptions or arguments: enhancer, localize_differences"),
-        (replace(first, tools=(changed, *first.tools[1:])), "descriptions or arguments: zoom_in"),
-        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded False, now True"),
+        (replace(first, sampling=Sampling(temperature=0.7)), "sampling, temperature: recorded 0.0, now 0.7"),
+        (replace(first, tools=zoom), 'digest of the tool, localize_differences: recorded "'),
+        (replace(first, tools=(changed, *first.tools[1:])), "digest of the tool, zoom_in, from character 1: recorded"),
+        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded false, now true"),
         (replace(first, calls_allowed=False), "whether tools may be called (now False)"),
-        (replace(second, messages=(*before, other)), f"message {len(second.messages)}: text, from character"),
-        (replace(second, messages=(*second.messages, more)), 'message 5: role: recorded "assistant", now "user"'),
-        (replace(second, messages=(*second.messages, said, more)), "message 6 (user): the recording ends before it"),
+        (replace(second, messages=(*before, other)), f"message {len(second.messages)}, parts 1, text, from character"),
+        (replace(second, messages=(*second.messages, more)), "message 5, role, from character 1: recorded 'assistant'"),
+        (replace(second, messages=(*second.messages, said, more)), "message 6: recorded null, now {"),
         (Request(messages=(more,)), "none of its conversations begins with these images"),
     ):
         with pytest.raises(NotRecorded) as caught:
@@ -110,17 +110,17 @@ def test_what_is_no_recording_or_several_says_so(edits: Edits, tmp_path: Path) -
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
             open_any(uri)
-    info = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    for side in ("abc", "1024"):
-        info["judges"][mine]["backend"] = f"openai/gpt-4o?max_image_side={side}"
-        (out / "run.json").write_text(json.dumps(info), encoding="utf-8")
-        if side == "abc":
-            with pytest.raises(ConfigError, match="max_image_side='abc': expected px of the longest side"):
-                reopened(out, f"?judge={mine[:6]}")
+    written = (out / "run.json").read_text(encoding="utf-8")
+    (out / "run.json").write_text(written.replace("scripted/two", "openai/gpt-4o?max_image_side=abc"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="max_image_side='abc': expected px of the longest side"):
+        reopened(out, f"?judge={mine[:6]}")
     # Pictures are sent as they were to its backend.
+    (out / "run.json").write_text(written.replace("scripted/two", "openai/gpt-4o?max_image_side=1024"), encoding="utf-8")
     traits = reopened(out, f"?judge={mine[:6]}").traits
     assert (traits.max_image_side, traits.image_tokens) == (1024, image_tokens_of("gpt-4o"))
+    # A trace that lost a call is not answered from, and is named.
     for path in (out / "traces" / one.setup.judge.id).glob("*/*.jsonl"):
-        path.write_text("broken\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="has no recorded answer"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(line for line in lines if b'"kind":"model_call","ordinal":0' not in line))
+    with pytest.raises(ConfigError, match=r"has no recorded answer \(.*a model call is missing from the trace\)"):
         reopened(out, f"?judge={one.setup.judge.id[:6]}")

@@ -123,9 +123,8 @@ class Insists:
         return getattr(self._backend, name)
 
     def complete(self, request: Request, images: ImageStore) -> Any:
-        turn = len(self.asked)
+        turn, reply = len(self.asked), self._backend.complete(request, images)
         self.asked.append(request)
-        reply = self._backend.complete(request, images)
         self.replies.append(reply)
         if turn >= self._turns:
             return reply
@@ -160,14 +159,9 @@ def test_six_turns_end_in_a_label_and_are_read_from_the_prefix_cache(
     sent = [r.usage.input_tokens for r in model.replies]
     # What was sent before is sent again, byte by byte: all but each request's own end.
     shared = sum(sent[:-1])
-    print(
-        f"{peer.kind}, {protocol}: requests of {sent} tokens, {hits:,.0f} of {queries:,.0f} from the prefix cache "
-        f"({hits / queries:.3f}; at most {shared / queries:.3f}), {known:.0f} of {pictures:.0f} pictures known"
-    )
-    assert queries == sum(sent)
+    assert queries == sum(sent), (peer.kind, sent)
     # 2 + 3 + … + 8 pictures in seven requests, of which eight are new, at most: a random crop may be one of before.
-    assert pictures == 35
-    assert known >= 35 - 8
+    assert (pictures, known >= 35 - 8) == (35, True)
     # The cache holds whole blocks, on a CPU of 128 tokens.
     assert shared - 128 * len(sent) <= hits <= shared
 

@@ -75,8 +75,7 @@ def test_patience_begins_anew_with_an_answer_and_ends_with_a_word_on_it(bench: B
     reply = asked(bench, fails(429), fails(503), resets_mid_body, fails(529), says("at last"), sleep=slept.append)
     assert (reply.text, reply.sent["attempts"], len(bench.server.seen)) == ("at last", 5, 5)
     error = asked(bench, fails(429), patience_s=60, sleep=slept.append)
-    assert isinstance(error, RateLimited)
-    assert error.for_all, "nobody else need ask"
+    assert isinstance(error, RateLimited) and error.for_all, "nobody else need ask"
     assert "answered nobody for so long, and the patience is 60 s (--patience)" in str(error)
     assert len(bench.server.seen) > 3
 
@@ -85,15 +84,13 @@ def test_what_waiting_does_not_help_is_not_waited_for(bench: Bench) -> None:
     for act in (fails(429, headers={"Retry-After": "1"}), fails(503), fails(500), resets_mid_body):
         slept: list[float] = []
         error = asked(bench, act, patience_s=0, sleep=slept.append)
-        assert isinstance(error, Unavailable | RateLimited)
-        assert (len(bench.server.seen), slept) == (1, [])
+        assert (isinstance(error, Unavailable | RateLimited), len(bench.server.seen), slept) == (True, 1, [])
     error = asked(bench, fails(429, headers={"Retry-After": "3600"}), sleep=slept.append)
     assert "asks to wait 3,600 s, and the patience is 600 s" in str(error)
     assert (error.for_all, len(bench.server.seen), slept) == (True, 1, [])
     # What does not say that waiting helps is tried five times.
     error = asked(bench, fails(500), sleep=slept.append)
-    assert "gave up after 5 attempts" in str(error)
-    assert (error.for_all, len(bench.server.seen)) == (False, 5)
+    assert ("gave up after 5 attempts" in str(error), error.for_all, len(bench.server.seen)) == (True, False, 5)
     # Full jitter below 0.25, 0.5, 1 and 2 s.
     assert all(0 <= s <= most for s, most in zip(slept, (0.25, 0.5, 1, 2), strict=True))
 
@@ -227,27 +224,38 @@ def test_a_trouble_ends_with_the_last_who_asks() -> None:
     assert call(fn, policy=policy, limit=limit) == ("here", 2), "an hour later the trouble is no longer one"
 
 
-def test_until_one_is_answered_calls_go_alone_and_a_refusal_for_all_costs_one() -> None:
-    most, under_way, lock = [0], [0], threading.Lock()
+class UnderWay:
+    """Counts how many are at it at once, now and at most."""
 
+    def __init__(self) -> None:
+        self.most, self._now, self._lock = 0, 0, threading.Lock()
+
+    def __enter__(self) -> int:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            return self._now
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._now -= 1
+
+
+def test_until_one_is_answered_calls_go_alone_and_a_refusal_for_all_costs_one() -> None:
     def act(handler: Any, request: Body) -> None:
-        with lock:
-            under_way[0] += 1
-            most[0] = max(most[0], under_way[0])
-        time.sleep(0.05)
-        with lock:
-            under_way[0] -= 1
+        with under_way:
+            time.sleep(0.05)
         (says("ok") if ok else fails(401, "no such key"))(handler, request)
 
     for ok in (False, True):
-        most[0] = 0
+        under_way = UnderWay()
         with OpenAIServer(act) as server, ThreadPoolExecutor(8) as pool:
             backend = openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
             ends = [pool.submit(backend.complete, HELLO, STORE) for _ in range(8)]
             kinds = Counter(type(end.exception()) for end in ends)
             backend.close()
         if ok:
-            assert (len(server.seen), kinds, most[0] > 1) == (8, {type(None): 8}, True)
+            assert (len(server.seen), kinds, under_way.most > 1) == (8, {type(None): 8}, True)
         else:
             assert (len(server.seen), kinds) == (1, {Rejected: 8})
 
@@ -257,22 +265,18 @@ def test_until_one_is_answered_calls_go_alone_and_a_refusal_for_all_costs_one() 
 
 def crowd(limit: ConnectionLimit, calls: int, *, room: int) -> int:
     """Make calls from 32 threads, of which the endpoint answers `room` at once. Return how many were under way at most."""
-    most, now, lock = [0], [0], threading.Lock()
+    under_way = UnderWay()
 
     def one(number: int) -> None:
         with suppress(RateLimited), limit.call():
-            with lock:
-                now[0] += 1
-                most[0], over = max(most[0], now[0]), now[0] > room
-            time.sleep(0.004)
-            with lock:
-                now[0] -= 1
-            if over:
+            with under_way as now:
+                time.sleep(0.004)
+            if now > room:
                 raise RateLimited("too many", status=429)
 
     with ThreadPoolExecutor(32) as pool:
         list(pool.map(one, range(calls)))
-    return most[0]
+    return under_way.most
 
 
 def test_connections_double_while_all_is_well_and_halve_where_calls_are_refused() -> None:

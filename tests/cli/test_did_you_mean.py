@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.nearest import matched, nearest
+from editloupe.errors import matched, nearest
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]

@@ -116,7 +116,7 @@ def test_a_name_without_a_backend_is_refused() -> None:
 
 def test_a_backend_that_is_nearly_right_is_guessed_in_words() -> None:
     for uri, meant in (("opanai/gpt-4.1", "openai"), ("basline", "baseline"), ("googel/gemini-2.5-pro", "google")):
-        with pytest.raises(ConfigError, match=f"did you mean {meant}[?] known here: baseline"):
+        with pytest.raises(ConfigError, match=f"did you mean {meant!r}[?] known here: baseline"):
             open_backend(uri)
 
 

@@ -237,7 +237,7 @@ def test_diff_finds_the_first_step_at_which_two_traces_part(gallery: Path, editl
     assert (code, "The same conversation to the end" in told) == (0, True)
     code, told, _ = editloupe("show", gallery, "mug-blue", "--criterion", "if", "--diff", GALLERY)
     # Every judge of the one with every judge of the other: baseline and script part at the first reply.
-    assert "They part at step 1, in the reply: text, from character" in told
+    assert "They part at step 1, in the reply: parts 1, text, from character" in told
     code, _, err = editloupe("show", gallery, "--diff", GALLERY)
     assert (code, "name it behind the run" in err) == (2, True)
 

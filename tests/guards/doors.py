@@ -12,7 +12,7 @@ from editloupe.protocols.base import make_protocol, scored
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import MetricSet, Score
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from tests.guards.frozen import Figure
 
 Program: TypeAlias = Callable[..., tuple[int, str, str]]

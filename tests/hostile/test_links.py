@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.runs import index
 from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
-          "samples.jsonl", "config.yaml", "index.sqlite", "report/.files.json",
+          "samples.jsonl", "config.yaml", "report/.files.json",
           "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
@@ -28,7 +27,7 @@ MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "rescore into it": lambda run, new: ["rescore", run.parent / "other", "--rubric", "dlebench", "--out", run],
     "compare into it": lambda run, new: ["compare", run, run.parent / "other", "--out", run],
 }
-WRITTEN = ("run.lock", "run.owner", "index.sqlite", "report/report.md")
+WRITTEN = ("run.lock", "run.owner", "report/report.md")
 """Files that commands write anew."""
 DAILY = ("report", "gc", "merge into it", "judge")
 """What writes reports, deletes, adds files and goes on: the other commands are `slow`."""
@@ -36,10 +35,9 @@ DAILY = ("report", "gc", "merge into it", "judge")
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The links come after the look, and every run is worth an index."""
-    for module in ("store", "folders"):
+    """The links come after the look."""
+    for module in ("record", "contents", "store"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
-    monkeypatch.setattr(index, "LARGE", 0)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,6 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every file of the run is a hard link. One finding is left to do, and lines are cut off."""
-    monkeypatch.setattr(index, "LARGE", 0)
     shutil.copytree(good / "data", tmp_path / "data")
     shutil.copytree(good / "run", tmp_path / "other")
     shutil.copytree(good / "run", tmp_path / "outside")
@@ -100,4 +97,4 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     assert "Traceback" not in out + err
     if command == "judge":
         assert code == 0 and len((run / "findings.jsonl").read_bytes().splitlines()) == len(findings)
-        assert [part.wrong for part in verify(run)] == [[]] * 5
+        assert [part.wrong for part in verify(run)] == [[]] * 4

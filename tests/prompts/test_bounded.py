@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.errors import ConfigError, PromptError
+from editloupe.errors import ConfigError
 from editloupe.prompts import MOST_CHARACTERS, OwnTemplate, bounded, render
 
 Edits = Callable[..., Path]
@@ -90,7 +90,7 @@ def test_a_process_that_was_killed_is_started_again():
 
 
 def test_a_variable_that_no_other_process_can_be_given_is_named():
-    with pytest.raises(PromptError, match=r"prompt 'mine\.md': its variables must be plain values"):
+    with pytest.raises(ConfigError, match=r"prompt 'mine\.md': its variables must be plain values"):
         text_of("{{ lock }}", lock=threading.Lock())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.errors import ConfigError, PromptError
+from editloupe.errors import ConfigError
 from editloupe.prompts import builtin_prompts, prompt_digest, render
 
 
@@ -54,7 +54,7 @@ def test_an_edited_template_takes_effect_at_once(own) -> None:
 
 def test_an_unknown_variable_names_file_line_and_what_could_be_meant(own) -> None:
     path = own("one\ntwo\n{{ instrution }}\n")
-    with pytest.raises(PromptError) as caught:
+    with pytest.raises(ConfigError) as caught:
         render(path, instruction="x", images=[])
     assert str(caught.value) == (
         f"prompt {str(path)!r}, line 3: 'instrution' is undefined; did you mean 'instruction'?"
@@ -63,7 +63,7 @@ def test_an_unknown_variable_names_file_line_and_what_could_be_meant(own) -> Non
 
 
 def test_an_unknown_variable_without_any_given_says_so(own) -> None:
-    with pytest.raises(PromptError, match=r"line 1: 'a' is undefined; variables here: none"):
+    with pytest.raises(ConfigError, match=r"line 1: 'a' is undefined; variables here: none"):
         render(own("{{ a }}"))
 
 
@@ -83,7 +83,7 @@ def test_an_unknown_variable_without_any_given_says_so(own) -> None:
     ],
 )
 def test_what_goes_wrong_in_an_expression_names_its_line(own, text: str, line: int) -> None:
-    with pytest.raises(PromptError, match=rf"mine.md', line {line}: "):
+    with pytest.raises(ConfigError, match=rf"mine.md', line {line}: "):
         render(own(text), d={"x": 1})
 
 
@@ -92,7 +92,7 @@ def test_what_goes_wrong_in_an_expression_names_its_line(own, text: str, line: i
 )
 def test_a_template_cannot_reach_out_of_the_sandbox(own, text: str) -> None:
     data = {"x": 1}
-    with pytest.raises(PromptError, match="line 1: "):
+    with pytest.raises(ConfigError, match="line 1: "):
         render(own(text), d=data, f=render)
     assert data == {"x": 1}
 
@@ -102,13 +102,13 @@ def test_a_template_cannot_reach_out_of_the_sandbox(own, text: str) -> None:
     [("a\n{{ b", 2), ("{% for %}", 1), ("a\n\n{% if x %}", 3), ("{{ a | nofilter }}", 1), ("{% nothing %}", 1)],
 )
 def test_a_syntax_error_names_its_line(own, text: str, line: int) -> None:
-    with pytest.raises(PromptError, match=rf"mine.md', line {line}: "):
+    with pytest.raises(ConfigError, match=rf"mine.md', line {line}: "):
         render(own(text), x=1, a=1)
 
 
 @pytest.mark.parametrize("text", ["{% include 'agent/format' %}", "{% extends 'x.md' %}", "{% import 'x.md' as x %}"])
 def test_a_template_is_one_file(own, text: str) -> None:
-    with pytest.raises(PromptError, match=r"line 1: includes '.*'; a template must be one file"):
+    with pytest.raises(ConfigError, match=r"line 1: includes '.*'; a template must be one file"):
         render(own(text))
 
 
@@ -119,27 +119,27 @@ def test_an_unknown_name_lists_the_built_in_prompts() -> None:
 
 @pytest.mark.parametrize("name", ["../prompts/agent/format", "/agent/format", ""])
 def test_a_name_is_not_a_path(name: str) -> None:
-    with pytest.raises(PromptError, match="unknown prompt"):
+    with pytest.raises(ConfigError, match="unknown prompt"):
         render(name)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=r"gone.md': cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"gone.md': cannot be read: No such file"):
         render(tmp_path / "gone.md")
 
 
 def test_a_folder_is_no_prompt(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match="is a folder"):
+    with pytest.raises(ConfigError, match="is a folder"):
         render(tmp_path)
 
 
 def test_a_path_through_a_file_cannot_be_read(own) -> None:
-    with pytest.raises(PromptError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         render(own("x") / "y.md")
 
 
 def test_a_file_that_is_not_utf_8_is_refused(own) -> None:
-    with pytest.raises(PromptError, match="is not UTF-8"):
+    with pytest.raises(ConfigError, match="is not UTF-8"):
         render(own("ä".encode("latin-1")))
 
 
@@ -158,5 +158,5 @@ def test_the_digest_covers_names_and_texts_but_not_their_order(monkeypatch: pyte
 
 
 def test_the_digest_of_an_unknown_prompt_is_an_error() -> None:
-    with pytest.raises(PromptError, match="unknown prompt"):
+    with pytest.raises(ConfigError, match="unknown prompt"):
         prompt_digest(["nothing"])

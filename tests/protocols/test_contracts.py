@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from editloupe import plugins
 from editloupe.answers import YES_NO
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ProtocolError
+from editloupe.errors import ConfigError, DataError, ProtocolError
 from editloupe.findings import Finding
-from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
+from editloupe.protocols.base import BaseProtocol, Known, group_scores, groups, make_protocol, planned, scored
 from editloupe.scores import Binary, Interval, Metric, Score, protocol_faults
 from editloupe.tasks import About, Ask, Measure, Recipe
 from editloupe.testing import check_measure, check_protocol
@@ -58,6 +59,30 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_protocol_keeps_the_contract(name: str, options: dict[str, Any]) -> None:
     scores = check_protocol(plugins.load("protocols", name), options=options)
     assert any(score.value is not None for score in scores)
+
+
+def test_every_protocol_that_asks_can_be_asked_without_tools() -> None:
+    store, tools = ImageStore(), ("zoom_in", "localize_differences")
+    samples, offering = drawn_samples(store), set[str]()
+    for name in plugins.names("protocols"):
+        if not getattr(plugins.load("protocols", name), "roles", ()):
+            continue
+        for mode in ("tool", "plain"):
+            protocol = make_protocol(name, {"mode": mode}, tools=tools)
+            with suppress(DataError):  # from those that ask about rows of a built set
+                protocol.check(samples)
+                tasks = [task for group in groups(samples) for task in protocol.plan(group, Known())]
+                if any(task.kind == "ask" and task.tools for task in tasks):
+                    offering.add(f"{name} {mode}")
+    assert {"dlebench tool", "pairwise tool"} <= offering
+    # One without a word on modes, of another package.
+    assert [getattr(make_protocol("stars", {"mode": mode}, tools=tools), "tools", None) for mode in ("tool", "plain")] == [
+        tools,
+        (),
+    ]
+    assert not any(one.endswith("plain") for one in offering), offering
+    with pytest.raises(ConfigError, match="expected tool or plain, found 'oracle'"):
+        make_protocol("stars", {"mode": "oracle"}, tools=tools)
 
 
 @pytest.mark.parametrize("name", ["mse", "psnr", "toy-share", "toy-red"])
@@ -146,6 +171,17 @@ class Raises(Faulty):
         raise ZeroDivisionError("in score")
 
 
+class MisspeltMetric(Faulty):
+    def plan(self, group: Any, known: Any) -> Any:
+        return [self.ask(sample, metric="n") for sample in group]
+
+
+class NoPicture(Faulty):
+    def plan(self, group: Any, known: Any) -> Any:
+        for sample in group:
+            yield self.ask(sample, views=(Recipe(alias="Edited Image", origin=sample.turns[-1].edited),))  # type: ignore[arg-type]
+
+
 class RaisesInPlan(Faulty):
     def plan(self, group: Any, known: Any) -> Any:
         raise KeyError("in plan")
@@ -162,6 +198,8 @@ class RaisesInPlan(Faulty):
         (ForgetsASample, "has no score of 'm', not even a missing one"),
         (FailureIsZero, "every question failed, and yet there is a number"),
         (OffTheScale, "is 7.0, outside"),
+        (MisspeltMetric, r"asks \['n'\], which it neither declares as metrics nor reads in plan or score"),
+        (NoPicture, r"with the view 'Edited Image' of None; expected a picture of the sample.*blocked=missing_output"),
         (Raises, "raised in score: ZeroDivisionError: in score"),
         (RaisesInPlan, "raised in plan: KeyError: 'in plan'"),
     ],

@@ -311,7 +311,8 @@ def test_what_a_detector_listed_is_not_what_people_say(tmp_path: Path) -> None:
         ({"op": "ADD", "box": [0.9, 0, 0.1, 1]}, "inverted"),
         ({"op": "ADD", "box": [0, 0, 500, 400]}, "reaches outside"),
         ({"op": "ADD", "box": [0, 0, 1, 1], "coherent": "yes"}, "expected coherent as true or false"),
-        ({"op": "ADD", "box": [0, 0, 1, 1], "confidence": 7}, "expected a confidence from 0 to 1"),
+        ({"op": "ADD", "box": [0, 0, 1, 1], "confidence": 7}, "expected a detector's confidence from 0 to 1"),
+        ({"op": "ADD", "box": [0, 0, 1, 1], "confidence": None}, "or no such field for what a person gave, found None"),
     ],
 )
 def test_wrong_given_differences_are_refused_before_anything_is_asked(item: Json, message: str) -> None:

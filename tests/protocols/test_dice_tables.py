@@ -17,7 +17,7 @@ from editloupe.reports.columns import HumanLabels, Item, column_of, editors_of, 
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Score
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from editloupe.values import ImageRef, Sample, Turn
 
 UNIT = Interval(low=0, high=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.errors import PromptError
+from editloupe.errors import ConfigError
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.protocol import PROMPT
 from editloupe.replies import FINAL_ANSWER, THINKING, TOOL_CALL
@@ -90,7 +90,7 @@ def test_the_judge_is_told(words: str) -> None:
 
 
 def test_a_forgotten_variable_is_an_error() -> None:
-    with pytest.raises(PromptError, match=r"prompts/judge.md', line \d+: 'instruction' is undefined"):
+    with pytest.raises(ConfigError, match=r"prompts/judge.md', line \d+: 'instruction' is undefined"):
         render(PROMPT, criterion=OWN, images=["Original Image"])
 
 

@@ -14,7 +14,7 @@ from editloupe.protocols.edival.tables import overall, tables
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published, score
 
 UNIT = Interval(low=0, high=1)

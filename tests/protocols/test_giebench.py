@@ -36,7 +36,7 @@ from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
-from editloupe.tables import Table
+from editloupe.stats.table import Table
 from editloupe.tasks import Ask, Measure
 from editloupe.testing import check_measure, check_protocol
 from editloupe.values import ImageRef, Json, Sample, Turn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -36,9 +37,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": "b", "options": COLOURS, "answer": "red", "question": "Which colour? picks=green"},
         {"id": "c", "options": COLOURS, "answer": "red", "question": "Which colour? picks=cannot_tell"},
     ],
-    # All turns pass in a only: turn 2 of b is wrong, turn 3 of c changes nothing.
+    # All turns pass in a only, which has four: turn 2 of b is wrong, turn 3 of c changes nothing.
     "turns": [
-        {"id": "a", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=yes right=yes]"]},
+        {"id": "a", "turns": [f"{turn} [changed=yes right=yes]" for turn in "wxyz"]},
         {
             "id": "b",
             "turns": ["x [changed=yes right=yes]", "y [changed=yes right=no]", "z [changed=yes right=yes]"],
@@ -49,6 +50,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     # 8 × 8 of 64 × 32 pixels are another colour: 1/32. The picture of c has no red at all.
     "pixels": [{"id": "a"}, {"id": "b"}, {"id": "c", "colour": [0, 90, 200]}],
     # Things that begin with c are there: 1 of 2 and 1 of 1.
+    # Both entries of a checklist, one of two, and one that cannot be read.
+    "checklist": [
+        {"id": "a", "instruction": "[items=red,lid red=yes lid=yes]"},
+        {"id": "b", "instruction": "[items=red,lid red=no lid=yes]"},
+        {"id": "c", "instruction": "[items=red red=mumble]"},
+    ],
     "objects": [
         {"id": "a", "instruction": "Move them. [objects=cup,plate]"},
         {"id": "b", "instruction": "Move it. [objects=cap]"},
@@ -56,14 +63,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 FAULTY = [{"id": id_, "instruction": f"Make {id_} red. [right=yes]"} for id_ in "abc"]
 
-CALLS = {"stars": 7, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
-"""What a whole run asks. One answer of stars is asked again by two reminders; turn 3 of c has no second wave."""
+CALLS = {"stars": 7, "choice": 3, "turns": 10 + 9, "pixels": 0, "checklist": 3 + 6, "objects": 2 + 3}
+"""What a whole run asks. One answer of stars and of checklist is asked again by a reminder, and turn 3 of c
+has no second wave."""
 
 BACKENDS: dict[str, list[str]] = {
     "stars": ["--backend", "toy/judge"],
     "choice": ["--backend", "toy/judge"],
     "turns": ["--backend", "toy/judge"],
     "pixels": [],
+    "checklist": ["--backend", "toy/judge"],
     "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"],
 }
 
@@ -93,6 +102,7 @@ VALUES: dict[str, dict[tuple[str, int, str, str], float | str]] = {
         ("a", 0, "", "red"): (200 + 31 * 40) / 32,
         ("c", 0, "", "red"): "not_defined",
     },
+    "checklist": {("a", 0, "", "holds"): 1.0, ("b", 0, "", "holds"): 0.5, ("c", 0, "", "holds"): "unparsed"},
     "objects": {("a", 0, "", "kept"): 0.5, ("b", 0, "", "kept"): 1.0},
 }
 
@@ -188,10 +198,45 @@ def test_a_protocol_of_another_package_goes_through_every_command(
     assert code == 0, said + err
     code, said, err = editloupe("gate", out, "--require", "unjudged<=-1")
     assert code in (2, 100), said + err
+    if protocol == "turns":
+        # One sample of three passes as a whole, whatever the first table shows.
+        code, said, err = editloupe("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
+        assert code == 0, said + err
     if protocol != "pixels":
         code, said, err = editloupe("rescore", out, "--option", "polite=true") if protocol == "stars" else (0, "", "")
         assert code == 0, said + err
     assert len(calls()) == CALLS[protocol]
+
+
+def test_an_arena_of_three_editors_ranks_them_by_bradley_terry(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    first_wins, folder = "[ab=first bc=first ac=first]", tmp_path / "data"
+    folder.mkdir()
+    rows = []
+    for number, instruction in enumerate((first_wins, first_wins, "[ab=second bc=second ac=tie]")):
+        for shade, name in enumerate(("source", *"abc")):
+            Image.new("RGB", (64, 32), (40 + number, 40, 60 * shade)).save(folder / f"{number}-{name}.png")
+        rows += [
+            {
+                "id": f"s{number}",
+                "editor": editor,
+                "source_file_name": f"{number}-source.png",
+                "edited_file_name": f"{number}-{editor}.png",
+                "instruction": instruction,
+            }
+            for editor in "abc"
+        ]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "run"
+    code, said, err = editloupe("judge", folder, "--protocol", "arena", "--backend", "toy/judge", "--out", out)
+    assert code == 0 and len(calls()) == 9, said + err
+    code, report, err = editloupe("report", out)
+    # Of three games each, a won 2 against b and 2½ against c, and b 2 against c. By symmetry the strengths are s, 0 and -s,
+    # and a's points are expected: 3x/(x+1) + 3x²/(x²+1) = 4½ for x = e^s, so x³ - x² - x = 3, x = 2.1304.
+    assert code == 0 and all(f"{sign}{math.log(2.1304):.3f}" in report for sign in ("", "-")), report + err
+    # 4½, 3 and 1½ of 6 points.
+    assert [f"{points:.3f}" in report for points in (0.75, 0.5, 0.25)] == [True] * 3, report
 
 
 def test_two_judges_of_another_packages_protocol_are_compared(
@@ -251,7 +296,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 33)"),
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 36)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
@@ -262,7 +307,9 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         ("outline", "planned right, b: view 'Edited Image': op 'outline' cannot use its parameters (error: OpenCV"),
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 72)"),
+        ("origin", "planned a task (right, b) with the view 'Edited Image' of None; expected a picture of the sample"),
+        ("crossed", "raised in plan: AttributeError: 'str' object has no attribute 'turns' (faulty.py, line 62)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 79)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
@@ -280,6 +327,16 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
     told = " ".join((said + err).split()) + str(rows["b"]["reason"])
     assert named in told, told
+
+
+def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["--protocol", "faulty", "--option", "fault=misspelt", "--backend", "toy/judge", "--out", out]
+    code, _, err = editloupe("judge", data, *words)
+    told = "protocol 'faulty' (editloupe-toys 0.1) declares 'right' and scored it for no sample; it asked 'rihgt'"
+    assert code == 1 and told in " ".join(err.split()), err
 
 
 @pytest.mark.parametrize(

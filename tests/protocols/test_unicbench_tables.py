@@ -16,7 +16,7 @@ from editloupe.reports.closing import score_tables
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import MetricSet
-from editloupe.tables import Row, Table
+from editloupe.stats.table import Row, Table
 from editloupe.values import Sample
 from tests.protocols.unicbench_published import METRICS, edits, published
 

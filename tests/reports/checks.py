@@ -8,8 +8,9 @@ from typing import Any, Literal
 import polars
 
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
-from editloupe.scores import Binary, Interval, Metric, Real, Score, TableSpec
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.scores import Binary, Interval, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
 
 class ChecksOptions(Options):

@@ -14,7 +14,8 @@ import pytest
 from editloupe import Run, plugins
 from editloupe.errors import ConfigError
 from editloupe.reports.pivot import spec_table
-from editloupe.scores import Interval, Metric, Score, TableSpec
+from editloupe.scores import Interval, Metric, Score
+from editloupe.stats.spec import TableSpec
 from tests.reports.checks import Checks
 from tests.reports.runs import Row, answered, sample, write_protocol_run
 from tests.toys.install import install

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from editloupe.reports.plots import NARROW, TONES, Shares, bars, cumulative, draw, histogram, line_class, means, scatter
-from editloupe.tables import Cell, Dots, HeatPlot, RadarPlot, ScatterPlot, SizePlot
+from editloupe.stats.table import Cell, Dots, HeatPlot, RadarPlot, ScatterPlot, SizePlot
 from editloupe.viewer.pages import assets
 
 _SVG = "{http://www.w3.org/2000/svg}"

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from editloupe.answers import LabelRule, Scale
-from editloupe.errors import ConfigError, RubricError
+from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, schema_text
 from tests.packages import install
@@ -75,7 +75,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def _complaints(load, text: str | bytes) -> list[str]:
-    with pytest.raises(RubricError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(text)
     return str(caught.value).split("\n")
 
@@ -216,7 +216,7 @@ def test_a_criterion_is_found_by_id_or_short_name_in_any_case(load, key: str) ->
 
 
 def test_an_unknown_criterion_lists_the_known(load) -> None:
-    with pytest.raises(RubricError, match=r"no criterion 'if'; it has: consistency \(CO\), sharpness \(SH\)"):
+    with pytest.raises(ConfigError, match=r"no criterion 'if'; it has: consistency \(CO\), sharpness \(SH\)"):
         load(GOOD + SECOND).criterion("if")
 
 
@@ -250,7 +250,7 @@ def test_a_rubric_is_read_back_from_its_json(load) -> None:
 
 @pytest.mark.parametrize("criteria", [None, {}, [], [{"id": "c"}], [1]])
 def test_a_recorded_rubric_of_another_shape_is_refused(criteria: object) -> None:
-    with pytest.raises(RubricError, match="rubric 'r': "):
+    with pytest.raises(ConfigError, match="rubric 'r': "):
         Rubric.from_json({"id": "r", "title": "R", "criteria": criteria})  # type: ignore[dict-item]
 
 
@@ -492,18 +492,18 @@ def test_an_empty_file_is_refused(load) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RubricError, match=r"gone.toml': cannot be read: No such file or directory; built in: .*dlebench"):
+    with pytest.raises(ConfigError, match=r"gone.toml': cannot be read: No such file or directory; built in: .*dlebench"):
         load_rubric(tmp_path / "gone.toml")
 
 
 def test_a_folder_is_no_rubric(tmp_path: Path) -> None:
-    with pytest.raises(RubricError, match=r"it is a folder; expected a file"):
+    with pytest.raises(ConfigError, match=r"it is a folder; expected a file"):
         load_rubric(tmp_path)
 
 
 def test_a_path_through_a_file_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RubricError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         load_rubric(tmp_path / "file" / "my.toml")
 
 
@@ -582,6 +582,6 @@ def test_the_messages_of_the_documentation_are_real(tmp_path: Path, monkeypatch:
     slips = [head + middle + tail.replace("description", "descripton", 1), rubric.replace("value = 2", "value = 1")]
     for slip, message in zip(slips, messages.strip().split("\n"), strict=True):
         Path("poster.toml").write_text(slip, encoding="utf-8")
-        with pytest.raises(RubricError) as caught:
+        with pytest.raises(ConfigError) as caught:
             load_rubric("poster.toml")
         assert message in str(caught.value).split("\n")

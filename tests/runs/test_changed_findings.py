@@ -83,7 +83,6 @@ LEFT_OUT: dict[str, tuple[Row, str]] = {
     "the value's column": ({"value": 4}, "its column 'value' is 4, and its answer 3.0"),
     "a value that is no number": ({"answer": {"value": float("nan")}}, "holds NaN, which is no finite number"),
     "endless seconds": ({"seconds": float("inf")}, "holds Infinity, which is no finite number"),
-    "no turn": ({"turns": -1}, "turns: Input should be greater than or equal to 0"),
     "a turn that no program can add up": ({"turn": 2**63}, "turn: Input should be less than 9007199254740992"),
 }
 """What is changed in a finding, and what is said."""

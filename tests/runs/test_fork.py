@@ -13,9 +13,11 @@ from editloupe.findings import Finding
 from editloupe.runs.fork import Changes, fork
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import read_trace
+from tests.conftest import LOOK as LOOK_IN_TEXT
 from tests.conftest import final
 from tests.runs.test_resume import Edits
 from tests.setups import open_with, run_over
@@ -78,7 +80,7 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Pa
     forked = fork(folder, str(finding.trace), at=0, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
     assert (forked.finding.label, forked.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
     assert [e.ordinal for e in read_trace(folder / forked.trace).events if isinstance(e, ModelCall)] == [0, 1]
-    # Findings of forks are no findings of the run.
+    # Findings of forks are no findings of the run, nor where these are rebuilt from traces.
     assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
     (folder / "findings.jsonl").unlink()
     assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
@@ -86,17 +88,19 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Pa
 
 def test_a_failing_backend_leaves_a_child_that_says_so(signed: tuple[Path, Finding]):
     folder, finding = signed
-    lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
-    forked = fork(
-        folder,
-        str(finding.trace),
-        at=2,
-        backend=lmm,
-        toolbox=open_toolbox(("localize_differences",)),
-        changes=Changes(instruction="Ignore <tool_call> in what I say."),
-    )
+    lmm, toolbox = Other(lambda request: Unavailable("gone"), native_tools=True), open_toolbox(("localize_differences",))
+    changes = Changes(instruction="Ignore <tool_call> in what I say.")
+    forked = fork(folder, str(finding.trace), at=2, backend=lmm, toolbox=toolbox, changes=changes)
     assert (forked.finding.status, forked.finding.label) == ("backend_failed", None)
-    asked = lmm.requests[0].messages[-1].text
     # Our own tags in an instruction are no tags.
-    assert "Ignore ‹tool_call› in what I say." in asked
+    assert "Ignore ‹tool_call› in what I say." in lmm.requests[0].messages[-1].text
     assert read_whole(folder, folder / forked.trace).problems == ()
+
+
+def test_a_fork_whose_budget_is_spent_asks_nothing_and_says_so(edits: Edits, tmp_path: Path):
+    setup = open_with(backend=ScriptedLMM([LOOK_IN_TEXT]), criteria=("if",), budget=Budget(max_tokens=1))
+    (finding,) = run_over(setup, edits(1), tmp_path / "run", config={}).findings
+    lmm = ScriptedLMM([final("Wrong Action")])
+    forked = fork(tmp_path / "run", str(finding.trace), at=1, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
+    assert (forked.finding.status, forked.finding.ending, lmm.requests) == ("over_budget", "tokens", [])
+    assert read_whole(tmp_path / "run", tmp_path / "run" / forked.trace).problems == ()

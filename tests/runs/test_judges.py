@@ -15,8 +15,9 @@ from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
-from editloupe.errors import PromptError, RunMismatch, Unavailable
+from editloupe.errors import ConfigError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.protocols import dlebench
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
 from editloupe.runs.judges import Entry
@@ -119,7 +120,7 @@ def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Ed
         assert [r.finding and r.finding.counts for r in replayed] == [f.counts for f in store.current()]
 
 
-def test_a_name_is_kept_and_belongs_to_one_judge(edits: Edits, tmp_path: Path):
+def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(talker(), folder, out, name="cool")
     run(talker(), folder, out, name="warm", sampling=Sampling(temperature=1.0))
@@ -127,16 +128,12 @@ def test_a_name_is_kept_and_belongs_to_one_judge(edits: Edits, tmp_path: Path):
     # Named or not, it is the same judge.
     assert run(talker(), folder, out).reused == 1
     assert list(RunStore.read(out).judge_names().values()) == ["cool", "warm"]
+    ids = [run(talker(), folder, tmp_path / "own", sampling=Sampling(temperature=t)).setup.judge.id for t in (0.0, 1.0)]
+    assert list(RunStore.read(tmp_path / "own").judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
     lmm = talker()
     with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature was 1\.0 and is 0\.5"):
         run(lmm, folder, out, name="warm", sampling=Sampling(temperature=0.5))
     assert lmm.requests == []
-
-
-def test_judges_of_one_uri_are_told_apart_by_their_ids(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    ids = [run(talker(), folder, out, sampling=Sampling(temperature=t)).setup.judge.id for t in (0.0, 1.0)]
-    assert list(RunStore.read(out).judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
 
 
 def test_a_failing_judge_leaves_the_others_what_they_are(edits: Edits, tmp_path: Path):
@@ -149,72 +146,43 @@ def test_a_failing_judge_leaves_the_others_what_they_are(edits: Edits, tmp_path:
 # With the same URI but something else: nothing is reused.
 
 
-def asked_anew(edits: Edits, tmp_path: Path, lmm: ScriptedLMM | None = None, **other: Any) -> None:
-    """Another judge in the same run: all of its questions are asked."""
+@pytest.mark.parametrize("other", [{}, {"sampling": Sampling(temperature=0.7)}, {"sampling": Sampling(seed=3)}])
+def test_another_endpoint_temperature_or_seed_is_another_judge_beside(edits: Edits, tmp_path: Path, other: dict[str, Any]):
     folder, out = edits(2), tmp_path / "run"
     first = run(talker(), folder, out)
-    lmm = lmm or talker()
+    lmm = talker() if other else Elsewhere([LOOK, final(WRONG)])
     second = run(lmm, folder, out, **other)
     assert (second.reused, len(lmm.requests)) == (0, 4)
     assert second.setup.judge.id != first.setup.judge.id
     assert len(RunStore.read(out).current()) == 4
 
 
-def test_another_endpoint_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, Elsewhere([LOOK, final(WRONG)]))
-
-
-def test_another_temperature_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, sampling=Sampling(temperature=0.7))
-
-
-def test_another_seed_reuses_nothing(edits: Edits, tmp_path: Path):
-    asked_anew(edits, tmp_path, sampling=Sampling(seed=3))
-
-
-def refused(folder: Path, out: Path, field: str, ids: set[str], **other: Any) -> None:
-    """Settings that are the run's are refused there, and elsewhere give another judge or another question."""
-    lmm = talker()
-    with pytest.raises(RunMismatch, match=field):
-        run(lmm, folder, out, **other)
-    assert lmm.requests == []
-    elsewhere = run(lmm, folder, out.with_name("elsewhere"), **other)
-    assert (elsewhere.reused, len(lmm.requests)) == (0, 2)
-    assert elsewhere.setup.judge.id not in ids
-
-
-def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
-    folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
+def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judge_elsewhere(
+    edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, out, prompt, rubric = edits(1), tmp_path / "run", tmp_path / "mine.md", tmp_path / "dlebench.toml"
     ids = {run(talker(), folder, out).setup.judge.id}
+
+    def refused(there: Path, told: str, **other: Any) -> None:
+        lmm = talker()
+        with pytest.raises(RunMismatch, match=told):
+            run(lmm, folder, there, **other)
+        assert lmm.requests == []
+        elsewhere = run(lmm, folder, tmp_path / f"elsewhere-{len(ids)}", **other)
+        assert (elsewhere.reused, len(lmm.requests)) == (0, 2)
+        assert elsewhere.setup.judge.id not in ids
+        ids.add(elsewhere.setup.judge.id)
+
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
-    refused(folder, out, "--prompt: was not set, is mine.md", ids, prompt=prompt)
-    mine = tmp_path / "elsewhere"
-    ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
+    refused(out, "--prompt: was not set, is mine.md", prompt=prompt)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
-    lmm = talker()
-    with pytest.raises(RunMismatch, match=r"--prompt\.text: was .*, is .* Look"):
-        run(lmm, folder, mine, prompt=prompt)
-    assert lmm.requests == []
-    assert open_with(backend=lmm, prompt=prompt).judge.id not in ids
-
-
-def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
-    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
-    ids = {run(talker(), folder, out).setup.judge.id}
-    from editloupe.protocols import dlebench
-
+    refused(tmp_path / "elsewhere-1", r"--prompt\.text: was .*, is .* Look", prompt=prompt)
     built_in = Path(dlebench.__file__).parent / "rubric.toml"
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
-    assert changed != built_in.read_text(encoding="utf-8")
     rubric.write_text(changed, encoding="utf-8")
-    refused(folder, out, "rubric", ids, rubric=rubric)
-
-
-def test_another_tool_version_reuses_nothing(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder, out = edits(1), tmp_path / "run"
-    ids = {run(talker(), folder, out).setup.judge.id}
+    refused(out, "rubric", rubric=rubric)
     monkeypatch.setattr(LocalizeDifferences, "revision", "99")
-    refused(folder, out, r"version of the tool localize_differences: was .*, is 99", ids)
+    refused(out, r"version of the tool localize_differences: was .*, is 99")
 
 
 # A prompt of one's own.
@@ -239,9 +207,9 @@ def test_a_prompt_of_ones_own_is_what_is_asked(edits: Edits, tmp_path: Path):
 def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path, text: str, told: str):
     prompt = tmp_path / "mine.md"
     prompt.write_text(text)
-    with pytest.raises(PromptError, match=told):
+    with pytest.raises(ConfigError, match=told):
         open_with(prompt=prompt)
-    with pytest.raises(PromptError, match="No such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         open_with(prompt=tmp_path / "none.md")
 
 
@@ -368,15 +336,6 @@ def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tm
     assert not whole.exists()
 
 
-def test_rescored_judges_keep_their_names(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out, name="cool")
-    store = RunStore.read(out)
-    protocol = protocol_with(store, {"rubric": "dlebench"})
-    again = write_rescored(store, protocol, list(rescore(store, protocol)), tmp_path / "again")
-    assert list(again.judge_names().values()) == ["cool"]
-
-
 def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder, out = edits(1), tmp_path / "run"
     run(talker(WRONG, name="a"), folder, out, name="strict")
@@ -392,6 +351,9 @@ def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path,
     monkeypatch.setattr(type(protocol), "plan", watched)
     again = {store.judge_names()[one.before.judge_id]: one.now for one in rescore(store, protocol)}
     assert {name: now and now.label for name, now in again.items()} == {"strict": WRONG, "kind": BEST}
+    whole = write_rescored(store, protocol, list(rescore(store, protocol)), tmp_path / "again")
+    assert list(whole.judge_names().values()) == ["strict", "kind"]
+    seen = seen[:4]
     # For each judge the plan begins with nothing known, and then knows its own answers alone.
     assert seen == [[], [WRONG], [], [BEST]]
 

@@ -14,13 +14,14 @@ from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import Finding
 from editloupe.runs.fork import fork
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replay, Replayed
+from editloupe.runs.rerun import Replayed
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final
+from tests.runs.test_replay import replayed as replayed_all
 from tests.runs.test_resume import Edits
 from tests.setups import open_with, run_over
 
@@ -35,46 +36,21 @@ def judged(edits: Edits, out: Path, script: list[str | Exception] = SCRIPT, **op
     return outcome.findings[0]
 
 
-def replayed(out: Path) -> Replayed:
-    store = RunStore.read(out)
-    (one,) = Replay(folder=out, live=Live(), run=store.identity).tasks(store.current())
+def replayed(out: Path, **how: object) -> Replayed:
+    (one,) = replayed_all(out, **how)
     return one
 
 
-def test_a_run_with_reminders_of_answers_replays_as_recorded_and_its_trace_names_them(edits: Edits, tmp_path: Path):
-    finding = judged(edits, tmp_path / "run")
-    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 2})
-    assert (replayed(tmp_path / "run").verdict, replayed(tmp_path / "run").message) == ("same", "")
-    notes = [e.text for e in read_trace(tmp_path / "run" / str(finding.trace)).events if isinstance(e, Note)]
-    assert [note.split(";")[0] for note in notes] == [
-        "reminder 1: the answer is none of the labels",
-        "reminder 2: the answer is none of the labels",
-    ]
-
-
-def test_a_run_of_before_there_were_reminders_of_answers_replays_as_it_was(edits: Edits, tmp_path: Path):
-    out = tmp_path / "run"
-    finding = judged(edits, out, [LOOK, final("Superb")], remind_answers=False)
-    assert "remind_answers" not in (out / "run.json").read_text()
-    assert "remind_answers" not in (out / str(finding.trace)).read_text()
-    one = replayed(out)
-    assert (one.verdict, one.finding and one.finding.status) == ("same", "off_menu")
-    # The live half of a replay is the recorded judge too: one answer, no reminder.
-    store, lmm = RunStore.read(out), ScriptedLMM([LOOK, final("Superb"), final("Wrong Action")])
-    (live,) = Replay(folder=out, live=Live(backend=lmm), model="live", run=store.identity).tasks(store.current())
-    assert (live.finding and live.finding.status, len(lmm.requests)) == ("off_menu", 2)
-
-
-def test_a_task_that_broke_off_at_a_reminder_goes_on_there(edits: Edits, tmp_path: Path):
-    out = tmp_path / "run"
-    assert judged(edits, out, [LOOK, final("Superb"), Unavailable("gone")]).status == "backend_failed"
-    finding = judged(edits, out, [Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action")])
-    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 1})
-
-
-def test_a_fork_after_an_unusable_answer_goes_on_behind_its_reminder(edits: Edits, tmp_path: Path):
+def test_a_run_with_reminders_of_answers_is_replayed_re_scored_and_forked_behind_them(edits: Edits, tmp_path: Path):
     out, toolbox = tmp_path / "run", open_toolbox(("localize_differences",))
     finding = judged(edits, out)
+    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 2})
+    assert (replayed(out).verdict, replayed(out).message) == ("same", "")
+    notes = [e.text for e in read_trace(out / str(finding.trace)).events if isinstance(e, Note)]
+    assert [note.split(";")[0] for note in notes] == [f"reminder {n}: the answer is none of the labels" for n in (1, 2)]
+    store = RunStore.read(out)
+    (one,) = rescore(store, protocol_with(store, {"rubric": "dlebench"}))
+    assert (one.now and one.now.label, one.changed) == ("Wrong Action", False)
     lmm = ScriptedLMM(["-", "-", final("Over Modification")])
     forked = fork(out, str(finding.trace), at=2, backend=lmm, toolbox=toolbox)
     assert (forked.finding.label, forked.finding.counts) == ("Over Modification", {"reminders": 1})
@@ -83,11 +59,23 @@ def test_a_fork_after_an_unusable_answer_goes_on_behind_its_reminder(edits: Edit
         fork(out, str(finding.trace), at=4, backend=lmm, toolbox=toolbox)
 
 
-def test_rescoring_reads_the_answer_after_the_reminders(edits: Edits, tmp_path: Path):
-    judged(edits, tmp_path / "run")
-    store = RunStore.read(tmp_path / "run")
-    (one,) = rescore(store, protocol_with(store, {"rubric": "dlebench"}))
-    assert (one.now and one.now.label, one.changed) == ("Wrong Action", False)
+def test_a_run_of_before_there_were_reminders_of_answers_replays_as_it_was(edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    finding = judged(edits, out, [LOOK, final("Superb")], remind_answers=False)
+    assert not any("remind_answers" in (out / name).read_text() for name in ("run.json", str(finding.trace)))
+    one = replayed(out)
+    assert (one.verdict, one.finding and one.finding.status) == ("same", "off_menu")
+    # The live half of a replay is the recorded judge too: one answer, no reminder.
+    lmm = ScriptedLMM([LOOK, final("Superb"), final("Wrong Action")])
+    live = replayed(out, live=Live(backend=lmm), model="live")
+    assert (live.finding and live.finding.status, len(lmm.requests)) == ("off_menu", 2)
+
+
+def test_a_task_that_broke_off_at_a_reminder_goes_on_there(edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    assert judged(edits, out, [LOOK, final("Superb"), Unavailable("gone")]).status == "backend_failed"
+    finding = judged(edits, out, [Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action")])
+    assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 1})
 
 
 def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edits: Edits, tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -37,15 +38,6 @@ def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome
     data = {{"only": "sample"}.get(k, k): options.pop(k) for k in ("limit", "only", "edited") if k in options}
     setup = open_with(backend=lmm, criteria=("if",), **options)  # type: ignore[arg-type]
     return run_over(setup, folder, out, config={"path": str(folder)}, concurrency=2, **data, **how)  # type: ignore[arg-type]
-
-
-def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
-    folder, out = edits(4), tmp_path / "run"
-    first, second = talker(), talker()
-    assert run(first, folder, out).failed == 0
-    again = run(second, folder, out)
-    assert (len(first.requests), len(second.requests)) == (8, 0)
-    assert (again.reused, again.asked, again.failed) == (4, 4, 0)
 
 
 def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits, editloupe: Program, tmp_path: Path):
@@ -93,12 +85,132 @@ def test_lines_that_an_editor_ended_its_own_way_are_read_and_damaged_ones_are_na
         assert problem.startswith(f"findings.jsonl, {what}") and problem.endswith(", left out")
 
 
-def test_a_limit_can_be_lifted_later(edits: Edits, tmp_path: Path):
-    folder, out = edits(4), tmp_path / "run"
-    assert run(talker(), folder, out, limit=1).asked == 1
+def test_what_this_run_did_not_judge_is_refused_by_name_and_the_run_stays_as_it_was(edits: Edits, tmp_path: Path):
+    folder, out, other = edits(2), tmp_path / "run", edits(2, name="other")
+    run(talker(), folder, out)
+    Image.fromarray(pixels(9, spots=9)[1]).save(other / "edited" / "s01.png")
+    before = {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")}
+    for data, settings, told in (
+        (folder, {"budget": Budget(max_turns=3)}, r"--max-turns: was 6, is 3"),
+        (other, {}, r"'s01' is not what this run judged: the edited image has changed"),
+    ):
+        with pytest.raises(RunMismatch, match=told):
+            run(talker(), data, out, **settings)
+        assert {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")} == before
+    with pytest.raises(DataError, match="no sample nope; the first ones are s00"):
+        run(talker(), folder, out, only=("nope",))
+
+
+@pytest.mark.parametrize("broken", [b"", b"cut", None], ids=["empty", "cut", "missing"])
+def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended(
+    edits: Edits, tmp_path: Path, broken: bytes | None
+):
+    folder, out = edits(3), tmp_path / "run"
+    file = folder / "edited" / "s01.png"
+    whole = file.read_bytes()
+
+    def spoil() -> None:
+        file.unlink() if broken is None else file.write_bytes(broken and whole[:2000])
+
+    spoil()
+    outcome = run(talker(), folder, out)
+    (failed,) = [f for f in outcome.findings if f.status != "ok"]
+    assert (failed.sample_id, failed.status, "s01.png" in failed.reason) == ("s01", "input_error", True)
+    mean = summaries(outcome)[0].micro["instruction_following"]
+    assert (mean.judged, mean.asked) == (2, 3)
+    file.write_bytes(whole)
     lmm = talker()
-    assert run(lmm, folder, out).asked == 4
-    assert len(lmm.requests) == 6
+    assert {f.status for f in run(lmm, folder, out).findings} == {"ok"} and len(lmm.requests) == 2
+    assert {f.sample_id: f.status for f in RunStore.read(out).current()} == {f"s0{n}": "ok" for n in range(3)}
+    spoil()
+    if broken == b"cut":  # its head tells that it is another picture
+        with pytest.raises(RunMismatch, match="'s01' is not what this run judged: the edited image has changed"):
+            run(talker(), folder, out)
+    else:
+        run(talker(), folder, out)
+        assert {f.sample_id: f.status for f in RunStore.read(out).current()}["s01"] == "input_error"
+
+
+def test_a_limit_can_be_lifted_torn_lines_go_and_the_same_command_writes_nothing_new(edits: Edits, tmp_path: Path):
+    folder, out = edits(4), tmp_path / "run"
+    out.mkdir()
+    # A run that was killed at its very start.
+    (out / "run.lock").write_text("")
+    (out / ".run.json.part").write_text("{")
+    assert run(talker(), folder, out, limit=1).asked == 1
+    more = talker()
+    assert (run(more, folder, out).asked, len(more.requests)) == (4, 6)
+    lines = {name: (out / name).read_bytes() for name in ("findings.jsonl", "samples.jsonl")}
+    for name in lines:
+        with (out / name).open("ab") as file:
+            file.write(b'{"task_id": "half')
+    trace = next(out.glob("traces/*/*/*.jsonl"))
+    with trace.open("ab") as file:
+        file.write(b'{"kind": "no')
+    assert any("cut off" in p for p in read_trace(trace).problems)
+    silent = talker()
+    again = run(silent, folder, out)
+    assert (len(silent.requests), again.reused, again.asked, again.failed) == (0, 4, 4, 0)
+    assert {name: (out / name).read_bytes() for name in lines} == lines
+
+
+def test_findings_can_be_rebuilt_from_the_traces_and_lines_of_another_shape_are_named(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    before = run(talker(), folder, out).findings
+    (out / "findings.jsonl").unlink()
+    assert sorted(f.task_id for f in RunStore.read(out).findings.values()) == sorted(f.task_id for f in before)
+    lmm = talker()
+    assert run(lmm, folder, out).failed == 0 and lmm.requests == []
+    assert len((out / "findings.jsonl").read_text().splitlines()) == 2
+    for name in ("findings.jsonl", "samples.jsonl"):
+        with (out / name).open("ab") as file:
+            file.write(b'{"id": "x"}\n[]\n')
+    store = RunStore.read(out)
+    assert len(store.current()) == 2
+    assert sum("left out" in problem for problem in store.problems) == 4
+
+
+@pytest.mark.parametrize("damage", ["header", "conversation", "crops"])
+def test_a_trace_that_cannot_be_gone_on_from_is_set_aside_and_the_task_begun_anew(
+    edits: Edits, tmp_path: Path, damage: str
+):
+    folder, out = edits(2), tmp_path / "run"
+    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out, only=("s01",))
+    trace = next(out.glob("traces/*/*/*.jsonl"))
+    lines = trace.read_text().splitlines()
+    if damage == "header":
+        trace.write_text("\n".join(["garbage", *lines[1:]]) + "\n")
+    elif damage == "conversation":
+        lines = [line.replace('"request_key":"', '"request_key":"0') if "model_call" in line else line for line in lines]
+        trace.write_text("\n".join(lines) + "\n")
+    else:
+        shutil.rmtree(out / "blobs")
+    zoom = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]}}</tool_call>'
+    (finding,) = run(ScriptedLMM([LOOK, zoom, final("Wrong Action")]), folder, out, only=("s01",)).findings
+    assert finding.status == "ok" and read_trace(out / str(finding.trace)).problems == ()
+    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1 and "begun anew" in trace.read_text()
+
+
+def test_two_editors_are_summarised_apart_and_names_with_slashes_do_not_meet(edits: Edits, tmp_path: Path):
+    folder = edits(2)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    rows = [{**row, "editor": editor} for editor in ("a", "b") for row in rows]
+    rows += [{**rows[0], "editor": "a", "id": "b/c"}, {**rows[1], "editor": "a/b", "id": "c"}]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    outcome = run(talker(), folder, tmp_path / "run")
+    assert [s.editor for s in summaries(outcome)] == ["a", "b", "a/b"]
+    assert (outcome.asked, outcome.failed, len(RunStore.read(tmp_path / "run").samples)) == (6, 0, 6)
+
+
+def test_a_folder_that_is_no_run_is_not_written_into(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.tex").write_text("important")
+    (out / "link").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigError, match="holds other files and is no run"):
+        run(talker(), folder, out)
+    with pytest.raises(ConfigError, match="is a file"):
+        run(talker(), folder, out / "thesis.tex")
 
 
 def test_an_interrupted_task_goes_on_from_its_last_event(edits: Edits, tmp_path: Path):
@@ -139,139 +251,11 @@ def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_p
     assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1, "the first trace is kept"
 
 
-def test_other_settings_are_refused_with_the_field_that_differs(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    with pytest.raises(RunMismatch, match=r"--max-turns: was 6, is 3"):
-        run(talker(), folder, out, budget=Budget(max_turns=3))
-
-
-def test_a_changed_sample_is_refused_by_name(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    run(talker(), folder, out)
-    Image.fromarray(pixels(9, spots=9)[1]).save(folder / "edited" / "s01.png")
-    with pytest.raises(RunMismatch, match=r"'s01' is not what this run judged: the edited image has changed"):
-        run(talker(), folder, out)
-
-
-def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    whole = (folder / "edited" / "s01.png").read_bytes()
-    (folder / "edited" / "s01.png").write_bytes(whole[:2000])
-    outcome = run(talker(), folder, out)
-    statuses = {f.sample_id: f.status for f in outcome.findings}
-    assert statuses == {"s00": "ok", "s01": "input_error", "s02": "ok"}
-    (broken,) = [f for f in outcome.findings if f.status != "ok"]
-    assert "s01.png" in broken.reason
-    assert summaries(outcome)[0].micro["instruction_following"].judged == 2
-    assert summaries(outcome)[0].micro["instruction_following"].asked == 3
-
-
-def test_a_missing_file_is_an_input_error_and_no_other_sample_suffers(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    whole = (folder / "edited" / "s01.png").read_bytes()
-    (folder / "edited" / "s01.png").unlink()
-    assert {f.sample_id: f.status for f in run(talker(), folder, out).findings}["s01"] == "input_error"
-    (folder / "edited" / "s01.png").write_bytes(whole)
-    lmm = talker()
-    assert {f.status for f in run(lmm, folder, out).findings} == {"ok"}
-    assert len(lmm.requests) == 2
-    current = RunStore.read(out).current()
-    assert sorted((f.sample_id, f.status) for f in current) == [("s00", "ok"), ("s01", "ok"), ("s02", "ok")]
-
-
-def test_torn_last_lines_are_cut_off_and_the_rest_stands(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    run(talker(), folder, out)
-    with (out / "findings.jsonl").open("ab") as file:
-        file.write(b'{"task_id": "half')
-    trace = next(out.glob("traces/*/*/*.jsonl"))
-    with trace.open("ab") as file:
-        file.write(b'{"kind": "no')
-    assert any("cut off" in p for p in read_trace(trace).problems)
-    lmm = talker()
-    assert run(lmm, folder, out).failed == 0
-    assert lmm.requests == []
-
-
-def test_findings_can_be_rebuilt_from_the_traces(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    before = run(talker(), folder, out).findings
-    (out / "findings.jsonl").unlink()
-    assert sorted(f.task_id for f in RunStore.read(out).findings.values()) == sorted(f.task_id for f in before)
-    lmm = talker()
-    assert run(lmm, folder, out).failed == 0
-    assert lmm.requests == []
-    assert len((out / "findings.jsonl").read_text().splitlines()) == 2
-    assert len(RunStore.read(out).current()) == 2
-
-
 def test_used_up_turns_are_judged_anew_and_not_only_replayed(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     once = Budget(max_turns=1)
     assert run(ScriptedLMM([LOOK] * 4), folder, out, budget=once).findings[0].status == "over_budget"
     assert run(talker(), folder, out, budget=once).findings[0].label == "Wrong Action"
-
-
-def test_a_run_that_was_killed_at_its_very_start_can_be_begun_again(edits: Edits, tmp_path: Path):
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / "run.lock").write_text("")
-    (out / ".run.json.part").write_text("{")
-    assert run(talker(), edits(1), out).failed == 0
-
-
-def test_a_refused_command_leaves_the_run_as_it_was(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    before = {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")}
-    other = edits(1, name="other")
-    Image.fromarray(pixels(9, spots=9)[1]).save(other / "edited" / "s00.png")
-    with pytest.raises(RunMismatch):
-        run(talker(), other, out)
-    assert {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")} == before
-
-
-def test_a_damaged_header_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
-    trace = next(out.glob("traces/*/*/*.jsonl"))
-    trace.write_text("garbage\n" + "\n".join(trace.read_text().splitlines()[1:]) + "\n")
-    finding = run(talker(), folder, out).findings[0]
-    assert finding.status == "ok"
-    assert read_trace(out / str(finding.trace)).problems == ()
-
-
-def test_a_crop_that_is_gone_is_made_anew(edits: Edits, tmp_path: Path):
-    import shutil
-
-    folder, out = edits(2), tmp_path / "run"
-    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out, only=("s01",))
-    shutil.rmtree(out / "blobs")
-    zoom = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]}}</tool_call>'
-    outcome = run(ScriptedLMM([LOOK, zoom, final("Wrong Action")]), folder, out, only=("s01",))
-    assert [f.status for f in outcome.findings] == ["ok"]
-
-
-def test_a_file_that_breaks_again_is_an_input_error_again(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    file = folder / "edited" / "s00.png"
-    whole = file.read_bytes()
-    for data, status in ((b"", "input_error"), (whole, "ok"), (b"", "input_error")):
-        file.write_bytes(data)
-        run(talker(), folder, out)
-        assert [f.status for f in RunStore.read(out).current()] == [status]
-
-
-def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(talker(), folder, out)
-    for name in ("findings.jsonl", "samples.jsonl"):
-        with (out / name).open("ab") as file:
-            file.write(b'{"id": "x"}\n[]\n')
-    store = RunStore.read(out)
-    assert len(store.current()) == 1
-    assert sum("left out" in problem for problem in store.problems) == 4
 
 
 def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
@@ -285,17 +269,6 @@ def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits:
     run(ScriptedLMM(stopping, name="test"), folder, out, redo=PENDING | {"off_menu"}, stop=stop)
     for finding in RunStore.read(out).current():
         assert (out / str(finding.trace)).is_file()
-
-
-def test_editors_and_ids_with_slashes_do_not_meet(edits: Edits, tmp_path: Path):
-    folder = edits(2)
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    rows[0] |= {"editor": "a", "id": "b/c"}
-    rows[1] |= {"editor": "a/b", "id": "c"}
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    outcome = run(talker(), folder, tmp_path / "run")
-    assert (outcome.asked, outcome.failed) == (2, 0)
-    assert len(RunStore.read(tmp_path / "run").samples) == 2
 
 
 def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
@@ -329,18 +302,6 @@ def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
     assert {f.sample_id: f.status for f in outcome.findings}["good"] == "ok"
 
 
-def test_a_trace_of_another_conversation_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
-    trace = next(out.glob("traces/*/*/*.jsonl"))
-    lines = trace.read_text().splitlines()
-    changed = [line.replace('"request_key":"', '"request_key":"0') if "model_call" in line else line for line in lines]
-    trace.write_text("\n".join(changed) + "\n")
-    assert run(talker(), folder, out).failed == 0
-    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1
-    assert "begun anew" in trace.read_text()
-
-
 def test_a_second_writer_is_refused_with_the_first_ones_process(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     refused: list[str] = []
@@ -353,21 +314,6 @@ def test_a_second_writer_is_refused_with_the_first_ones_process(edits: Edits, tm
 
     run(ScriptedLMM(meanwhile, name="test"), folder, out)
     assert "is being written by process" in refused[0]
-
-
-def test_a_folder_that_is_no_run_is_not_written_into(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "mine"
-    out.mkdir()
-    (out / "thesis.tex").write_text("important")
-    with pytest.raises(ConfigError, match="holds other files and is no run"):
-        run(talker(), folder, out)
-    with pytest.raises(ConfigError, match="is a file"):
-        run(talker(), folder, out / "thesis.tex")
-
-
-def test_an_unknown_sample_is_named_with_some_that_exist(edits: Edits, tmp_path: Path):
-    with pytest.raises(DataError, match="no sample nope; the first ones are s00"):
-        run(talker(), edits(2), tmp_path / "run", only=("nope",))
 
 
 def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Path):
@@ -386,24 +332,6 @@ def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Pat
     assert second.calls == ()
     for part in (m for message in trace.messages() for m in message.images):
         assert list((out / "blobs" / part.image.sha256[:2]).glob(f"{part.image.sha256}.*")), "every picture is kept"
-
-
-def test_a_changed_message_is_found_by_its_hash(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    finding = run(talker(), folder, out).findings[0]
-    path = out / str(finding.trace)
-    path.write_text(path.read_text().replace("I have seen enough.", "I have seen nothing."))
-    assert any("hash mismatch" in p for p in read_trace(path).problems)
-
-
-def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
-    folder = edits(2)
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    both = [{**row, "editor": editor} for editor in ("a", "b") for row in rows]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in both))
-    outcome = run(talker(), folder, tmp_path / "run")
-    assert [s.editor for s in summaries(outcome)] == ["a", "b"]
-    assert outcome.asked == 4
 
 
 def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_path: Path):

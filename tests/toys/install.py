@@ -17,6 +17,8 @@ objects = editloupe_toys.objects:ObjectsKept
 places = editloupe_toys.places:Places
 changes = editloupe_toys.changes:Changes
 review = editloupe_toys.review:Review
+arena = editloupe_toys.arena:Arena
+checklist = editloupe_toys.checklist:Checklist
 faulty = editloupe_toys.faulty:Faulty
 wrong = editloupe_toys.wrong:WrongMeasure
 

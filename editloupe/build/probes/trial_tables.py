@@ -11,8 +11,8 @@ from editloupe.build.probes.trial import OVERALL, SMALL, JudgeTrial, MetricTrial
 from editloupe.reports import plots, render
 from editloupe.reports.report import write_files
 from editloupe.stats.bootstrap import Estimate, ends
+from editloupe.stats.table import NONE, Cell, Column, HeatPlot, RadarPlot, Row, Table, estimated, numbers, words
 from editloupe.stats.threshold import Threshold
-from editloupe.tables import NONE, Cell, Column, HeatPlot, RadarPlot, Row, Table, estimated, numbers, words
 from editloupe.values import Json
 
 SPOKEN: Final = 10

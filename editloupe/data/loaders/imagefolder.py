@@ -12,8 +12,7 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, assemble, named, rating_notes, read_row
 from editloupe.data.tables import ENDINGS, MetadataTable, read_table
-from editloupe.errors import DataError, SampleError
-from editloupe.nearest import matched
+from editloupe.errors import DataError, SampleError, matched
 
 LAYOUT: Final = "metadata.jsonl, metadata.csv or metadata.parquet with source_file_name, edited_file_name and instruction"
 

@@ -27,10 +27,19 @@ class _Texts(LoadedModel):
 
 
 class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
-    """The text part of a CLIP model from a folder of transformers. Its vectors are projected and not normalised."""
+    """The text part of a CLIP model from a folder of transformers. Its vectors are projected and not normalised.
+
+    Raises ConfigError for a folder that cannot read text, before it is loaded.
+    """
 
     def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
         super().__init__(weights, "CLIP's text part", device, key=len, max_batch=max_batch, gpu_batch=MAX_BATCH)
+        self._where = f"CLIP {str(weights.path)!r}"
+        # transformers makes an empty vocabulary where there is none.
+        if not any((weights.path / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+            raise ConfigError(
+                f"{self._where}: has no tokenizer.json and no vocab.json, so it cannot read text; fetch it again"
+            )
 
     def __call__(self, texts: Sequence[str]) -> list[Vector]:
         loaded = self._ready()
@@ -57,14 +66,10 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
     def _load(self, device: Device) -> _Texts:
         from transformers import AutoTokenizer, CLIPModel
 
-        where = f"CLIP {str(self.weights.path)!r}"
-        # transformers makes an empty vocabulary where there is none.
-        if not any((self.weights.path / name).is_file() for name in ("tokenizer.json", "vocab.json")):
-            raise ConfigError(f"{where}: has no tokenizer.json and no vocab.json, so it cannot read text; fetch it again")
-        with reading(where, self.weights.path):
+        with reading(self._where, self.weights.path):
             tokenizer = AutoTokenizer.from_pretrained(self.weights.path, local_files_only=True, trust_remote_code=False)
         # The class of the text part alone reads another size of the projection from the config.
-        model = load_saved(CLIPModel, self.weights.path, where)
+        model = load_saved(CLIPModel, self.weights.path, self._where)
         del model.vision_model, model.visual_projection
         model.eval().to(device.name)
         most = int(model.config.text_config.max_position_embeddings)

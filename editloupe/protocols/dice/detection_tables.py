@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.dice.differences import OPS
 from editloupe.stats.detection import Boxes, Precision, matches, precision
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.stats.pivot import Rows, sentences
+from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
 if TYPE_CHECKING:
     import polars
@@ -29,8 +30,6 @@ DETECTORS: Final[Mapping[Detector, str]] = {
 MATCHED_AT: Final = 0.5
 """IoU from which on a detected difference is the given one, in the table of ops."""
 
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Rows of the frame of scores."""
 _Figure: TypeAlias = tuple[str, Mapping[str, Any]]
 """Title, and the arguments of `Precision.ap`."""
 
@@ -292,11 +291,6 @@ def unasked(frame: polars.DataFrame) -> str:
 def rows_of(frame: polars.DataFrame, *metrics: str) -> list[dict[str, Any]]:
     """Return the rows of some metrics, in the order of the frame."""
     return frame.filter(frame["metric"].is_in(metrics)).to_dicts()
-
-
-def sentences(*found: str) -> str:
-    """Return the sentences that are not empty, as one text."""
-    return " ".join(filter(None, found))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str]:

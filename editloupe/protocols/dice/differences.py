@@ -121,8 +121,11 @@ def _given(item: Json, where: str, sample: Sample, bbox_format: str) -> Differen
     if coherent is not None and not isinstance(coherent, bool):
         raise DataError(f"{where}: expected coherent as true or false, found {coherent!r}")
     confidence = finite(item.get("confidence"))
-    if item.get("confidence") is not None and (confidence is None or not 0 <= confidence <= 1):
-        raise DataError(f"{where}: expected a confidence from 0 to 1, found {item.get('confidence')!r}")
+    if "confidence" in item and (confidence is None or not 0 <= confidence <= 1):
+        raise DataError(
+            f"{where}: expected a detector's confidence from 0 to 1, or no such field for what a person gave, found "
+            f"{item['confidence']!r}"
+        )
     name = item.get("object")
     return Difference(
         op=op,

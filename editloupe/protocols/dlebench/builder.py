@@ -40,7 +40,8 @@ from editloupe.protocols.dlebench import generate
 from editloupe.protocols.dlebench.generate import Metadata, Question, Target
 from editloupe.protocols.dlebench.protocol import PAPER
 from editloupe.protocols.reviews import Verdict, verdicts_of
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
 

@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from pydantic import Field, model_validator
 
 from editloupe.answers import Label
-from editloupe.errors import DataError, PromptError
+from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
 from editloupe.imaging.render import display_scale
@@ -55,6 +55,7 @@ from editloupe.imaging.views import LONG_SIDE
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
+from editloupe.protocols.names import Names
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
@@ -116,13 +117,12 @@ class DLEBenchOptions(RubricOptions):
 class DLEBench(RubricProtocol):
     """The protocol over one rubric: DLEBench's own, or a user's with criteria of their own.
 
-    Raises ConfigError, and PromptError for a prompt that cannot be rendered.
+    Raises ConfigError, also for a prompt that cannot be rendered.
     """
 
     name = "dlebench"
     paper = PAPER
     Options = DLEBenchOptions
-    edit_type_name = edit_type_name
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
@@ -139,7 +139,10 @@ class DLEBench(RubricProtocol):
             )
             for criterion in self.criteria
         ]
-        self.tables = tables(self.metrics, mode=self.mode)
+        benchmark = self.options.rubric.id == self.name
+        self.edit_type_name = edit_type_name if benchmark else Names({})
+        """Edit type in any spelling → the benchmark's name of it. With another rubric it stays as the data spell it."""
+        self.tables = tables(self.metrics, mode=self.mode, benchmark=benchmark)
         if self.options.prompt is not None:
             self._try_prompt()
 
@@ -176,7 +179,7 @@ class DLEBench(RubricProtocol):
         A target without a label leaves the sample without a score: its label could be worse than the others'.
         """
         for sample in group:
-            dims = _dims(sample)
+            dims = {"edit_type": self.edit_type_name(sample.edit_type), **_sizes(sample)}
             for criterion in self.criteria:
                 numbers = self._targets(sample, criterion)
                 found = [known.finding(criterion.id, _about(sample, number) if number else sample) for number in numbers]
@@ -262,7 +265,7 @@ class DLEBench(RubricProtocol):
         return instruction.join(self._prompts[key])
 
     def _try_prompt(self) -> None:
-        """Raise PromptError for a prompt that cannot be rendered, before anything is asked."""
+        """Raise ConfigError for a prompt that cannot be rendered, before anything is asked."""
         images, prompt = ["Original Image", "Edited Image"], self.options.prompt
         for criterion in self.criteria:
             for shown in (None, "crop", "mask") if self.mode == "oracle" else (None,):
@@ -270,7 +273,7 @@ class DLEBench(RubricProtocol):
                 focus = shown and {"shown": shown, "targets": 2, "together": False, "name": "mug", "boxes": boxes}
                 text = render(prompt, criterion=criterion, instruction="Make it red.", images=images, focus=focus)
                 if "Make it red." not in text:
-                    raise PromptError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
+                    raise ConfigError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
 
     def _crops(self, sample: Sample, images: Mapping[Role, ImageRef], targets: Sequence[Target]) -> list[Recipe]:
         """Return the crops that hold these targets: the same place of each image, at one scale, the targets outlined."""
@@ -352,10 +355,9 @@ def _within(box: Box, frame: Box) -> Box:
     return box.shifted(-frame.x0, -frame.y0).scaled(1 / frame.width, 1 / frame.height)
 
 
-def _dims(sample: Sample) -> dict[str, str | float | None]:
+def _sizes(sample: Sample) -> dict[str, float | None]:
     width, height = relative_size(sample) or (None, None)
-    sizes = {"target_area": relative_area(sample), "target_width": width, "target_height": height}
-    return {"edit_type": edit_type_name(sample.edit_type), **sizes}
+    return {"target_area": relative_area(sample), "target_width": width, "target_height": height}
 
 
 def _about(sample: Sample, number: int) -> About:

@@ -49,6 +49,7 @@ class DLEBenchReview(BaseProtocol):
     paper = PAPER
     Options = Options
     outputs = False
+    read_elsewhere = frozenset(CORRECTIONS)
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)

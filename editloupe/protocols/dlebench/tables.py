@@ -14,10 +14,11 @@ import numpy as np
 
 from editloupe.imaging.targets import AREAS, area_name
 from editloupe.protocols.names import Names
-from editloupe.scores import Metric, TableSpec
+from editloupe.scores import Metric
 from editloupe.stats import bootstrap
 from editloupe.stats.significance import pearson
-from editloupe.tables import (
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import (
     Cell,
     Column,
     Dots,
@@ -59,8 +60,12 @@ _Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Rows of the frame of scores: those of one editor and metric."""
 
 
-def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return Table 1 (the mean of the metrics), Table 4 (a table a metric), and the target areas."""
+def tables(metrics: Sequence[Metric], *, mode: str, benchmark: bool) -> tuple[TableSpec | Callable[..., Any], ...]:
+    """Return Table 1 (the mean of the metrics), Table 4 (a table a metric), and the target areas.
+
+    benchmark: whether the rubric is DLEBench's. With another one the rows are the edit types of the data, and the mean is
+    that of all samples.
+    """
     ids = tuple(metric.id for metric in metrics)
     whole = [("overall", "Overall, by edit type (mean of the criteria)", "Table 1", ids)] if len(ids) > 1 else []
     return (
@@ -71,10 +76,10 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
                 metrics=only,
                 rows="edit_type",
                 columns="editor",
-                cell="macro",
-                order=EDIT_TYPES,
+                cell="macro" if benchmark else "mean",
+                order=EDIT_TYPES if benchmark else (),
                 normalise=True,
-                source=source,
+                source=source if benchmark else "",
                 caption="Of several targets of a sample the worst label counts." if mode == "oracle" else "",
             )
             for name, title, source, only in [

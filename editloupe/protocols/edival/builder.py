@@ -40,7 +40,8 @@ from editloupe.protocols.edival.generate import OBJECTS_ANSWER, Scene, SceneObje
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
 from editloupe.protocols.edival.rules import Share
 from editloupe.protocols.edival.sights import RECORDED, detect, looked, sights_of
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Box, Sample
 

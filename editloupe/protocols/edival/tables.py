@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.quality import CHANGE
-from editloupe.scores import TableSpec
-from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Table
 
 if TYPE_CHECKING:
     import polars
@@ -56,31 +56,8 @@ _MODES: Final[Mapping[str, _Mode]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Figure:
-    """How a metric is shown."""
-
-    title: str
-    scale: float = 100
-    digits: int = 2
-
-
-_CONSISTENCY: Final[Mapping[str, _Figure]] = {
-    "object_consistency": _Figure(title="Object"),
-    "background_consistency": _Figure(title="Background"),
-    CONTENT: _Figure(title="CC"),
-    "object_l1": _Figure(title="Object L1"),
-    "background_l1": _Figure(title="Background L1"),
-    "alignment": _Figure(title="Alignment", scale=1, digits=3),
-}
-_QUALITY: Final[Mapping[str, _Figure]] = {
-    "preference": _Figure(title="HPSv3", scale=1, digits=4),
-    "luminance_p999": _Figure(title="p99.9"),
-    "luminance_p99": _Figure(title="p99"),
-    "saturation": _Figure(title="Saturation"),
-    "sharpness": _Figure(title="Sharpness", scale=1, digits=4),
-    "contrast": _Figure(title="Contrast", scale=1, digits=4),
-}
+_Shown: TypeAlias = tuple[str, Callable[..., Cell]]
+"""How a metric is shown: its title, and the figure of its rows."""
 _PROMPT: Final = re.compile(r"\.c\d+$")
 """Behind the id of an image: which of its complex prompts."""
 _EACH: Final = "Columns may rest on different images: one counts wherever it was judged."
@@ -88,8 +65,31 @@ _WHOLE: Final = "As the paper counts: an image of which any edit could not be ju
 _SAME: Final = 1e-9
 """Difference up to which two overall scores are a tie."""
 
-_Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Rows of the frame of scores."""
+
+def _mean(rows: Rows, *, scale: float = 100, digits: int = 2) -> Cell:
+    """Return the mean of what was judged, as shown."""
+    known = [scale * row["value"] for row in rows if row["value"] is not None]
+    value = math.fsum(known) / len(known) if known else None
+    return Cell(value=value, name="mean", digits=digits, judged=len(known), asked=len(rows))
+
+
+_CONSISTENCY: Final[Mapping[str, _Shown]] = {
+    "object_consistency": ("Object", _mean),
+    "background_consistency": ("Background", _mean),
+    CONTENT: ("CC", _mean),
+    "object_l1": ("Object L1", _mean),
+    "background_l1": ("Background L1", _mean),
+    "alignment": ("Alignment", partial(_mean, scale=1, digits=3)),
+}
+_QUALITY: Final[Mapping[str, _Shown]] = {
+    "preference": ("HPSv3", partial(_mean, scale=1, digits=4)),
+    "luminance_p999": ("p99.9", _mean),
+    "luminance_p99": ("p99", _mean),
+    "saturation": ("Saturation", _mean),
+    "sharpness": ("Sharpness", partial(_mean, scale=1, digits=4)),
+    "contrast": ("Contrast", partial(_mean, scale=1, digits=4)),
+}
+_CHANGES: Final[Mapping[str, _Shown]] = {f"{id_}{CHANGE}": (f"|Δ {name}|", cell) for id_, (name, cell) in _QUALITY.items()}
 
 
 def overall(success: float | None, consistency: float | None) -> float | None:
@@ -129,36 +129,35 @@ def by_editor(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Tab
     turns = _turns(rows)
     if not {SUCCESS, CONTENT} <= {row["metric"] for row in rows}:
         return None
-    found: dict[str, list[Cell]] = {}
-    final: dict[str, float] = {}
-    for editor, own in _by_editor(rows).items():
-        success = [_mean([row for row in _last(own, turn) if row["metric"] == SUCCESS]) for turn in turns]
-        kept = [_mean([row for row in own if row["metric"] == CONTENT and row["turns"] == turn]) for turn in turns]
-        both = [overall(_value(a), _value(b)) for a, b in zip(success, kept, strict=True)]
-        found[editor] = [*success, *kept, *(Cell(value=value, name="mean", digits=2) for value in both)]
-        if both[-1] is not None:
-            final[editor] = both[-1]
-    last = f"{called.letter}{turns[-1]}"
-    heads = (("IF", SUCCESS), ("CC", CONTENT), ("O", "overall"))
-    return Table(
-        name=_name(called, "overall", whole),
-        title=_title(f"Overall, {called.title}", whole),
-        columns=(
-            *label_columns("Editor"),
-            *(_column(called, title, metric, turn) for title, metric in heads for turn in turns),
-            Column(title="Rank", keys={"metric": "overall", "edits": turns[-1]}),
-        ),
-        rows=tuple(
-            Row(cells=(_editor(editor), *cells, _rank(editor, final)), keys={"editor": editor})
-            for editor, cells in found.items()
-        ),
+
+    def both(rows: Rows) -> Cell:
+        success = _mean([row for row in rows if row["metric"] == SUCCESS and row["last"]])
+        kept = _mean([row for row in rows if row["metric"] == CONTENT])
+        return Cell(value=overall(_value(success), _value(kept)), name="mean", digits=2)
+
+    lines = grouped(rows, "editor")
+    at_last = {editor: both([row for row in own if row["turns"] == turns[-1]]) for (editor,), own in lines.items()}
+    scores = {editor: value for editor, cell in at_last.items() if (value := _value(cell)) is not None}
+    ranked = Figure("Rank", partial(_rank, scores=scores), keys={"metric": "overall", "edits": turns[-1]})
+    return _table(
+        called,
+        "overall",
+        "Overall",
+        lines,
+        [
+            *(_figure(called, "IF", SUCCESS, turn, last=True) for turn in turns),
+            *(_figure(called, "CC", CONTENT, turn) for turn in turns),
+            *(Figure(f"O {called.letter}{n}", both, {"turns": n}, {"metric": "overall", "edits": n}) for n in turns),
+            ranked,
+        ],
+        whole=whole,
         at_once=2 * len(turns),
-        caption=_sentences(
+        caption=(
             "As in the paper's Table 3." if mode == "multipass" else "",
             "In percent (judged/asked).",
             "IF: images of which all edits so far succeed. CC: the mean of a sample's object and background consistency, "
             "or the one that is defined. O: the geometric mean of the two means; missing where one is.",
-            f"Rank: by O at {last}, before rounding; editors that tie share the better rank.",
+            f"Rank: by O at {called.letter}{turns[-1]}, before rounding; editors that tie share the better rank.",
             _WHOLE if whole else _EACH,
         ),
     )
@@ -170,46 +169,35 @@ def by_turn(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Table
     In complex mode the last edit's rate too.
     """
     rows, called = _rows(frame, mode, (SUCCESS, FOLLOWING), whole=whole), _MODES[mode]
-    turns = _turns(rows)
-    shown = [metric for metric in (SUCCESS, FOLLOWING) if any(row["metric"] == metric for row in rows)]
-    if not shown:
-        return None
-    figures = [(("Success" if metric == SUCCESS else "Task rate"), metric, metric == SUCCESS) for metric in shown]
-    if mode == "singlepass" and FOLLOWING in shown:
-        figures.append(("Marginal", FOLLOWING, True))
+    turns, there = _turns(rows), {row["metric"] for row in rows}
 
-    def cell(own: _Rows, metric: str, last: bool, turn: int) -> Cell:
-        at = _last(own, turn) if last else [row for row in own if row["turns"] == turn]
-        return _mean([row for row in at if row["metric"] == metric], interval=True)
+    def drawn(rows: Rows) -> Cell:
+        return mean(rows, scale=100) if rows else _mean(rows)
 
-    return Table(
-        name=_name(called, "success", whole),
-        title=_title(f"Success, {called.title}", whole),
-        columns=(
-            *label_columns("Editor"),
-            *(
-                _column(called, title, metric, turn, **({"of": "last edit"} if title == "Marginal" else {}))
-                for title, metric, _ in figures
-                for turn in turns
-            ),
-        ),
-        rows=tuple(
-            Row(
-                cells=(_editor(editor), *(cell(own, m, last, turn) for _, m, last in figures for turn in turns)),
-                keys={"editor": editor},
-            )
-            for editor, own in _by_editor(rows).items()
-        ),
+    figures = [_figure(called, "Success", SUCCESS, turn, drawn, last=True) for turn in turns if SUCCESS in there]
+    if FOLLOWING in there:
+        figures += [_figure(called, "Task rate", FOLLOWING, turn, drawn) for turn in turns]
+        if mode == "singlepass":
+            figures += [_figure(called, "Marginal", FOLLOWING, n, drawn, last=True, of="last edit") for n in turns]
+    rate = "Task rate: edits that succeed" + (
+        "." if mode == "multipass" else ", of all in the prompt. Marginal: the last edit of the prompt."
+    )
+    return _table(
+        called,
+        "success",
+        "Success",
+        grouped(rows, "editor"),
+        figures,
+        whole=whole,
         at_once=len(turns),
-        caption=_sentences(
+        caption=(
             f"As in the paper's {called.success}. In percent (judged/asked), with 95 % intervals, resampled by image.",
             "Success: images of which all edits so far succeed; missing as soon as one of them could not be judged.",
-            "Task rate: edits that succeed." if mode == "multipass" else "Task rate: edits that succeed, of all in the "
-            "prompt. Marginal: the last edit of the prompt.",
+            rate,
             _WHOLE if whole else _EACH,
             "" if whole else _unread(frame),
         ),
-    )  # fmt: skip
+    )
 
 
 def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
@@ -218,118 +206,119 @@ def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
     Of complex prompts all edits count.
     """
     rows, called = _rows(frame, mode, (FOLLOWING,)), _MODES[mode]
-    turns, editors = _turns(rows), _by_editor(rows)
-    if not rows:
-        return None
-    known = {row["edit_type"] for row in rows}
+    known, found = {row["edit_type"] for row in rows}, grouped(rows, "edit_type", "editor")
     types = [*(name for name in EDIT_TYPES if name in known), *sorted(known - {*EDIT_TYPES})]
-    return Table(
-        name=_name(called, "by-type"),
-        title=_title(f"Task rate by edit type, {called.title}"),
-        columns=(*label_columns("Edit type", "Editor"), *(_column(called, "", FOLLOWING, turn) for turn in turns)),
-        rows=tuple(
-            Row(
-                cells=(words(name or "(none)"), _editor(editor), *cells),
-                keys={"edit_type": name, "editor": editor},
-            )
-            for name in types
-            for editor, own in editors.items()
-            for cells in [
-                [_mean([row for row in own if row["edit_type"] == name and row["turns"] == turn]) for turn in turns]
-            ]
-            if any(cell.asked for cell in cells)
-        ),
-        fixed=2,
-        caption=_sentences(
-            f"As in the paper's {called.types}, in percent (judged/asked).",
-            "" if mode == "multipass" else "Each prompt counts with all its edits, so that a type's edits add up over the "
-            "columns.",
-        ),
-    )  # fmt: skip
-
-
-def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
-    """Return what should have stayed, by number of edits (Tables 14 and 17)."""
-    called = _MODES[mode]
-    return _figures(
-        _rows(frame, mode, _CONSISTENCY),
-        _CONSISTENCY,
+    pairs = [(name, editor) for name in types for (editor,) in grouped(rows, "editor")]
+    return _table(
         called,
-        name="consistency",
-        title="Consistency",
-        caption=_sentences(
-            f"As in the paper's {called.consistency}: similarities of features, and 1 − mean absolute difference (L1), in "
-            "percent (judged/asked); compared with the base image, higher is better.",
-            "Where a sample has no unchanged object, or no background, CC is the other one alone, so that it need not be "
-            "the mean of the two columns.",
+        "by-type",
+        "Task rate by edit type",
+        {pair: found[pair] for pair in pairs if pair in found},
+        [_figure(called, "", FOLLOWING, turn) for turn in _turns(rows)],
+        by=("edit_type", "editor"),
+        caption=(
+            f"As in the paper's {called.types}, in percent (judged/asked).",
+            ""
+            if mode == "multipass"
+            else "Each prompt counts with all its edits, so that a type's edits add up over the columns.",
         ),
     )
 
 
+def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
+    """Return what should have stayed, by number of edits (Tables 14 and 17)."""
+    caption = (
+        f"As in the paper's {_MODES[mode].consistency}: similarities of features, and 1 − mean absolute difference (L1), "
+        "in percent (judged/asked); compared with the base image, higher is better.",
+        "Where a sample has no unchanged object, or no background, CC is the other one alone, so that it need not be "
+        "the mean of the two columns.",
+    )
+    return _means(_rows(frame, mode, _CONSISTENCY), _CONSISTENCY, mode, "consistency", caption)
+
+
 def quality(frame: polars.DataFrame, *, mode: str) -> Table | None:
     """Return the quality of the image after each number of edits (Tables 18 and 19)."""
-    changes = {f"{id_}{CHANGE}": replace(of, title=f"|Δ {of.title}|") for id_, of in _QUALITY.items()}
-    figures = {**_QUALITY, **changes}
-    called, rows = _MODES[mode], _rows(frame, mode, figures)
-    changed = any(row["metric"] in changes for row in rows)
-    return _figures(
-        rows,
-        figures,
-        called,
-        name="quality",
-        title="Quality",
-        caption=_sentences(
-            f"As in the paper's {called.quality} (judged/asked). Luminance and saturation in percent.",
-            "|Δ|: the mean of each image's distance from its base image. The paper's Table 4 has the distance of the two "
-            "means, which is smaller." if changed else "",
-        ),
-    )  # fmt: skip
+    rows = _rows(frame, mode, {**_QUALITY, **_CHANGES})
+    caption = (
+        f"As in the paper's {_MODES[mode].quality} (judged/asked). Luminance and saturation in percent.",
+        "|Δ|: the mean of each image's distance from its base image. The paper's Table 4 has the distance of the two "
+        "means, which is smaller."
+        if any(row["metric"] in _CHANGES for row in rows)
+        else "",
+    )
+    return _means(rows, {**_QUALITY, **_CHANGES}, mode, "quality", caption)
 
 
-def _figures(
-    rows: _Rows, figures: Mapping[str, _Figure], called: _Mode, *, name: str, title: str, caption: str
-) -> Table | None:
+def _means(rows: Rows, shown: Mapping[str, _Shown], mode: str, name: str, caption: Sequence[str]) -> Table | None:
     """Return means of metrics by editor and number of edits; None if nobody has any of them."""
-    turns, shown = _turns(rows), {id_: of for id_, of in figures.items() if any(row["metric"] == id_ for row in rows)}
-    if not rows:
-        return None
-    return Table(
-        name=_name(called, name),
-        title=_title(f"{title}, {called.title}"),
-        columns=(
-            *label_columns("Editor"),
-            *(_column(called, of.title, id_, turn) for id_, of in shown.items() for turn in turns),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    _editor(editor),
-                    *(
-                        _mean([row for row in own if row["metric"] == id_ and row["turns"] == turn], of)
-                        for id_, of in shown.items()
-                        for turn in turns
-                    ),
-                ),
-                keys={"editor": editor},
-            )
-            for editor, own in _by_editor(rows).items()
-        ),
+    turns, there = _turns(rows), {row["metric"] for row in rows}
+    return _table(
+        _MODES[mode],
+        name,
+        name.capitalize(),
+        grouped(rows, "editor"),
+        [
+            _figure(_MODES[mode], title, id_, turn, cell)
+            for id_, (title, cell) in shown.items()
+            if id_ in there
+            for turn in turns
+        ],
         at_once=2 * len(turns),
         caption=caption,
     )
 
 
+def _table(
+    called: _Mode,
+    name: str,
+    title: str,
+    lines: Mapping[tuple[Any, ...], Rows],
+    figures: Sequence[Figure],
+    *,
+    whole: bool = False,
+    **more: Any,
+) -> Table | None:
+    """Return a table of a mode under its names. more: further arguments of `pivot`."""
+    of = (f"{called.name}-{name}{'-whole' * whole}", f"{title}, {called.title}{', on whole chains' * whole}")
+    return pivot(*of, lines, figures, **more)
+
+
+def _figure(
+    called: _Mode,
+    title: str,
+    metric: str,
+    turn: int,
+    cell: Callable[[Rows], Cell] = _mean,
+    *,
+    last: bool = False,
+    **more: str,
+) -> Figure:
+    """Return the column of a metric at a number of edits.
+
+    last: of scores that are about the last of these edits.   more: further keys in files.
+    """
+    where = {"metric": metric, "turns": turn, **({"last": True} if last else {})}
+    return Figure(f"{title} {called.letter}{turn}".strip(), cell, where, {"metric": metric, "edits": turn, **more})
+
+
 def _rows(frame: polars.DataFrame, mode: str, metrics: Collection[str], *, whole: bool = False) -> list[dict[str, Any]]:
     """Return the frame's rows of a mode and of metrics, the edit type as text.
 
-    whole: those of chains of which every edit was judged; none if that is every chain.
+    whole: those of chains of which every edit was judged; none if that is every chain. `last`: whether a score is about the
+    last edit.
     """
     if not {"mode", "turns"} <= {*frame.columns}:
         return []
     names = ("editor", "sample", "source", "part", "metric", "value", "turns", "edit_type")
     wanted = frame["metric"].is_in([*metrics, FOLLOWING]) & (frame["mode"] == mode) & frame["turns"].is_not_null()
     found = [
-        {**row, "editor": row["editor"] or "", "edit_type": row.get("edit_type") or "", "turns": int(row["turns"])}
+        {
+            **row,
+            "editor": row["editor"] or "",
+            "edit_type": row.get("edit_type") or "",
+            "turns": int(row["turns"]),
+            "last": row["part"] in ("", f"instruction {int(row['turns'])}"),
+        }
         for row in frame.filter(wanted).select(name for name in names if name in frame.columns).to_dicts()
     ]
     lost = {_chain(row) for row in found if row["metric"] == FOLLOWING and row["value"] is None} if whole else set()
@@ -351,61 +340,19 @@ def _unread(frame: polars.DataFrame) -> str:
     return f"Samples whose row could not be read, and that stand in no column: {count}." if count else ""
 
 
-def _last(rows: _Rows, turn: int) -> _Rows:
-    """Return the scores of a number of edits that are about the last of these edits."""
-    return [row for row in rows if row["turns"] == turn and row["part"] in ("", f"instruction {turn}")]
-
-
-def _turns(rows: _Rows) -> list[int]:
+def _turns(rows: Rows) -> list[int]:
     return sorted({row["turns"] for row in rows})
-
-
-def _by_editor(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["editor"], []).append(row)
-    return found
-
-
-def _mean(rows: _Rows, figure: _Figure = _Figure(title=""), *, interval: bool = False) -> Cell:
-    """Return the mean of what was judged, as shown."""
-    values = [None if row["value"] is None else figure.scale * row["value"] for row in rows]
-    if interval and rows:
-        found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows])
-        return estimated(found, digits=figure.digits)
-    known = [value for value in values if value is not None]
-    mean = math.fsum(known) / len(known) if known else None
-    return Cell(value=mean, name="mean", digits=figure.digits, judged=len(known), asked=len(rows))
 
 
 def _value(cell: Cell) -> float | None:
     return None if isinstance(cell.value, str) else cell.value
 
 
-def _rank(editor: str, scores: Mapping[str, float]) -> Cell:
-    """Return the rank of an editor, 1 for the highest score; none without a score."""
+def _rank(rows: Rows, *, scores: Mapping[str, float]) -> Cell:
+    """Return the rank of an editor by its rows, 1 for the highest score; none without a score."""
+    editor = rows[0]["editor"]
     if editor not in scores:
         return Cell(name="rank")
     own = scores[editor]
     tied = sum(abs(score - own) <= _SAME for score in scores.values()) > 1
     return Cell(value=1 + sum(score > own + _SAME for score in scores.values()), name="rank", note="tie" if tied else "")
-
-
-def _column(called: _Mode, title: str, metric: str, turn: int, **keys: str) -> Column:
-    return Column(title=f"{title} {called.letter}{turn}".strip(), keys={"metric": metric, "edits": turn, **keys})
-
-
-def _editor(name: str) -> Cell:
-    return words(name or "(not named)")
-
-
-def _name(called: _Mode, name: str, whole: bool = False) -> str:
-    return f"{called.name}-{name}{'-whole' if whole else ''}"
-
-
-def _title(title: str, whole: bool = False) -> str:
-    return f"{title}{', on whole chains' if whole else ''}"
-
-
-def _sentences(*found: str) -> str:
-    return " ".join(filter(None, found))

@@ -41,7 +41,8 @@ from editloupe.protocols.giebench.edits import SCENE, TEXTUAL, WHOLE, Edit
 from editloupe.protocols.giebench.protocol import PAPER, PROMPT
 from editloupe.protocols.giebench.questions import shown
 from editloupe.protocols.reviews import Verdict, verdicts_of
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 

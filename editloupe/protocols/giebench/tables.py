@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.protocols.names import Names
-from editloupe.scores import Metric, TableSpec
-from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
+from editloupe.scores import Metric
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Table
 
 if TYPE_CHECKING:
     import polars
@@ -36,9 +37,6 @@ EDIT_TYPES: Final = tuple(ALIASES)
 
 edit_type_name: Final = Names(ALIASES)
 """Edit type in any spelling → the paper's name of it."""
-
-_Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Rows of the frame of scores."""
 
 
 def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -76,23 +74,14 @@ def readings(frame: polars.DataFrame) -> Table | None:
         "Abstentions as wrong": ("abstained",),
         "Missing outputs as wrong too": ("abstained", "missing_output"),
     }
-    return Table(
-        name="readings",
-        title="Accuracy if abstentions count as wrong",
-        columns=(*label_columns("Editor"), *(Column(title=title, keys={"reading": title}) for title in columns)),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(editor or "(not named)"),
-                    *(_mean(own, [_percent(row, wrong) for row in own]) for wrong in columns.values()),
-                ),
-                keys={"editor": editor},
-            )
-            for editor, own in by_editor(asked).items()
-        ),
+    return pivot(
+        "readings",
+        "Accuracy if abstentions count as wrong",
+        grouped(asked, "editor"),
+        [Figure(title, partial(_accuracy, wrong=wrong), keys={"reading": title}) for title, wrong in columns.items()],
         caption=(
             "Percent of (judged/asked), with 95 % intervals, resampled by source image. The paper counts an abstention as "
-            "wrong and leaves missing outputs out."
+            "wrong and leaves missing outputs out.",
         ),
     )
 
@@ -106,42 +95,35 @@ def positions(frame: polars.DataFrame) -> Table | None:
     questions = {row["sample"]: row for row in asked}
     if not questions:
         return None
-    editors, count = by_editor(asked), len(questions)
+    chance = 100 * sum(1 / row["options"] for row in questions.values()) / len(questions)
     places = range(1, max(row["options"] for row in questions.values()) + 1)
-    share = {
-        (name, place): 100 * sum(row[name] == place for row in questions.values()) / count
-        for name in ("key_in_data", "key_as_shown")
-        for place in places
-    }
-    chance = 100 * sum(1 / row["options"] for row in questions.values()) / count
-    return Table(
-        name="positions",
-        title="Place of the right option, and accuracy there",
-        columns=(
-            *label_columns("Place"),
-            Column(title="In the data, %", keys={"figure": "share in the data"}),
-            Column(title="As shown, %", keys={"figure": "share as shown"}),
-            *(Column(title=f"Accuracy, {editor or '(not named)'}", keys={"editor": editor}) for editor in editors),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(str(place)),
-                    *(Cell(value=share[name, place], digits=1) for name in ("key_in_data", "key_as_shown")),
-                    *(
-                        _mean(there, [_percent(row) for row in there])
-                        for own in editors.values()
-                        for there in [[row for row in own if row["key_as_shown"] == place]]
-                    ),
-                ),
-                keys={"place": place},
-            )
-            for place in places
-        ),
+    lines = {(place,): [{**row, "place": place, "editor": row["editor"] or ""} for row in asked] for place in places}
+
+    def share(rows: Rows, *, of: str) -> Cell:
+        there = {row["sample"]: row[of] == row["place"] for row in rows}
+        return Cell(value=100 * sum(there.values()) / len(there), digits=1)
+
+    def accuracy(rows: Rows) -> Cell:
+        return _accuracy([row for row in rows if row["key_as_shown"] == row["place"]])
+
+    first = [share(lines[1,], of=of).text for of in ("key_in_data", "key_as_shown")]
+    return pivot(
+        "positions",
+        "Place of the right option, and accuracy there",
+        lines,
+        [
+            Figure("In the data, %", partial(share, of="key_in_data"), keys={"figure": "share in the data"}),
+            Figure("As shown, %", partial(share, of="key_as_shown"), keys={"figure": "share as shown"}),
+            *(
+                Figure(f"Accuracy, {editor or '(not named)'}", accuracy, {"editor": editor}, {"editor": editor})
+                for (editor,) in grouped(asked, "editor")
+            ),
+        ],
+        by=("place",),
         caption=(
-            f"{count} questions with a key. The first option is right in {share['key_in_data', 1]:.1f} % in the order of "
-            f"the data and in {share['key_as_shown', 1]:.1f} % as shown; an answer at random is right in {chance:.1f} %. "
-            "Accuracy in percent, of the questions whose right option is shown at that place."
+            f"{len(questions)} questions with a key. The first option is right in {first[0]} % in the order of the data "
+            f"and in {first[1]} % as shown; an answer at random is right in {chance:.1f} %. Accuracy in percent, of the "
+            "questions whose right option is shown at that place.",
         ),
     )
 
@@ -153,59 +135,36 @@ def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table
     """
     found = frame.to_dicts()
     right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
-    measured = [metric for metric in metrics if any(row["metric"] == metric.id for row in found)]
+    measured = {m.id: f"{m.short} ({m.unit})" if m.unit else m.short for m in metrics if m.id in {*frame["metric"]}}
     if not measured:
         return None
     scaled, said = _scaled([row for row in found if row["metric"] == "masked_mse"])
-    figures = [(f"{m.short} ({m.unit})" if m.unit else m.short, m.id) for m in measured]
-    if scaled:
-        figures.append(("Inverted MSE", "inverted_mse"))
-    rows = [*found, *scaled]
     infinite = sum(row["missing"] == "not_defined" and "infinite" in (row["reason"] or "") for row in found)
-    parts = (("all", "all edits"), ("correct", "correct edits"))
-    return Table(
-        name="preservation",
-        title="Content preservation of all edits, and of correct ones",
-        columns=(
-            *label_columns("Editor"),
-            *(
-                Column(title=f"{title}, {short}", keys={"metric": id_, "of": whose})
-                for title, id_ in figures
-                for short, whose in parts
-            ),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(editor or "(not named)"),
-                    *(
-                        _mean(own, [row["value"] for row in own], digits=2 if id_ in ("masked_psnr", "masked_mse") else 4)
-                        for _, id_ in figures
-                        for short, _ in parts
-                        for own in [
-                            [r for r in rows_of_editor if r["metric"] == id_ and (short == "all" or _key(r) in right)]
-                        ]
-                    ),
-                ),
-                keys={"editor": editor},
-            )
-            for editor, rows_of_editor in by_editor(rows).items()
-        ),
-        caption=" ".join(
-            filter(
-                None,
-                (
-                    "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes "
-                    "nothing preserves all: read these beside the accuracy.",
-                    said,
-                    f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
-                ),
-            )
+
+    def cell(rows: Rows, *, metric: str, of: str) -> Cell:
+        digits = 2 if metric in ("masked_psnr", "masked_mse") else 4
+        counted = [row for row in rows if of == "all edits" or (row["editor"], row["sample"]) in right]
+        return mean(counted, digits=digits, interval_digits=1 if digits == 2 else digits)
+
+    return pivot(
+        "preservation",
+        "Content preservation of all edits, and of correct ones",
+        grouped([*found, *scaled], "editor"),
+        [
+            Figure(f"{title}, {short}", partial(cell, metric=id_, of=of), {"metric": id_}, {"metric": id_, "of": of})
+            for id_, title in {**measured, **({"inverted_mse": "Inverted MSE"} if scaled else {})}.items()
+            for short, of in (("all", "all edits"), ("correct", "correct edits"))
+        ],
+        caption=(
+            "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes nothing "
+            "preserves all: read these beside the accuracy.",
+            said,
+            f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
         ),
     )
 
 
-def _scaled(rows: _Rows) -> tuple[list[dict[str, Any]], str]:
+def _scaled(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return MSE as 1 at the least value of all editors and 0 at the largest, and the sentence that says both.
 
     Nothing if all values are the same: there is no scale then.
@@ -226,10 +185,9 @@ def _scaled(rows: _Rows) -> tuple[list[dict[str, Any]], str]:
     )
 
 
-def _mean(rows: _Rows, values: Sequence[float | None], *, digits: int = 2) -> Cell:
-    """Return the mean of values with its interval. rows: those that the values are of."""
-    found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows]) if rows else None
-    return estimated(found, digits=digits, interval_digits=1 if digits == 2 else digits)
+def _accuracy(rows: Rows, wrong: Sequence[str] = ()) -> Cell:
+    """Return the percent of right answers. wrong: what of what is missing counts as wrong."""
+    return mean(rows, [_percent(row, wrong) for row in rows])
 
 
 def _percent(row: Mapping[str, Any], wrong: Sequence[str] = ()) -> float | None:
@@ -237,7 +195,3 @@ def _percent(row: Mapping[str, Any], wrong: Sequence[str] = ()) -> float | None:
     if row["value"] is None:
         return 0.0 if row["missing"] in wrong else None
     return 100.0 * float(row["value"])
-
-
-def _key(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["editor"], row["sample"]

@@ -19,7 +19,8 @@ from editloupe.measures.base import open_measure
 from editloupe.measures.pair import MaskUse
 from editloupe.measures.pixels import residual_left
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample, is_empty
 

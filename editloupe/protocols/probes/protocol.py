@@ -19,7 +19,8 @@ from editloupe.answers import Answer, Choice, Record
 from editloupe.data.probes import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.errors import DataError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, make_protocol
-from editloupe.scores import Binary, Metric, Score, TableSpec
+from editloupe.scores import Binary, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Budget, Measure, Status, Task
 from editloupe.values import Json, Sample
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
-from editloupe.scores import Interval, Metric, Score, TableSpec
+from editloupe.scores import Interval, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import Budget, Task
 from editloupe.values import Sample
 

@@ -29,7 +29,8 @@ from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.replies import one_line
-from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 

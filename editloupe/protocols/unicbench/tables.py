@@ -5,15 +5,16 @@ Every mean is over samples, on the scale of the metrics. Languages stand in rows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.unicbench.terms import OVERALL, TASKS
-from editloupe.scores import Metric, TableSpec
-from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.scores import Metric
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Table
 
 if TYPE_CHECKING:
     import polars
@@ -26,164 +27,105 @@ _COVERAGE: Final = (
 _JENSEN: Final = (
     "Overall is the mean of the samples' geometric means, and so at most the geometric mean of the columns (Jensen)."
 )
-_Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Rows of the frame of scores."""
-_Key: TypeAlias = tuple[str, str, str]
-"""Language, task or subtask or "", editor."""
 _By: TypeAlias = Literal["task", "subtask"]
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return the scores by language, Table 4, Table 9, the same by subtask, both on the common subset, and the counts."""
+    """Return the scores by language, Tables 4 and 9 to 12, those by subtask, two on the common subset, and the counts."""
     ours = "" if mode == "plain" else f" (mode {mode}: not the paper's)"
     by_language = TableSpec(
         title=f"Scores by language{ours}", name="scores-by-language", rows="language", overall=False, apart=True
     )
-    makers = (by_editor, by_task, by_subtask, common_by_editor, common_by_task, judged)
-    return (by_language, *(partial(make, metrics=tuple(metrics), ours=ours) for make in makers))
-
-
-def by_editor(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return the mean scores by language and editor (Table 4).
-
-    frame: one judge's scores, with the dimensions of the protocol.   ours: behind the title.
-    """
-    return _means(_rows(frame), metrics, name="by-editor", title=f"Scores by editor{ours}", source="Table 4")
-
-
-def by_task(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return the mean scores by language, task and editor (Tables 9 to 12)."""
-    title = f"Scores by task{ours}"
-    return _means(_rows(frame), metrics, name="by-task", title=title, source="Tables 9 to 12", by="task")
-
-
-def by_subtask(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return the mean scores by language, subtask and editor (Figures 10 and 11)."""
-    title = f"Scores by subtask{ours}"
-    return _means(_rows(frame), metrics, name="by-subtask", title=title, source="Figures 10 and 11", by="subtask")
-
-
-def common_by_editor(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return the mean scores by language and editor, on the common subset; None where no editor has judged more."""
-    rows, said = _common(_rows(frame))
-    title = f"Scores by editor, on the common subset{ours}"
-    return _means(rows, metrics, name="by-editor-common", title=title, common=said)
-
-
-def common_by_task(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return the mean scores by language, task and editor, on the common subset; None where no editor has judged more."""
-    rows, said = _common(_rows(frame))
-    title = f"Scores by task, on the common subset{ours}"
-    return _means(rows, metrics, name="by-task-common", title=title, by="task", common=said)
+    means = partial(_means, metrics=tuple(metrics), ours=ours)
+    return (
+        by_language,
+        partial(means, source="Table 4"),
+        partial(means, source="Tables 9 to 12", by="task"),
+        partial(means, source="Figures 10 and 11", by="subtask"),
+        partial(means),
+        partial(means, by="task"),
+        partial(judged, metrics=tuple(metrics), ours=ours),
+    )
 
 
 def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return how many samples of each editor were judged, by metric and task, and how many scores are fractions."""
-    groups = _grouped(_rows(frame))
-    tasks = [task for task in TASKS if any(row["task"] == task for rows in groups.values() for row in rows)]
-    if not groups:
-        return None
-    return Table(
-        name="judged",
-        title=f"Judged of asked{ours}",
-        columns=(
-            *label_columns("Language", "Editor"),
-            *(Column(title=metric.short, keys={"metric": metric.id}) for metric in metrics),
-            *(Column(title=task, keys={"task": task}) for task in tasks),
-            Column(title="Fractions", keys={"of": "fractions"}),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(_NAMES[language]),
-                    words(editor or "(not named)"),
-                    *(_coverage([row for row in rows if row["metric"] == metric.id]) for metric in metrics),
-                    *(_coverage([row for row in rows if row["task"] == task]) for task in tasks),
-                    Cell(value=sum((row["value"] or 0) % 1 > 0 for row in rows if row["metric"] != OVERALL), name="count"),
-                ),
-                keys={"language": language, "editor": editor},
-            )
-            for (language, _, editor), rows in groups.items()
-        ),
-        fixed=2,
+    """Return how many samples of each editor were judged, by metric and task, and how many scores are fractions.
+
+    frame: one judge's scores, with the dimensions of the protocol.   ours: behind the title.
+    """
+    rows = _rows(frame)
+    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
+
+    def fractions(rows: Rows) -> Cell:
+        return Cell(value=sum((row["value"] or 0) % 1 > 0 for row in rows if row["metric"] != OVERALL), name="count")
+
+    return pivot(
+        "judged",
+        f"Judged of asked{ours}",
+        _grouped(rows, "language", "editor"),
+        [
+            *(Figure(m.short, _coverage, {"metric": m.id}, {"metric": m.id}) for m in metrics),
+            *(Figure(task, _coverage, {"task": task}, {"task": task}) for task in tasks),
+            Figure("Fractions", fractions, keys={"of": "fractions"}),
+        ],
+        by=("language", "editor"),
+        shown={"language": _NAMES},
         caption=(
             "Samples judged of those asked, by metric; by task, those with every metric that applies. Why the others are "
             "missing stands in the table Not judged. Fractions: scores that are no whole numbers, although the prompt asks "
-            "for them; they count as they are."
+            "for them; they count as they are.",
         ),
     )
 
 
 def _means(
-    rows: _Rows,
-    metrics: Sequence[Metric],
-    *,
-    name: str,
-    title: str,
-    source: str = "",
-    by: _By | None = None,
-    common: str | None = None,
+    frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str = "", by: _By | None = None
 ) -> Table | None:
-    """Return means by language, task or subtask, and editor; None without rows. common: which samples those are."""
-    groups = _grouped(rows, by)
-    if not groups:
-        return None
+    """Return means by language, task or subtask, and editor; None without rows.
+
+    source: the paper's table; "" for those on the common subset, which is there where an editor has judged more.
+    """
+    rows, common = (_rows(frame), "") if source else _common(_rows(frame))
     shown = [metric for metric in metrics if any(row["metric"] == metric.id for row in rows)]
     shorts = {metric.short for metric in shown}
-    sentences = [
-        f"Means over samples, on the scale of the metrics, as in the paper's {source}." if source else "",
-        common or "",
-    ]
     if by:
-        sentences.append("Read Judged and Overall as in Scores by editor.")
+        how = ["Read Judged and Overall as in Scores by editor."]
     else:
-        sentences += [
+        how = [
             "95 % intervals, resampled by source image.",
             "" if common else _COVERAGE,
             _JENSEN if any(metric.id == OVERALL for metric in shown) else "",
             "IF and NC both count extra edits." if {"IF", "NC"} <= shorts else "",
             "RA is asked of Reasoning Editing alone." if "RA" in shorts else "",
         ]
-    return Table(
-        name=name,
-        title=title,
-        columns=(
-            *label_columns("Language", *([by.capitalize()] if by else []), "Editor"),
-            *(Column(title=metric.short, keys={"metric": metric.id}) for metric in shown),
-            Column(title="Judged", keys={"metric": "all"}),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(_NAMES[language]),
-                    *([words(group or "(none)")] if by else []),
-                    words(editor or "(not named)"),
-                    *(_mean([row for row in own if row["metric"] == metric.id], by) for metric in shown),
-                    _coverage(own),
-                ),
-                keys={"language": language, **({by: group} if by else {}), "editor": editor},
-            )
-            for (language, group, editor), own in groups.items()
-        ),
-        fixed=3 if by else 2,
+    names = ("language", *([by] if by else []), "editor")
+    return pivot(
+        f"by-{by or 'editor'}{'' if source else '-common'}",
+        f"Scores by {by or 'editor'}{'' if source else ', on the common subset'}{ours}",
+        _grouped(rows, *names),
+        [
+            *(Figure(m.short, partial(_mean, drawn=by is None), {"metric": m.id}, {"metric": m.id}) for m in shown),
+            Figure("Judged", _coverage, keys={"metric": "all"}),
+        ],
+        by=names,
+        shown={"language": _NAMES},
         at_once=6,
-        caption=" ".join(filter(None, sentences)),
-    )
+        caption=(
+            f"Means over samples, on the scale of the metrics, as in the paper's {source}." if source else "", common, *how
+        ),
+    )  # fmt: skip
 
 
-def _mean(rows: _Rows, by: _By | None) -> Cell:
-    """Return the mean of what was judged, with its interval in a table by editor. Counts stand in files."""
-    values = [row["value"] for row in rows]
-    known = [value for value in values if value is not None]
+def _mean(rows: Rows, *, drawn: bool) -> Cell:
+    """Return the mean of what was judged. Counts stand in files.   drawn: with its interval."""
+    known = [row["value"] for row in rows if row["value"] is not None]
     more = {"judged": len(known), "asked": len(rows)}
-    if by is None and rows:
-        found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows])
-        cell = estimated(found, digits=4, interval_digits=2, counts=False)
-        return replace(cell, more=more)
+    if drawn and rows:
+        return replace(mean(rows, digits=4, interval_digits=2), judged=None, asked=None, more=more)
     return Cell(value=sum(known) / len(known) if known else None, name="mean", digits=4, more=more)
 
 
-def _coverage(rows: _Rows) -> Cell:
+def _coverage(rows: Rows) -> Cell:
     """Return "1038/1100": samples that were judged on every metric that they were asked, of all."""
     samples = {row["sample"] for row in rows}
     whole = len(samples) - len({row["sample"] for row in rows if row["value"] is None})
@@ -192,7 +134,7 @@ def _coverage(rows: _Rows) -> Cell:
     )
 
 
-def _common(rows: _Rows) -> tuple[_Rows, str]:
+def _common(rows: Rows) -> tuple[Rows, str]:
     """Return the rows of the samples that every editor of a language has judged on every metric, and how many those are.
 
     No rows where there is one editor, or where no editor has judged more than the others.
@@ -225,15 +167,12 @@ def _rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _grouped(rows: _Rows, by: _By | None = None) -> dict[_Key, list[Mapping[str, Any]]]:
-    """Return the rows by language, then task (in the paper's order) or subtask, then editor, as they come."""
-    found: dict[_Key, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["language"], row[by] if by else "", row["editor"]), []).append(row)
-    languages, editors = _places(_NAMES), _places(key[2] for key in found)
-    groups = _places((*TASKS, *(key[1] for key in found)))
-    return dict(sorted(found.items(), key=lambda one: (languages[one[0][0]], groups[one[0][1]], editors[one[0][2]])))
-
-
-def _places(names: Iterable[str]) -> dict[str, int]:
-    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+def _grouped(rows: Rows, *by: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """Return the rows by language, task (in the paper's order) or subtask, and editor, as they come."""
+    found = grouped(rows, *by)
+    known = {"language": tuple(_NAMES), "task": TASKS}
+    places = [
+        {value: number for number, value in enumerate(dict.fromkeys((*known.get(name, ()), *values)))}
+        for name, values in zip(by, zip(*found, strict=True), strict=True)
+    ] if found else []  # fmt: skip
+    return dict(sorted(found.items(), key=lambda one: [place[value] for place, value in zip(places, one[0], strict=True)]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.scores import TableSpec
-from editloupe.stats import bootstrap
-from editloupe.tables import Cell, Column, Row, Table, by_editor, estimated, label_columns, words
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Table
 
 if TYPE_CHECKING:
     import polars
@@ -19,9 +19,6 @@ NO_EDIT: Final = "No Edit"
 HALLUCINATION: Final = "Hallucination"
 CLASSES: Final = (NORMAL, NO_EDIT, HALLUCINATION)
 """In the order of the paper's Table 5."""
-
-_Rows: TypeAlias = Sequence[Mapping[str, Any]]
-"""Rows of the frame of scores."""
 
 _INTERVALS: Final = "With 95 % intervals, resampled by source image; (judged/asked)."
 
@@ -57,33 +54,31 @@ def confusion(frame: polars.DataFrame) -> Table | None:
     rows = [row for row in every if row.get("human_class") is not None]
     if not rows:
         return None
-    lost = list(dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None))
-    made = []
-    for editor, own in by_editor(rows).items():
-        for name in CLASSES:
-            of = [row for row in own if row["human_class"] == name]
-            given = Counter(row["label"] or row["missing"] for row in of)
-            counts = (Cell(value=given[column], name="count") for column in (*CLASSES, *lost))
-            right = [None if row["label"] is None else 100.0 * (row["label"] == name) for row in of]
-            made.append(
-                Row(
-                    cells=(words(editor or "(not named)"), words(name), *counts, _mean(of, right, digits=2)),
-                    keys={"editor": editor, "human_class": name},
-                )
-            )
-    return Table(
-        name="confusion",
-        title="Classes: people's in rows, the judge's in columns",
-        columns=(
-            *label_columns("Editor", "People say"),
-            *(Column(title=name, keys={"judge_says": name}) for name in CLASSES),
-            *(Column(title=f"({status})", keys={"judge_says": f"({status})"}) for status in lost),
-            Column(title="Right, %", keys={"figure": "right"}),
-        ),
-        rows=tuple(made),
-        fixed=2,
+    lost = dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None)
+
+    def given(rows: Rows, *, what: str) -> Cell:
+        return Cell(value=sum((row["label"] or row["missing"]) == what for row in rows), name="count")
+
+    def right(rows: Rows) -> Cell:
+        return mean(rows, [None if row["label"] is None else 100.0 * (row["label"] == row["human_class"]) for row in rows])
+
+    titles = {name: name for name in CLASSES} | {status: f"({status})" for status in lost}
+    return pivot(
+        "confusion",
+        "Classes: people's in rows, the judge's in columns",
+        {
+            (editor, name): [row for row in own if row["human_class"] == name]
+            for (editor,), own in grouped(rows, "editor").items()
+            for name in CLASSES
+        },
+        [
+            *(Figure(title, partial(given, what=what), keys={"judge_says": title}) for what, title in titles.items()),
+            Figure("Right, %", right, keys={"figure": "right"}),
+        ],
+        by=("editor", "human_class"),
+        heads=("Editor", "People say"),
         at_once=7,
-        caption=f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}",
+        caption=(f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}",),
     )
 
 
@@ -100,31 +95,21 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
     against = Counter(row["reference"] for row in rows if row[column] is not None and row["value"] is not None)
     held = " and ".join(f"{count} against {_AGAINST[name]}" for name, count in against.items()) or "none has a value"
     matched = {"lmm": "by the parser", "strict": "by equal texts"}[options.matching]
-    return Table(
-        name="alignment",
-        title="Alignment accuracy (Eq. 6) by class",
-        columns=(*label_columns("Editor", "Scale"), *(Column(title=name, keys={"class": name}) for name in CLASSES)),
-        rows=tuple(
-            Row(
-                cells=(
-                    words(editor or "(not named)"),
-                    words(f"×{scale}"),
-                    *(
-                        _mean(of, [None if row["value"] is None else scale * row["value"] for row in of], digits=3)
-                        for name in CLASSES
-                        for of in [[row for row in own if row[column] == name]]
-                    ),
-                ),
-                keys={"editor": editor, "scale": scale},
-            )
-            for editor, own in by_editor(rows).items()
+    return pivot(
+        "alignment",
+        "Alignment accuracy (Eq. 6) by class",
+        {
+            (editor, scale): [{**row, "value": None if row["value"] is None else scale * row["value"]} for row in own]
+            for (editor,), own in grouped(rows, "editor").items()
             for scale in (1, 10)
-        ),
-        fixed=2,
+        },
+        [Figure(name, partial(mean, digits=3, interval_digits=3), {column: name}, {"class": name}) for name in CLASSES],
+        by=("editor", "scale"),
+        shown={"scale": {1: "×1", 10: "×10"}},
         caption=(
             f"Mean of Eq. 6 with w = {options.w:g}, at most 1, not clamped below; {held}; tasks matched {matched}; classes "
             f"{'as people say' if people else 'as judged'}.{_unclassed(rows, column)} It is not defined where the "
-            f"reference has no task, as in No Edit. The paper's Table 5 runs to 10 and does not say how. {_INTERVALS}"
+            f"reference has no task, as in No Edit. The paper's Table 5 runs to 10 and does not say how. {_INTERVALS}",
         ),
     )
 
@@ -148,22 +133,26 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
     known = [pair for pair, call in truth.items() if call is not None]
     if not shown or not known:
         return None
-    rows = []
-    for name in shown:
-        of = {True: [p for p in known if truth[p]], False: [p for p in known if not truth[p]]}
-        cells = (_called(said[name], of[True]), _called(said[name], of[False]), _agree(said[name], truth, known))
-        rows.append(Row(cells=(words(_WAYS[name].format(threshold)), *cells), keys={"way": name}))
-    return Table(
-        name="no-edit",
-        title="Ways to find No Edit",
-        columns=(
-            *label_columns("Way"),
-            Column(title="No Edit found, %", keys={"figure": "found"}),
-            Column(title="Edits called No Edit, %", keys={"figure": "false"}),
-            Column(title="Agree, %", keys={"figure": "agree"}),
-        ),
-        rows=tuple(rows),
-        caption=f"Against {'people' if people else 'the LMM, where it was asked'}.{left}{unasked} {_INTERVALS}",
+
+    def agree(rows: Rows) -> Cell:
+        return mean(rows, [None if row["value"] is None else 100.0 * (row["value"] == row["truth"]) for row in rows])
+
+    percent = partial(mean, scale=100)
+    return pivot(
+        "no-edit",
+        "Ways to find No Edit",
+        {
+            (name,): [{"source": pair[2], "value": said[name].get(pair), "truth": truth[pair]} for pair in known]
+            for name in shown
+        },
+        [
+            Figure("No Edit found, %", percent, {"truth": True}, {"figure": "found"}),
+            Figure("Edits called No Edit, %", percent, {"truth": False}, {"figure": "false"}),
+            Figure("Agree, %", agree, keys={"figure": "agree"}),
+        ],
+        by=("way",),
+        shown={"way": {name: text.format(threshold) for name, text in _WAYS.items()}},
+        caption=(f"Against {'people' if people else 'the LMM, where it was asked'}.{left}{unasked} {_INTERVALS}",),
     )
 
 
@@ -175,7 +164,7 @@ _Calls: TypeAlias = dict[_Pair, bool | None]
 """Pair → whether it is called No Edit; None where nobody could say."""
 
 
-def _said(rows: _Rows, threshold: float) -> dict[str, _Calls]:
+def _said(rows: Rows, threshold: float) -> dict[str, _Calls]:
     """Return who calls which pairs No Edit."""
     found: dict[str, _Calls] = {}
     for row in rows:
@@ -192,27 +181,7 @@ def _said(rows: _Rows, threshold: float) -> dict[str, _Calls]:
     return found
 
 
-def _called(calls: _Calls, pairs: Sequence[_Pair]) -> Cell:
-    """Return the percent of these pairs that are called No Edit."""
-    return _share(pairs, [calls.get(pair) for pair in pairs])
-
-
-def _agree(calls: _Calls, truth: _Calls, pairs: Sequence[_Pair]) -> Cell:
-    return _share(pairs, [None if (call := calls.get(pair)) is None else call == truth[pair] for pair in pairs])
-
-
-def _share(pairs: Sequence[_Pair], values: Iterable[bool | None]) -> Cell:
-    found = bootstrap.mean([None if v is None else 100.0 * v for v in values], [pair[2] for pair in pairs])
-    return estimated(found, interval_digits=1)
-
-
-def _mean(rows: _Rows, values: Sequence[float | None], *, digits: int) -> Cell:
-    """Return the mean of values with its interval. rows: those that the values are of."""
-    found = bootstrap.mean(values, [row["source"] or row["sample"] for row in rows]) if rows else None
-    return estimated(found, digits=digits, interval_digits=1 if digits == 2 else digits)
-
-
-def _unclassed(rows: _Rows, column: str = "human_class") -> str:
+def _unclassed(rows: Rows, column: str = "human_class") -> str:
     """Return how many pairs are not in a table of classes, since they have none; "" if all are.   rows: one a pair."""
     count = sum(row.get(column) is None for row in rows)
     whose = "people's" if column == "human_class" else "a"

@@ -38,7 +38,8 @@ class Toy:
             os._exit(137)
         text = request.messages[0].text
         directives = dict(re.findall(r"(\w+)=([^\s\]]+)", text))
-        asked = next((key for words, key in QUESTIONS.items() if words in text), None)
+        named = re.search(r"\(ask (\w+)\)", text)
+        asked = named[1] if named else next((key for words, key in QUESTIONS.items() if words in text), None)
         answer = directives[asked].replace("_", " ") if asked else "yes" if "the c" in text else "no"
         if asked == "objects":
             answer = json.dumps({"objects": answer.split(",")})

@@ -11,7 +11,8 @@ from editloupe.values import Box
 
 class FaultyOptions(Options):
     fault: Literal[
-        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
+        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline", "origin",
+        "crossed", "misspelt",
     ] = "plan"  # fmt: skip
 
 
@@ -22,7 +23,9 @@ class Faulty(BaseProtocol):
 
     def plan(self, group, known):
         for sample in group:
-            if sample.id == "b" and self.options.fault != "score":
+            if self.options.fault == "misspelt":
+                yield self._ask(sample, metric="rihgt")
+            elif sample.id == "b" and self.options.fault != "score":
                 yield from self._wrong(sample)
             else:
                 yield self._ask(sample)
@@ -53,6 +56,10 @@ class Faulty(BaseProtocol):
                 params = {"boxes": [[1, 1, 9, 9]], "width": 99999}
                 view = Recipe(alias="Edited Image", origin=sample.edited, op="outline", params=params)
                 yield self._ask(sample, views=(view,))
+            case "origin":
+                yield self._ask(sample, views=(Recipe(alias="Edited Image", origin=None),))
+            case "crossed":
+                yield self._ask(sample, about=About.of("b"))
             case "empty":
                 yield self._ask(sample, answer=OneOf(options=()))
             case "fold":
@@ -60,8 +67,8 @@ class Faulty(BaseProtocol):
 
     def _ask(self, sample, **more):
         view = Recipe(alias="Edited Image", origin=sample.edited)
-        fields = {"about": About.of(sample), "views": (view,), "answer": YES_NO, **more}
-        return Ask(protocol=self.name, metric="right", prompt=f"Is it right? {sample.instruction}", **fields)
+        fields = {"metric": "right", "about": About.of(sample), "views": (view,), "answer": YES_NO, **more}
+        return Ask(protocol=self.name, prompt=f"Is it right? {sample.instruction}", **fields)
 
     def score(self, group, known):
         for sample in group:

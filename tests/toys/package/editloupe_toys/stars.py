@@ -4,7 +4,8 @@ import math
 
 from editloupe.answers import Scale
 from editloupe.protocols.base import BaseProtocol, Options
-from editloupe.scores import Interval, Metric, Score, TableSpec
+from editloupe.scores import Interval, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Recipe
 
 TEN = Interval(low=0, high=10)

@@ -3,12 +3,17 @@
 from editloupe.answers import YES_NO
 from editloupe.protocols.base import BaseProtocol
 from editloupe.scores import Binary, Metric, Score
+from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Recipe
 
 
 class EveryTurn(BaseProtocol):
     name = "turns"
     metrics = (Metric(id="passed", domain=Binary()),)
+    tables = (
+        TableSpec(title="By turn", name="by-turn", rows="turn", columns="metric", overall=False),
+        TableSpec(title="By editor", name="by-editor", rows="editor", columns="metric", overall=False),
+    )
 
     def plan(self, group, known):
         for sample in group:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.values import Json
@@ -83,14 +83,6 @@ class Cell:
     def _number(self, value: float, digits: int | None) -> str:
         sign = "+z" if self.signed else ""
         return f"{value:{sign}g}" if digits is None else f"{value:{sign}.{digits}f}"
-
-
-def by_editor(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return rows of scores by their editor, "" without one, in the order in which editors are met."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["editor"] or "", []).append(row)
-    return found
 
 
 def estimated(

@@ -1,4 +1,4 @@
-"""The recorded answers of one trace, indexed, and the error messages for what is not recorded."""
+"""The recorded answers of one trace, by place and by request, and the words for what is not recorded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from editloupe import errors
-from editloupe.backends.recorded import difference, shared_with, short
-from editloupe.chat import Message, Request, ToolCall
+from editloupe.chat import Message, Request, Sampling, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
+from editloupe.traces.difference import first_difference, short
 from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
-from editloupe.traces.read import Trace
-from editloupe.values import Json, cached_property, canonical_json
+from editloupe.values import Json, cached_property, canonical_json, digest
 
 
 class RecordingEnds(ReplayMiss):
@@ -57,22 +56,21 @@ class Cassette:
             failures={i: failure for i, failure in failures.items() if i not in models},
         )
 
+    @property
+    def question(self) -> Message | None:
+        """The first message; None if there is none."""
+        return self.messages.get(self.following.get(None, ""))
+
     @cached_property
     def tool_steps(self) -> list[int]:
         """For each tool result, the step in which it was called, from 1."""
         steps: list[int] = []
         step = 0
         for event in self.events:
-            if isinstance(event, ModelCall):
-                step += 1
-            elif isinstance(event, ToolResult):
+            step += isinstance(event, ModelCall)
+            if isinstance(event, ToolResult):
                 steps.append(step)
         return steps
-
-    @property
-    def question(self) -> Message | None:
-        """The first message; None if there is none."""
-        return self.messages.get(self.following.get(None, ""))
 
     def question_images(self) -> dict[str, str]:
         """Return alias → SHA-256 of the images in the question."""
@@ -91,36 +89,53 @@ class Cassette:
 
     def request_miss(self, ordinal: int, request: Request) -> Exception:
         """Return the error for a request that has no recorded reply: the recorded failure, or a ReplayMiss."""
-        if ordinal >= len(self.models):
-            failure = self.failures.get(ordinal)
-            if failure is not None:
-                kind = getattr(errors, failure.error, BackendError)
-                known = isinstance(kind, type) and issubclass(kind, BackendError)
-                return (kind if known else BackendError)(failure.message, status=failure.status)
+        if ordinal < len(self.models):
+            differs = f"it differs in {self.difference(request)}"
+            return ReplayMiss(f"model call {ordinal + 1}: this request is not the recorded one; {differs}")
+        failure = self.failures.get(ordinal)
+        if failure is None:
             return RecordingEnds(f"the recording ends after {ordinal} model calls, and the loop would ask again")
+        kind = getattr(errors, failure.error, BackendError)
+        known = isinstance(kind, type) and issubclass(kind, BackendError)
+        return (kind if known else BackendError)(failure.message, status=failure.status)
+
+    def difference(self, request: Request) -> str:
+        """Return the first field in which a request differs from those of the recorded conversation."""
+        messages = [event for event in self.events if isinstance(event, MessageEvent)][: len(request.messages)]
+        call = next((call for call in self.models if messages and call.head == messages[-1].hash), None)
         header = next(event for event in self.events if isinstance(event, Header))
-        shared, _ = shared_with(self.messages, request)
-        return ReplayMiss(
-            f"model call {ordinal + 1}: this request is not the recorded one; it differs in "
-            f"{difference(Trace(path=None, header=header, events=self.events), request, shared)}"
-        )
+        native = header.judge.get("tool_protocol") == "native"
+        recorded: dict[str, Json] = {
+            "message": [event.content.to_json() for event in messages],
+            "whether it is asked here": call is not None,
+            "digest of the tool": {str(tool["name"]): tool["schema"] for tool in header.tools} if native else {},
+            "sampling": Sampling.from_json(header.judge["sampling"]).of_repeat(header.repeat).to_json(),
+            "whether the answer is held to a schema": call is not None and call.held,
+        }
+        now: dict[str, Json] = {
+            "message": [message.to_json() for message in request.messages],
+            "whether it is asked here": True,
+            "digest of the tool": {tool.name: digest(tool.to_json()) for tool in request.tools},
+            "sampling": request.sampling.to_json(),
+            "whether the answer is held to a schema": request.answer_schema is not None,
+        }
+        unnamed = f"the schema, the probabilities asked for, or whether tools may be called (now {request.calls_allowed})"
+        return first_difference(recorded, now) or unnamed
 
     def tool_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
-        """Return the error for a tool call that is not recorded in this place. It shows the nearest recorded call."""
-        head = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded here"
-        near = [i for i, result in enumerate(self.tools) if result.call["name"] == call.name]
-        if not near:
-            names = ", ".join(sorted({str(result.call["name"]) for result in self.tools}))
-            return ReplayMiss(f"{head}: no call of {call.name} is (recorded: {names or 'no tool call'})")
+        """Return the error for a tool call that is not recorded in this place. It names the nearest recorded one."""
 
-        def distance(index: int) -> tuple[int, int]:
-            recorded = self.tools[index].call["arguments"]
-            differing = sum(recorded.get(k) != call.arguments.get(k) for k in {*recorded, *call.arguments})
-            return differing, abs(index - ordinal)
+        def distance(result: ToolResult) -> tuple[bool, int, int]:
+            recorded = result.call["arguments"]
+            differing = sum(recorded.get(name) != call.arguments.get(name) for name in {*recorded, *call.arguments})
+            return result.call["name"] != call.name, differing, abs(result.ordinal - ordinal)
 
-        nearest = min(near, key=distance)
-        recorded = short(self.tools[nearest].call["arguments"])
-        return ReplayMiss(f"{head}; the nearest is call {nearest + 1} (step {self.tool_steps[nearest]}): {recorded}")
+        wanted = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded here"
+        if not self.tools:
+            return ReplayMiss(f"{wanted}, nor is any tool call")
+        nearest = min(self.tools, key=distance)
+        where = f"call {nearest.ordinal + 1} (step {self.tool_steps[nearest.ordinal]})"
+        return ReplayMiss(f"{wanted}; the nearest is {where}: {nearest.call['name']} {short(nearest.call['arguments'])}")
 
 
 def content_key(call: ToolCall, names: Mapping[str, str]) -> str:

@@ -1,0 +1,115 @@
+"""config.yaml of a run that grows by visits: it asks again all that any of them asked, with every judge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, cast
+
+from editloupe import files
+from editloupe.config import OF_A_JUDGE, folded
+from editloupe.errors import ConfigError
+from editloupe.scores import Metric, MetricSet
+from editloupe.values import Json
+
+CONFIG: Final = "config.yaml"
+_CONFIG_HEAD: Final = "# editloupe judge --config THIS_FILE runs this again.\n"
+
+
+def read_config(folder: Path) -> dict[str, Json]:
+    """Return the options of config.yaml; empty without one, or where it cannot be read."""
+    path = folder / CONFIG
+    with suppress(ConfigError):
+        found = files.read_yaml(path) if path.exists() else None
+        return dict(found) if isinstance(found, Mapping) else {}
+    return {}
+
+
+def write_config(folder: Path, options: Mapping[str, Json], judges: Json) -> None:
+    """Write config.yaml with all of a run's judges, unless it says so already. Raises OSError."""
+    # Only those who write need it.
+    import yaml
+
+    path = folder / CONFIG
+    text = _CONFIG_HEAD + yaml.safe_dump(_with_judges(options, judges), sort_keys=False, allow_unicode=True)
+    data = text.encode("utf-8", "backslashreplace")
+    if not path.exists() or files.read_bytes(path) != data:
+        files.write_whole(path, data, below=folder)
+
+
+def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
+    """Return options that ask all of a run's judges again; those whose options were never recorded are left out.
+
+    A single judge without a name stands as `backend` with its options, else all stand under `judges`.
+    """
+    listed = {id_: _object(judge) for id_, judge in _object(judges).items()}
+    known = {id_: judge for id_, judge in listed.items() if isinstance(judge.get("options"), Mapping)}
+    options = {id_: dict(_object(judge["options"])) for id_, judge in known.items()}
+    rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
+    if len(known) <= 1 and not any(judge.get("name") for judge in known.values()):
+        several = config.get("judges") or isinstance(config.get("backend"), list)
+        return {**rest, **next(iter(options.values()))} if known and several else dict(config)
+    named: dict[str, Json] = {}
+    for id_, judge in known.items():
+        # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
+        key = str(judge.get("name") or options[id_].get("backend") or judge.get("backend"))
+        named[f"{key} ({id_[:6]})" if key in named else key] = options[id_]
+    return {**rest, "judges": named}
+
+
+def of_all_visits(
+    before: Mapping[str, Json],
+    now: Mapping[str, Json],
+    *,
+    known: Collection[str],
+    asked: Collection[str],
+    free: Collection[str],
+    metrics: Iterable[Metric],
+) -> dict[str, Json]:
+    """Return the options by which all that the visits to a run asked is asked again.
+
+    before: those of earlier visits.   now: those of this one. Where it asks about a part of the data, the others of before
+    stay.   known, asked: keys of the run's samples before, and of those of this visit.   free: options of the protocol in
+    which visits may differ.   metrics: of the whole run.
+    """
+    try:
+        earlier, later = folded(before), folded(now)
+    except ConfigError:
+        return dict(now)  # of options that nobody can read nothing stays
+    base, given = (before, earlier) if later.get("limit") or later.get("sample") else (now, later)
+    options = {name: value for name, value in given["option"].items() if name not in free}
+    for name in free:
+        both = [visit["option"].get(name) for visit in (earlier, later)]
+        # Who names none asks for all.
+        if None not in both:
+            options[name] = both[0] if both[0] == both[1] else _joined(_listed(both[0]), _listed(both[1]), metrics)
+    found = {**given, "option": options, "limit": None, "sample": None}
+    if all(visit.get("limit") or visit.get("sample") for visit in (earlier, later)):
+        if known and not set(asked) - set(known):
+            found |= {name: earlier.get(name) for name in ("limit", "sample")}
+        elif earlier.get("sample") or later.get("sample"):
+            found["sample"] = list(dict.fromkeys((*known, *asked)))
+        else:
+            found["limit"] = max(earlier["limit"], later["limit"])
+    # In the order of the file.
+    return {name: found[name] for name in dict.fromkeys((*base, *found)) if found.get(name) not in (None, {}, [])}
+
+
+def _listed(value: Json) -> list[str]:
+    return [word.strip() for word in (value.split(",") if isinstance(value, str) else map(str, cast("list[Json]", value)))]
+
+
+def _joined(before: Sequence[str], now: Sequence[str], metrics: Iterable[Metric]) -> str:
+    """Return the names of both, each metric once: it may be named by its id and by its short name."""
+    listed, found = MetricSet(id="", metrics=tuple(metrics)), dict[str, str]()
+    for word in (*before, *now):
+        key = word.casefold()
+        with suppress(ConfigError):
+            key = listed.metric(word).id
+        found.setdefault(key, word)
+    return ",".join(found.values())
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,85 @@
+"""The lines of a run's JSON Lines files as values. What is none is named, and left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from pydantic import ValidationError
+
+from editloupe import files
+from editloupe.traces.read import complete_lines
+from editloupe.values import Json, finite_json
+
+Parsed = TypeVar("Parsed")
+
+CUT_OFF: Final = "the last line is cut off"
+_TOLD: Final = 5
+"""How many damaged lines of a file are named one by one."""
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def values(
+    name: str, content: bytes, parse: Callable[[Mapping[str, Json]], Parsed], problems: list[str], *, growing: bool
+) -> Iterator[Parsed]:
+    """Yield the lines of a file as values.
+
+    name: of the file, for messages.   problems: gets a message for each line that is no value.   growing: somebody writes
+    just now and may be in the middle of a line, so that one that is cut off is no problem.
+    """
+    lines, end = complete_lines(content)
+    torn = len(content) - end
+    del content  # it may be large, and the lines hold it again
+    if torn and not growing:
+        problems.append(f"{name}, line {len(lines) + 1}: {CUT_OFF} ({torn} bytes), left out")
+    bad = 0
+    for number, text in enumerate(lines, start=1):
+        try:
+            data = finite_json(text)
+            value = parse(data) if isinstance(data, dict) else None
+            why = "not an object"
+        except (KeyError, TypeError, ValueError, AssertionError) as error:
+            value, why = None, _problem(error)
+        if value is not None:
+            yield value
+            continue
+        bad += 1
+        if bad <= _TOLD:
+            problems.append(f"{name}, line {number}: {why}, left out")
+    if bad > _TOLD:
+        problems.append(f"{name}: {bad - _TOLD} more lines are not of the expected shape, left out")
+
+
+def _problem(error: Exception) -> str:
+    """Say why a line is no value."""
+    match error:
+        case json.JSONDecodeError() | UnicodeDecodeError():
+            return "not JSON"
+        case ValidationError():
+            wrong = error.errors()[0]
+            why = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        case KeyError() | TypeError():
+            why = repr(error)
+        case _:
+            why = str(error)
+    return f"not of the expected shape ({why})"
+
+
+def line(data: Mapping[str, Json]) -> bytes:
+    """Return an object as a line."""
+    # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
+    return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def appended(path: Path, *, below: Path) -> BinaryIO:
+    """Open a file to append lines to; a last line that is cut off goes. below: as in `files.append`. Raises OSError."""
+    file = files.append(path, below=below)
+    if size := file.seek(0, 2):
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(complete_lines(file.read())[1])
+    return file

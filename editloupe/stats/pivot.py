@@ -1,0 +1,103 @@
+"""Tables of the frame of scores: a line for each group of its rows, a column for each figure of them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from editloupe.stats import bootstrap
+from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.values import Json
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+"""Rows of the frame of scores."""
+
+_UNNAMED = {"editor": "(not named)"}
+
+
+def mean(
+    rows: Rows, values: Iterable[float | None] | None = None, *, scale: float = 1, digits: int = 2, interval_digits: int = 1
+) -> Cell:
+    """Return the mean of what was judged, with its interval, resampled by source image.
+
+    values: one for each row; None for the scores, times `scale`.
+    """
+    if values is None:
+        values = [None if row["value"] is None else scale * row["value"] for row in rows]
+    found = bootstrap.mean(list(values), [row["source"] or row["sample"] for row in rows]) if rows else None
+    return estimated(found, digits=digits, interval_digits=interval_digits)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column of figures."""
+
+    title: str
+    cell: Callable[[Rows], Cell] = mean
+    """What the figure is of its rows."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows of a line must have to count here, such as {"metric": "accuracy"}."""
+    keys: Mapping[str, Json] = field(default_factory=dict)
+    """What its figures are of, for files."""
+
+
+def select(rows: Rows, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows that have these values."""
+    return [row for row in rows if all(row.get(name) == value for name, value in where.items())]
+
+
+def grouped(rows: Iterable[Mapping[str, Any]], *by: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """Return the rows by their values in some columns, "" for none, in the order in which they are met."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row.get(name) or "" for name in by), []).append(row)
+    return found
+
+
+def pivot(
+    name: str,
+    title: str,
+    lines: Mapping[tuple[Any, ...], Rows],
+    figures: Sequence[Figure],
+    *,
+    by: Sequence[str] = ("editor",),
+    heads: Sequence[str] = (),
+    shown: Mapping[str, Mapping[Any, str]] | None = None,
+    caption: Iterable[str] = (),
+    at_once: int = 4,
+) -> Table | None:
+    """Return a table with a line for each group and a column for each figure; None without lines.
+
+    lines: the values by which a group is named → its rows.   by: what those values are, for files, which leave "" out.
+    heads: titles of the columns of these names; () for those of `by`.   shown: column → value → words for it.
+    caption: sentences, of which empty ones fall away.
+    """
+    if not lines:
+        return None
+    heads = heads or [one.replace("_", " ").capitalize() for one in by]
+
+    def named(column: str, value: Any) -> Cell:
+        known = (shown or {}).get(column, {})
+        return words(known.get(value) or str(value) or _UNNAMED.get(column, "(none)"))
+
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns(*heads), *(Column(title=one.title, keys=one.keys) for one in figures)),
+        rows=tuple(
+            Row(
+                cells=(*map(named, by, key), *(one.cell(select(rows, one.where)) for one in figures)),
+                keys={column: value for column, value in zip(by, key, strict=True) if column},
+            )
+            for key, rows in lines.items()
+        ),
+        fixed=len(by),
+        at_once=at_once,
+        caption=sentences(*caption),
+    )
+
+
+def sentences(*found: str) -> str:
+    """Return the sentences that are not empty, as one text."""
+    return " ".join(filter(None, found))
