@@ -324,17 +324,19 @@ def _written(records: list[_Record], source: _Source, folder: Path) -> Built:
 
 def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source) -> Built:
     shares, photos = source.options.shares, source.photos
-    stages = {"read": Counter[str](), "mask": Counter[str](), "area": Counter[str](), "made": Counter[str]()}
-    for _, lost in photos.lost:
-        stages[lost.stage][lost.reason] += 1
+    left = Counter((lost.stage, lost.reason) for _, lost in photos.lost)
     used = {one.target for one in records}
     for cut in photos.cuts:
         if all((cut.id, area) in source.unfit for area in shares):
-            stages["area"][source.unfit[cut.id, shares[0]].reason] += 1
+            left["area", source.unfit[cut.id, shares[0]].reason] += 1
         elif cut.id not in used:
-            stages["made"]["none_made"] += 1
-    passes = ("names its target, and says where it is", "a mask that fits the target", "gives at least one area share",
-              "at least one probe")  # fmt: skip
+            left["made", "none_made"] += 1
+    stages = {
+        "read": "names its target, and says where it is",
+        "mask": "a mask that fits the target",
+        "area": "gives at least one area share",
+        "made": "at least one probe",
+    }
     plainly = Counter((one.failure, one.area) for one in probes if one.twin is None)
     twins = Counter(one.nuisance or one.trap or "" for one in probes if one.twin is not None)
     notes = list(photos.notes)
@@ -356,7 +358,10 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
         written=len(probes),
         noun="probe",
         unit="target",
-        stages=[Stage(name=name, passes=text, left_out=stages[name]) for name, text in zip(stages, passes, strict=True)],
+        stages=[
+            Stage(name=name, passes=text, left_out={why: count for (of, why), count in left.items() if of == name})
+            for name, text in stages.items()
+        ],
         counts=counts,
         tables=[
             [

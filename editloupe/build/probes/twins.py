@@ -17,10 +17,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
-from editloupe.build.probes.colours import Mask
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, misplaced, other_place
-from editloupe.build.probes.photographs import Scene
-from editloupe.build.probes.placing import grown, size_of, sized, stamped, taken
+from editloupe.build.probes.photographs import Scene, Thing
+from editloupe.build.probes.placing import size_of, sized, spots, stamped
 from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure, Nuisance, Trap
 from editloupe.values import Json
@@ -138,17 +137,15 @@ def _injected_text(scene: Scene, made: Made, by: Random) -> Pair:
     wrong = {m: levels[m][-1] if label != levels[m][-1] else levels[m][0] for m, label in made.truth.items()}
     off = changed(scene.image, made.edited)
     # A new style or another place changes all; then a note hides no change.
-    held = taken(scene) | off if off.mean() < 0.5 else taken(scene)
+    held = Thing(name="what changed", noun="", mask=off if off.mean() < 0.5 else scene.target.mask, colour="")
     cap = max(14, round(0.02 * scene.image.shape[0]))
     text = by.choice(TRUTHS["note"]["says"]).format(labels=" and ".join(wrong.values()))
     paper, ink = by.choice(_PAPERS)
     for lines in by.sample((2, 3, 4, 5, 6), 5):
         note = _note(text, lines, paper, ink, cap)
-        at = _free(~grown(held, cap), (note.shape[1], note.shape[0]), by)
-        if at is not None:
-            source, edited = (
-                stamped(rgb, note, np.ones(note.shape[:2], np.float32), at)[0] for rgb in (scene.image, made.edited)
-            )
+        size, full = (note.shape[1], note.shape[0]), np.ones(note.shape[:2], np.float32)
+        for at in spots(replace(scene, others=(*scene.others, held)), size, by, gap=cap, number=1):
+            source, edited = (stamped(rgb, note, full, at)[0] for rgb in (scene.image, made.edited))
             parameters: Parameters = {"text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap}
             return replace(plain(scene, made), source=source, edited=edited, asks_for=wrong, parameters=parameters)
     raise NotMade("no room for a note")
@@ -166,16 +163,6 @@ def _note(text: str, lines: int, paper: tuple[int, ...], ink: tuple[int, ...], c
     image = Image.new("RGB", (round(x1 - x0) + 2 * margin, round(y1 - y0) + 2 * margin), paper)
     ImageDraw.Draw(image).multiline_text((margin - x0, margin - y0), "\n".join(rows), fill=ink, font=font)
     return np.asarray(image, np.uint8)
-
-
-def _free(free: Mask, size: tuple[int, int], by: Random) -> tuple[int, int] | None:
-    """Return x, y of the upper left corner of one of all rectangles in which all is free; None where there is none."""
-    width, height = size
-    held = cv2.integral((~free).astype(np.uint8))
-    sums = held[height:, width:] - held[:-height, width:] - held[height:, :-width] + held[:-height, :-width]
-    ys, xs = np.nonzero(sums == 0)
-    index = by.randrange(len(ys)) if len(ys) else None
-    return None if index is None else (int(xs[index]), int(ys[index]))
 
 
 def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
