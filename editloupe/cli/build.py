@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from typer import Argument, Option
 
 from editloupe import files, plugins
-from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import budget_of, exit_code
+from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
@@ -153,8 +152,6 @@ def _asked(
             folder,
             loaded=loaded,
             config=run.to_options() if loaded is None else None,
-            budget=budget_of(run),
-            prices=read_prices(run.prices),
             listener=listener,
             stop=stop,
         )

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from editloupe import models
-from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import budget_of, default_out
+from editloupe.cli.judge import default_out
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
 from editloupe.cli.output import note, out, print_json, say, stoppable, tell_traces
@@ -30,6 +29,7 @@ from editloupe.exports.write import whole
 from editloupe.reports import targets as report
 from editloupe.reports.plots import cumulative, histogram
 from editloupe.reports.targets import TargetTable, by_rules
+from editloupe.runs.budget import RunBudget
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
@@ -72,7 +72,7 @@ def targets(
     absent = _absent(setups[0])
     keys = None if write is None else _check_layout(write, runs[0])
     tell_traces(runs[0].langsmith)
-    budget = budget_of(runs[0])
+    budget = RunBudget.of(runs[0])
     outcomes: list[Outcome] = []
     refused: list[str] = []
     with stoppable() as stop:
@@ -81,8 +81,8 @@ def targets(
             if not as_json:
                 note(f"Naming and finding the targets of {path} into {folder}")
             with progress(hidden=as_json) as listener:
-                options, prices = run.to_options(), read_prices(run.prices)
-                found = drive(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
+                options = run.to_options()
+                found = drive(setup, folder, config=options, budget=budget, listener=listener, stop=stop)
             outcomes.append(found)
             refused.append(stopped_message(found))
             if refused[-1]:

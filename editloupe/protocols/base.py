@@ -170,6 +170,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    deepest: ClassVar[int] = 8
+    """How many questions may follow one from another's answer. A plan that goes on is taken for one without an end."""
     of_some: ClassVar[frozenset[str]] = frozenset()
     """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
     read_elsewhere: ClassVar[frozenset[str]] = frozenset()

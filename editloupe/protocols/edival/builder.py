@@ -126,6 +126,7 @@ class EdiValBuild(BaseProtocol):
         INSTRUCT: "says what an edit brings",
     }
     outputs = False
+    deepest = 1 + 4 * len(EDIT_TYPES)
     metrics = tuple(
         Metric(id=id_, name=name, domain=Real(), better=None, source=source)
         for id_, name, source in (
