@@ -241,7 +241,7 @@ def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:
     def command(weights: dict[str, Any], *, path: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
         return _build_directly(name, builder, weights, path.resolve(), out_dir.resolve(), _given(given), as_json=as_json)
 
-    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads)]
+    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads, show_default=False)]
     command.__signature__ = _signature("weights", dict[str, Any], "path", path, builder)  # type: ignore[attr-defined]
     command.__doc__ = f"{builder.summary}\n\nThe same command again continues. Exit code 1 where nothing is written."
     return with_options("weights", list(builder.weights))(command)
@@ -257,6 +257,7 @@ def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder
     def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
+    shipped = getattr(builder, "default", inspect.Parameter.empty)
     folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
     fields = builder.Options.model_fields
     looked = getattr(builder, "review", None)
@@ -265,7 +266,7 @@ def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder
     return inspect.Signature(
         [
             keyword(first, kind),
-            keyword(path, argument),
+            keyword(path, argument, shipped),
             *(parameter(option, field, panel="Data set") for option, field in fields.items()),
             *([keyword("review", review, None)] if looked else []),
             keyword("out_dir", folder),

@@ -39,14 +39,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from editloupe.backends.prices import Prices
+from editloupe.build.probes.trial_tables import answers, heading
+from editloupe.build.probes.trial_tables import tables as trial_tables
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError, DataError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.reports.trial_tables import answers, heading
-from editloupe.reports.trial_tables import tables as trial_tables
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
