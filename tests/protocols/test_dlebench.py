@@ -9,6 +9,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import Known, groups, make_protocol, scored
 from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.reports.summary import Summary, summarise
+from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
 
@@ -42,6 +43,29 @@ def summary_of(scores: list[Score]) -> Summary:
     """The means that a report shows."""
     (found,) = summarise(make_protocol("dlebench"), scores)
     return found
+
+
+# Tables 3 and 5, from worst to best.
+LEVELS = {
+    IF: ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),
+    VC: ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"),
+}
+
+
+def test_the_rubric_has_the_paper_s_labels_on_its_scale_and_leads_to_each():
+    rubric = load_rubric("dlebench")
+    assert [(criterion.id, criterion.short) for criterion in rubric.criteria] == [(IF, "IF"), (VC, "VC")]
+    for criterion in rubric.criteria:
+        assert [(level.name, level.value) for level in criterion.levels] == list(
+            zip(LEVELS[criterion.id], (1, 2, 3, 4), strict=True)
+        )
+        # (value - 1) / 3 * 100
+        assert [criterion.normalise(value) for value in (1, 2, 3, 4)] == pytest.approx([0, 100 / 3, 200 / 3, 100])
+        # The inspection ends with a label for every outcome.
+        assert all(name in " ".join(criterion.inspection) for name in LEVELS[criterion.id])
+    assert {"Table 3", "Table 5", "Appendix 7.3"} <= set(rubric.source.parts)
+    subjects = [note.partition(":")[0] for note in rubric.criterion(IF).notes]
+    assert {"Blur", "Multiple targets", "Removal", "Replacement", "Count"} <= set(subjects)
 
 
 def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_mean_of_both_criteria():
@@ -97,25 +121,18 @@ def test_types_that_the_paper_does_not_know_keep_their_own_name():
     assert found.macro[IF].mean is None
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("change_color", "Change Color"),
-        ("Change Colour", "Change Color"),
-        ("color_alter", "Change Color"),
-        ("OCR", "Change OCR"),
-        ("change_text", "Change OCR"),
-        ("subject-remove", "Removal Object"),
-        ("Removal Object", "Removal Object"),
-        ("replace", "Replace Object"),
-        ("count_change", "Change Count"),
-        ("background", "background"),
-        ("  ", "(none)"),
-        (None, "(none)"),
-    ],
-)
-def test_edit_types_are_known_by_their_usual_spellings(spelling: str | None, name: str):
-    assert edit_type_name(spelling) == name
+def test_edit_types_are_known_by_their_usual_spellings():
+    spellings = {
+        "Change Color": ("change_color", "Change Colour", "color_alter"),
+        "Change OCR": ("OCR", "change_text"),
+        "Removal Object": ("subject-remove", "Removal Object"),
+        "Replace Object": ("replace",),
+        "Change Count": ("count_change",),
+        "background": ("background",),
+        "(none)": ("  ", None),
+    }
+    for name, known in spellings.items():
+        assert {edit_type_name(spelling) for spelling in known} == {name}
 
 
 def test_a_missing_output_is_planned_as_a_task_that_cannot_be_asked():
