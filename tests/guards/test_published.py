@@ -8,22 +8,19 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-from editloupe import Finding, ImageRef, Sample, Turn
-from editloupe.answers import Choice
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.dice import tables as dice
 from editloupe.protocols.edival import tables as edival
 from editloupe.scores import Binary, Interval, Metric, Real, Score
 from tests.guards.doors import Found, Program, cells, tables
 from tests.guards.frozen import holds
-from tests.protocols import edival_published, unicbench_published
+from tests.protocols import edival_published, giebench_published, unicbench_published
 
 DATA = Path(__file__).parents[1] / "protocols"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -139,42 +136,11 @@ def test_edivals_agreement_with_people(tmp_path: Path, editloupe: Program) -> No
 # ---- GIE-Bench: Tables 2 and 7 ---------------------------------------------------------------------------------------
 
 
-def gie_edits(model: str, counts: Mapping[str, Row]) -> Iterator[tuple[Sample, list[Finding]]]:
-    """120 samples a type: some answered right, others wrong, and outputs beyond those judged missing."""
-    columns = {"evaluation_question": "?", "multiple_choice_options": ["Yes", "No"], "expected_answer": "Yes"}
-    for place, (name, row) in enumerate(counts.items()):
-        for number in range(120):
-            source = ImageRef(sha256=f"{place:032}{number:032}", width=64, height=64, media_type="image/png")
-            there = number < int(row["judged"])
-            sample = Sample(
-                id=f"{place}-{number}",
-                editor=model,
-                source=source,
-                turns=(Turn(instruction="?", edited=source if there else None),),
-                edit_type=name if "/" not in name else "Scene Change",
-                extra=columns,
-            )
-            of = partial(Finding, task_id=sample.id, judge_id="j", repeat=0, sample_id=sample.id, editor=model)
-            answer = Choice(name="Yes" if number < int(row["correct"]) else "No") if there else None
-            yield (
-                sample,
-                [
-                    of(metric="key", role="measure", status="ok", answer=Choice(name="Yes")),
-                    of(metric="accuracy", status="ok" if there else "missing_output", answer=answer),
-                ],
-            )
-
-
 @pytest.mark.slow
 def test_giebench() -> None:
-    models: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
-    for row in rows(DATA / "giebench_accuracy.csv"):
-        if row["edit_type"] != "Overall":
-            of = models.setdefault((row["table"], row["judge"]), {})
-            of.setdefault(row["model"], {})[row["edit_type"]] = row
     found: Found = {}
-    for (number, judge), by_model in models.items():
-        made = [one for model, counts in by_model.items() for one in gie_edits(model, counts)]
+    for (number, judge), models in giebench_published.published().items():
+        made = [one for model, counts in models.items() for one in giebench_published.edits(model, counts)]
         findings = [finding for _, both in made for finding in both]
         table = tables("giebench", samples=[sample for sample, _ in made], findings=findings)
         first = next(iter(table))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 
 from editloupe import Run, plugins
@@ -21,8 +21,10 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.findings import Finding, JudgeSpec
-from editloupe.protocols.base import Known, make_protocol, scored
+from editloupe.findings import JudgeSpec
+from editloupe.measures.base import Models, judge_of
+from editloupe.measures.key import Key
+from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
@@ -30,18 +32,17 @@ from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import compare
 from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
-from editloupe.reports.report import tables_of
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
-from editloupe.scores import Score
-from editloupe.stats.table import Table
 from editloupe.tasks import Ask, Measure
 from editloupe.testing import check_measure, check_protocol
-from editloupe.values import ImageRef, Json, Sample, Turn
+from editloupe.values import Json, Sample
 from tests.conftest import final
+from tests.guards.doors import tables
 from tests.protocols.giebench_data import ABSTAIN, draw, row, write
+from tests.protocols.giebench_published import edits, published
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -75,59 +76,48 @@ def planned(sample: Sample, **options: Any) -> dict[str, Ask | Measure]:
     return {task.metric: task for task in protocol.plan([sample], Known())}
 
 
-@pytest.mark.parametrize("reply", ["B", "b)", "(B)", "B. Red", "Red.", "**Red**", "Answer: Red", "red", '{"answer": "B"}'])
-def test_a_letter_or_the_words_of_an_option_are_one_choice(reply: str) -> None:
-    assert as_shown("Green", "Red", "Blue", ABSTAIN).answer.parse(reply) == Choice(name="Red")
+def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_have_a_status() -> None:
+    spec = as_shown("Green", "Red", "Blue", ABSTAIN).answer
+    assert spec.choices() == ("A", "B", "C", "D") and OneOf.from_json(spec.to_json()) == spec
+    for reply in ("B", "b)", "(B)", "B. Red", "Red.", "**Red**", "Answer: Red", "red", '{"answer": "B"}'):
+        assert spec.parse(reply) == Choice(name="Red"), reply
+    replies = {
+        "contradictory": ("Red or Blue", "B, or C", "B. Blue"),
+        "off_menu": ("Purple", "E", "not Red"),
+        "unparsed": ("",),
+        "abstained": ("D", ABSTAIN, "I cannot tell from the image.", "I can't tell from the image"),
+    }
+    for status, said in replies.items():
+        for reply in said:
+            with pytest.raises(ReplyError) as caught:
+                spec.parse(reply)
+            assert caught.value.status == status, reply
 
 
-@pytest.mark.parametrize(
-    ("reply", "status"),
-    [("Red or Blue", "contradictory"), ("B, or C", "contradictory"), ("B. Blue", "contradictory"), ("Purple", "off_menu"),
-     ("E", "off_menu"), ("", "unparsed"), ("D", "abstained"), (ABSTAIN, "abstained"), ("not Red", "off_menu"),
-     ("I cannot tell from the image.", "abstained"), ("I can't tell from the image", "abstained")],
-)  # fmt: skip
-def test_a_reply_that_gives_no_option_has_a_status(reply: str, status: str) -> None:
-    with pytest.raises(ReplyError) as caught:
-        as_shown("Green", "Red", "Blue", ABSTAIN).answer.parse(reply)
-    assert caught.value.status == status
-
-
-def test_what_prompts_and_servers_are_given_are_the_letters() -> None:
-    spec = as_shown("Red, or nearly so", "Blue").answer
-    assert spec.choices() == ("A", "B") and spec.instructions() == "The answers: A, B."
-    assert spec.parse("red or nearly so").name == "Red, or nearly so"
-    assert OneOf.from_json(spec.to_json()) == spec
-    assert as_shown("Red", "Blue", letters=False).answer.choices() == ("Red", "Blue")
-    with pytest.raises(ReplyError):
-        as_shown("Red", "Blue", letters=False).answer.parse("A")
-
-
-def test_marks_must_be_one_for_each_option_and_differ() -> None:
-    with pytest.raises(ConfigError, match="a mark for each of the 2 options, found 1"):
-        OneOf(options=("Red", "Blue"), marks=("A",))
-    with pytest.raises(ConfigError, match="reads the same"):
-        OneOf(options=("Red", "A"), marks=("A", "B"))
-
-
-def test_options_that_differ_in_punctuation_alone_are_answered_by_letters() -> None:
-    form = as_shown("?", "#", "@", "!", key="@", text="Which sign stands on the wall?", letters=False)
-    assert form.lines == ("A. ?", "B. #", "C. @", "D. !") and form.letters
-    assert form.answer.parse("C") == form.answer.parse("C. @") == form.key
-    with pytest.raises(ReplyError):
-        form.answer.parse("@")
-
-
-def test_options_that_are_letters_are_marked_by_others() -> None:
-    form = as_shown("B", "A", "D", key="A", text="Which letter is on the sign?")
-    assert form.lines == ("C. B", "E. A", "F. D")
-    assert form.answer.parse("A") == form.answer.parse("E") == form.key == Choice(name="A")
+def test_options_are_answered_by_letters_that_are_no_options_or_by_their_words() -> None:
+    text = as_shown("Red", "Blue", letters=False).answer
+    assert text.choices() == ("Red", "Blue")
+    signs = as_shown("?", "#", "@", "!", key="@", text="Which sign stands on the wall?", letters=False)
+    assert signs.lines == ("A. ?", "B. #", "C. @", "D. !") and signs.letters
+    assert signs.answer.parse("C") == signs.answer.parse("C. @") == signs.key
+    for spec, reply in ((text, "A"), (signs.answer, "@")):
+        with pytest.raises(ReplyError):
+            spec.parse(reply)
+    letters = as_shown("B", "A", "D", key="A", text="Which letter is on the sign?")
+    assert letters.lines == ("C. B", "E. A", "F. D")
+    assert letters.answer.parse("A") == letters.answer.parse("E") == letters.key == Choice(name="A")
+    # An abstain option that is the key is an answer.
+    key = as_shown("Red", ABSTAIN, key=ABSTAIN)
+    assert key.answer.abstain is None and key.answer.parse("B") == key.key
 
 
 def test_the_order_is_that_of_the_seed_and_the_same_for_every_editor() -> None:
-    orders = {seed: question("Red", "Green", "Blue", ABSTAIN).order(seed, about="Paint it.") for seed in (None, 0, 1, 2, 3)}
+    def order(seed: int | None) -> tuple[int, ...]:
+        return question("Red", "Green", "Blue", ABSTAIN).order(seed, about="Paint it.")
+
+    orders = {seed: order(seed) for seed in (None, 0, 1, 2, 3)}
     assert orders[None] == (0, 1, 2, 3) and len(set(orders.values())) > 2
-    assert all(sorted(order) == [0, 1, 2, 3] for order in orders.values())
-    assert orders[1] == question("Red", "Green", "Blue", ABSTAIN).order(1, about="Paint it.")
+    assert all(sorted(found) == [0, 1, 2, 3] for found in orders.values()) and orders[1] == order(1)
 
 
 def test_the_edited_image_is_shown_alone_unless_the_question_compares(samples: Callable[..., Any]) -> None:
@@ -142,24 +132,6 @@ def test_the_edited_image_is_shown_alone_unless_the_question_compares(samples: C
     alone, both = (planned(one)["accuracy"] for one in (plain, compares))
     assert isinstance(alone, Ask) and "Original Image" not in alone.prompt and plain.instruction not in alone.prompt
     assert isinstance(both, Ask) and "Images, in the order shown: Original Image, Edited Image." in both.prompt
-
-
-def test_the_prompt_shows_options_under_their_letters_and_the_abstain_option_for_what_it_is(
-    samples: Callable[..., Any],
-) -> None:
-    (sample,) = samples(row(0))
-    task = planned(sample, shuffle_options="no")["accuracy"]
-    assert isinstance(task, Ask)
-    assert f"A. Red\nB. Green\nC. Blue\nD. {ABSTAIN}\n" in task.prompt
-    assert f'"{ABSTAIN}" is for a question that the picture leaves open' in task.prompt
-    assert isinstance(task.answer, OneOf) and task.answer.abstain == ABSTAIN
-    text = planned(sample, shuffle_options="no", answer="text")["accuracy"]
-    assert isinstance(text, Ask) and "- Red\n- Green\n" in text.prompt and "letter" not in text.prompt
-
-
-def test_an_abstain_option_that_is_the_key_is_an_answer() -> None:
-    form = as_shown("Red", ABSTAIN, key=ABSTAIN)
-    assert form.answer.abstain is None and form.answer.parse("B") == form.key
 
 
 def test_a_key_that_is_no_option_blocks_its_question_and_a_missing_output_does_too(samples: Callable[..., Any]) -> None:
@@ -192,31 +164,21 @@ def test_measures_are_planned_with_arguments_where_they_differ_from_the_measure_
     assert set(planned(sample)) == set(planned(sample, measures="none")) == {"key", "accuracy"}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_an_option_that_does_not_fit_is_named() -> None:
+    for options, said in (
         ({"measures": "mse,lpips"}, "unknown measure 'lpips'; expected none, all, or some of ssim, clip"),
         ({"shuffle_options": "maybe"}, "shuffle_options"),
         ({"shuffle_options": -1}, "shuffle_options"),
         ({"original": "never"}, "original"),
-    ],
-)
-def test_an_option_that_does_not_fit_is_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        make_protocol("giebench", options)
+    ):
+        with pytest.raises(ConfigError, match=said):
+            make_protocol("giebench", options)
 
 
 @pytest.mark.parametrize("options", [{}, {"abstain": "wrong", "original": "always"}, {"answer": "text", "mode": "tool"}])
 def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: Path) -> None:
-    rows = [
-        row(0),
-        row(1, expected_answer="Purple"),
-        row(2),
-        row(3, multiple_choice_options=["Red"]),
-        row(4, image="/home/0.jpg"),
-        row(0),
-    ]
-    root, store = write(tmp_path / "gie", rows), ImageStore()
+    broken = (row(1, expected_answer="Purple"), row(2), row(3, multiple_choice_options=["Red"]))
+    root, store = write(tmp_path / "gie", [row(0), *broken, row(4, image="/home/0.jpg"), row(0)]), ImageStore()
     for editor in ("a", "b"):
         for number in (0, 1, 3, 4, 5):
             draw(tmp_path / editor / f"{number}.png", spot=(200, 0, 0))
@@ -225,10 +187,7 @@ def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: 
     assert {score.sample_id for score in scores if score.value is not None} == {"0", "4", "5"}
 
 
-def test_the_key_is_a_measure_whose_judge_is_of_kind_key(tmp_path: Path) -> None:
-    from editloupe.measures.base import Models, judge_of
-    from editloupe.measures.key import Key
-
+def test_the_key_is_a_measure_whose_judge_is_of_kind_key() -> None:
     assert check_measure(Key, args={"answer": {"kind": "choice", "name": "Red"}})[0] == "Red"
     assert judge_of("key", Models()) == JudgeSpec(kind="key", backend="key/key", backend_version="1", endpoint="in process")
 
@@ -238,21 +197,16 @@ def judged(tmp_path: Path) -> Callable[..., Outcome]:
     """Judge rows by a function from the question's prompt to a reply's answer."""
 
     def run(
-        answer: Callable[[str], str], *rows: Mapping[str, Any], without: tuple[int, ...] = (), **options: Any
+        answer: Callable[[str], str], *rows: Mapping[str, Any], without: tuple[int, ...] = (), **option: Any
     ) -> Outcome:
         root = write(tmp_path / "gie", list(rows))
         for number in range(len(rows)):
             if number not in without:
                 draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
-
-        def script(request: Request) -> str:
-            return final(answer(request.messages[0].text))
-
-        judge = JudgeConfig.make(backend=ScriptedLMM(script), remind_answers=False)
-        more = {} if options.get("null_edit") else {"edited": {"omni": tmp_path / "omni"}}
-        given = {"null_edit": options.pop("null_edit", False), "option": options, "concurrency": 2}
-        config = RunConfig.make(path=root, protocol="giebench", judge=judge, **more, **given)
-        return drive(open_setup(config), tmp_path / "run")
+        script = ScriptedLMM(lambda request: final(answer(request.messages[0].text)))
+        judge = JudgeConfig.make(backend=script, remind_answers=False)
+        given = {"edited": {"omni": tmp_path / "omni"}, "option": option, "concurrency": 2}
+        return drive(open_setup(RunConfig.make(path=root, protocol="giebench", judge=judge, **given)), tmp_path / "run")
 
     return run
 
@@ -266,24 +220,16 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
         return next(reply for n, reply in replies.items() if f"mug {n}?" in prompt)
 
     outcome = judged(answer, *rows, without=(6,))
-    found = {score.sample_id: score.missing or score.value for score in outcome.scores}
-    assert found == {
-        "0": 1.0,
-        "1": 0.0,
-        "2": "contradictory",
-        "3": "off_menu",
-        "4": "unparsed",
-        "5": "abstained",
-        "6": "missing_output",
-        "7": "input_error",
-    }
+    found = [score.missing or score.value for score in sorted(outcome.scores, key=lambda score: score.sample_id)]
+    read = [1.0, 0.0, "contradictory", "off_menu", "unparsed", "abstained"]
+    assert found == [*read, "missing_output", "input_error"]
     # What the key says was not asked of anybody: it stands in the run, and is not counted as judged.
     assert not any(f.metric == "key" for f in outcome.findings) and outcome.asked == 8
     keys = [f for f in outcome.store.findings.values() if f.metric == "key"]
     assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
     kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
     assert kinds == {"key"}
-    (table,) = (readings(frame(judged_in(RunStore.read(outcome.store.folder)))),)
+    table = readings(frame(judged_in(RunStore.read(outcome.store.folder))))
     assert table is not None
     # 1 of 2; with the abstention 1 of 3; with the missing output 1 of 4. What could not be read stays out.
     assert [cell.value for cell in table.rows[0].cells[1:]] == pytest.approx([50, 100 / 3, 25])
@@ -329,37 +275,27 @@ def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(j
     assert rows["Mean of 1 of 9 benchmark types, missing outputs as the worst"] == [50, None]
 
 
-def test_the_original_as_its_own_edit_needs_no_outputs(judged: Callable[..., Outcome]) -> None:
-    outcome = judged(lambda prompt: "Green", row(0), row(1), null_edit=True)
-    assert [(sample.key, sample.edited == sample.source) for sample in outcome.loaded.samples] == [
-        ("null edit/0", True),
-        ("null edit/1", True),
-    ]
-    assert [score.value for score in outcome.scores] == [0.0, 0.0]
-
-
 def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> None:
     rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(12)]
     outcome = judged(lambda prompt: "A", *rows, shuffle_options=5)
     first = [score.dims["key_as_shown"] == 1 for score in outcome.scores]
-    assert [score.value for score in outcome.scores if score.missing is None] == [
-        float(one) for one, score in zip(first, outcome.scores, strict=True) if score.missing is None
-    ]
     assert 0 < sum(first) < 12
-    table = positions(Run(outcome.store.folder).frame().filter(_of_judge()))
+    for score, right in zip(outcome.scores, first, strict=True):
+        # Where A stands for the abstaining option there is no value.
+        assert score.value == right or (score.missing, right) == ("abstained", False)
+    table = positions(Run(outcome.store.folder).frame().filter(kind="judge"))
     assert table is not None
     shares = [row.cells[1].value for row in table.rows]
     assert shares == [100.0, 0.0, 0.0, 0.0] and "right in 100.0 % in the order of the data" in table.caption
     assert "at random is right in 25.0 %" in table.caption
 
 
-def _of_judge() -> Any:
-    import polars
-
-    return polars.col("kind") == "judge"
-
-
 def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli) -> None:
+    def done(*words: str) -> tuple[str, str]:
+        code, said, err = editloupe(*words)
+        assert code == 0, said + err
+        return said, err
+
     rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(4)]
     rows[3]["edit_type"] = "Scene Change"
     write(tmp_path / "gie", rows)
@@ -367,123 +303,41 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
         draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
     (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
     words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
-    code, said, err = editloupe("judge", "gie", "--edited", "omni=omni", *words)
-    assert code == 0, said + err
+    said, _ = done("judge", "gie", "--edited", "omni=omni", *words)
     assert "4 of 4 findings judged" in said and "protocol giebench" in said
-    code, said, err = editloupe("report", "run")
-    assert code == 0, err
+    done("report", "run")
     csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
     scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
     assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
-    code, said, err = editloupe("show", "run", "omni/0")
-    assert code == 0 and "Judge: key, key/key" in said and "Verdict: Red" in said
+    said, _ = done("show", "run", "omni/0")
+    assert "Judge: key, key/key" in said and "Verdict: Red" in said
     for tools in ("recorded", "live"):
-        code, said, err = editloupe("replay", "run", "--observations", tools)
-        assert code == 0 and "8 as recorded" in said, said + err
-    code, said, err = editloupe("verify", "run")
-    assert code == 0, said + err
+        assert "8 as recorded" in done("replay", "run", "--observations", tools)[0]
     # The judge saw the edited images alone; the run keeps the originals too.
-    code, said, err = editloupe("measure", "run", "--measures", "mse", "--out", "measured")
-    assert code == 0 and "4 of 4 findings judged" in said, said + err
-    code, said, err = editloupe("rescore", "run", "--option", "abstain=wrong", "--out", "again")
-    assert code == 0 and "0 of 8 findings change" in said and "left out" not in err, said + err
-    assert "4 of 4 judged" in said and "Mean" not in said
+    assert "4 of 4 findings judged" in done("measure", "run", "--measures", "mse", "--out", "measured")[0]
+    said, err = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
+    assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said and "left out" not in err
     assert len(RunStore.read(tmp_path / "again").current()) == 8
-    code, said, err = editloupe("report", "again", "--json")
-    assert code == 0, err
-    code, said, err = editloupe("export", "run", "--html", "pages", "--findings", "findings.csv")
-    assert code == 0, err
-
-
-def test_a_letter_is_not_read_again_by_another_order(tmp_path: Path, editloupe: Cli) -> None:
-    write(tmp_path / "gie", [row(0)])
-    draw(tmp_path / "omni" / "0.png")
-    (tmp_path / "says.jsonl").write_text(json.dumps(final("A")) + "\n", encoding="utf-8")
-    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run", "--option", "shuffle_options=no")
-    assert editloupe("judge", "gie", "--edited", "omni=omni", *words)[0] == 0
-    code, said, err = editloupe("rescore", "run", "--option", "shuffle_options=1")
-    assert code == 0 and "its options were shown under other letters" in err, said + err
+    # A letter is not read again by another order.
+    _, err = done("rescore", "run", "--option", "shuffle_options=1", "--out", "other")
+    assert "its options were shown under other letters" in err
+    for command in (("verify", "run"), ("report", "again", "--json"), ("export", "run", "--html", "pages")):
+        done(*command)
 
 
 # ---- The paper's own counts ------------------------------------------------------------------------------------------
-
-
-def published() -> dict[tuple[str, str, str], dict[str, tuple[str, int, int]]]:
-    """(table, judge, model) → edit type → what is printed, right answers, judged samples. The paper's Tables 2 and 7.
-
-    Each printed share is that of whole numbers of samples; those are beside it.
-    """
-    found: dict[tuple[str, str, str], dict[str, tuple[str, int, int]]] = {}
-    with (Path(__file__).parent / "giebench_accuracy.csv").open(encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            cell = (line["printed"], int(line["correct"]), int(line["judged"]))
-            found.setdefault((line["table"], line["judge"], line["model"]), {})[line["edit_type"]] = cell
-    return found
-
-
-def edits(model: str, counts: Mapping[str, tuple[str, int, int]]) -> Iterator[tuple[Sample, list[Finding]]]:
-    """120 samples a type with what was found of them: some right, others wrong, and outputs beyond `judged` missing."""
-    columns = {"evaluation_question": "?", "multiple_choice_options": ["Yes", "No"], "expected_answer": "Yes"}
-    for type_number, name in enumerate(EDIT_TYPES):
-        _, right, judged = counts[name]
-        for number in range(120):
-            source = ImageRef(sha256=f"{type_number:032}{number:032}", width=64, height=64, media_type="image/png")
-            there = number < judged
-            # Both names of the merged type.
-            spelled = name if "/" not in name else "Scene Change" if number < 74 else "Background Change"
-            sample = Sample(
-                id=f"{type_number}-{number}",
-                editor=model,
-                source=source,
-                turns=(Turn(instruction="?", edited=source if there else None),),
-                edit_type=spelled,
-                extra=columns,
-            )
-            of = partial(
-                Finding, task_id=f"{type_number}-{number}", judge_id="j", repeat=0, sample_id=sample.id, editor=model
-            )
-            key = of(metric="key", role="measure", status="ok", answer=Choice(name="Yes"))
-            answer = Choice(name="Yes" if number < right else "No") if there else None
-            given = of(metric="accuracy", status="ok" if there else "missing_output", answer=answer)
-            yield sample, [key, given]
-
-
-def table_of(judge: str, models: Mapping[str, Mapping[str, tuple[str, int, int]]], tmp_path: Path) -> Table:
-    """The first table of a report on these models."""
-    from editloupe.reports.judged import Judged
-    from editloupe.scores import MetricSet
-
-    protocol = make_protocol("giebench")
-    made = [one for model, counts in models.items() for one in edits(model, counts)]
-    samples, findings = [sample for sample, _ in made], [finding for _, both in made for finding in both]
-    metrics = MetricSet(id="giebench", metrics=tuple(protocol.metrics))
-    judged = Judged(
-        name=judge,
-        folder=tmp_path,
-        judge_id="j",
-        backend=judge,
-        mode="plain",
-        ablations=(),
-        metrics=metrics,
-        protocol=protocol,
-        criteria=("accuracy",),
-        samples={sample.key: sample for sample in samples},
-        findings=tuple(findings),
-        scores=tuple(scored(protocol, samples, findings)),
-    )
-    return next(iter(tables_of(judged)))
 
 
 @pytest.mark.parametrize(
     ("number", "judge", "rows"),
     [("2", "GPT-4o", 10), ("2", "Gemini", 1), pytest.param("7", "Gemini", 10, marks=pytest.mark.slow)],
 )
-def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge: str, rows: int, tmp_path: Path) -> None:
-    models = {
-        model: cells for (table, who, model), cells in published().items() if table == number and who.startswith(judge)
-    }
+def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge: str, rows: int) -> None:
+    (models,) = (found for (table, who), found in published().items() if table == number and who.startswith(judge))
     assert len(models) == rows
-    table = table_of(judge, models, tmp_path)
+    made = [one for model, counts in models.items() for one in edits(model, counts)]
+    findings = [finding for _, both in made for finding in both]
+    table = next(iter(tables("giebench", samples=[sample for sample, _ in made], findings=findings).values()))
     heads = [column.title for column in table.columns]
     assert heads[1:10] == list(EDIT_TYPES) and heads[10:12] == ["Mean of all 9 types", "Mean of all samples"]
     for line in table.rows:
@@ -496,33 +350,30 @@ def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge:
         assert shown["Mean of all samples"].judged == cells["Overall"][2]
         macro = sum(100 * cells[name][1] / cells[name][2] for name in EDIT_TYPES) / 9
         assert shown["Mean of all 9 types"].value == pytest.approx(macro)
-    if "GPT-Image-1" in models and number == "2" and judge == "GPT-4o":
+    if (number, judge) == ("2", "GPT-4o"):
         last = dict(zip(heads, table.rows[-1].cells, strict=True))
         # 856 right of 1,007 is 85.00; over types 84.75; of all 1,080, with the 73 missing outputs as wrong, 79.26.
         assert f"{last['Mean of all 9 types'].value:.2f}" == "84.75"
         assert f"{last['Mean of all samples, missing outputs as the worst'].value:.2f}" == "79.26"
 
 
-def score(editor: str, sample: str, metric: str, value: float | None, **more: Any) -> dict[str, Any]:
-    row = Score(
-        sample_id=sample, editor=editor, metric=metric, value=value, missing=None if value is not None else "ok", **more
-    )
-    return {"editor": row.editor, "sample": sample, "source": sample, "metric": metric, "value": value, "reason": ""}
+def score(editor: str, sample: str, metric: str, value: float | None, reason: str = "") -> dict[str, Any]:
+    missing = None if value is not None else "not_defined"
+    known = {"editor": editor, "sample": sample, "source": sample, "metric": metric}
+    return {**known, "value": value, "missing": missing, "reason": reason}
 
 
 def test_preservation_of_correct_edits_stands_beside_that_of_all_and_mse_is_scaled_over_all_editors() -> None:
-    import polars
-
-    values = {"a": [(1, 100.0, 0.9), (0, 300.0, 0.5)], "b": [(1, 500.0, 0.7), (1, None, None)]}
+    values = {"a": [(1.0, 100.0, 0.9), (0.0, 300.0, 0.5)], "b": [(1.0, 500.0, 0.7), (1.0, None, None)]}
     rows = [
-        {**score(editor, str(n), metric, value), "missing": None if value is not None else "not_defined"}
+        score(editor, str(n), metric, value)
         for editor, edits in values.items()
-        for n, (right, mse, ssim) in enumerate(edits)
-        for metric, value in (("accuracy", float(right)), ("masked_mse", mse), ("masked_ssim", ssim))
+        for n, measured in enumerate(edits)
+        for metric, value in zip(("accuracy", "masked_mse", "masked_ssim"), measured, strict=True)
     ]
-    rows.append({**score("b", "1", "masked_psnr", None), "missing": "not_defined", "reason": "PSNR is infinite"})
-    protocol = make_protocol("giebench", {"measures": "ssim,psnr,mse"})
-    table = preservation(polars.DataFrame(rows, infer_schema_length=None), metrics=protocol.metrics[1:])
+    rows.append(score("b", "1", "masked_psnr", None, "PSNR is infinite"))
+    metrics = make_protocol("giebench", {"measures": "ssim,psnr,mse"}).metrics[1:]
+    table = preservation(polars.DataFrame(rows, infer_schema_length=None), metrics=metrics)
     assert table is not None
     heads = [column.title for column in table.columns]
     a, b = (dict(zip(heads, line.cells, strict=True)) for line in table.rows)
@@ -531,15 +382,12 @@ def test_preservation_of_correct_edits_stands_beside_that_of_all_and_mse_is_scal
     assert (b["MSE, correct"].value, b["MSE, correct"].judged, b["MSE, correct"].asked) == (500.0, 1, 2)
     # The least MSE is 100 and the largest 500, so that 300 is 0.5.
     assert (a["Inverted MSE, all"].value, a["Inverted MSE, correct"].value) == (0.75, 1.0)
-    assert b["Inverted MSE, all"].value == 0.0
-    assert (
-        "Inverted MSE is 1 at 100 and 0 at 500" in table.caption
-        and "PSNR is infinite, and counted apart, 1" in table.caption
-    )
-    assert b["PSNR (dB), all"].value is None
+    assert b["Inverted MSE, all"].value == 0.0 and b["PSNR (dB), all"].value is None
+    for said in ("Inverted MSE is 1 at 100 and 0 at 500", "PSNR is infinite, and counted apart, 1"):
+        assert said in table.caption
     same = [row for row in rows if row["metric"] != "masked_mse"]
-    same += [score(editor, "0", "masked_mse", 7.0) | {"missing": None} for editor in values]
-    table = preservation(polars.DataFrame(same, infer_schema_length=None), metrics=protocol.metrics[1:])
+    same += [score(editor, "0", "masked_mse", 7.0) for editor in values]
+    table = preservation(polars.DataFrame(same, infer_schema_length=None), metrics=metrics)
     assert table is not None and "All MSE are 7, so that there is no inverted MSE" in table.caption
 
 
