@@ -17,7 +17,7 @@ from editloupe.answers import RecordOf
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import RGB
-from editloupe.errors import DataError, MeasureError, ReplyError
+from editloupe.errors import ConfigError, DataError, MeasureError, ReplyError
 from editloupe.findings import Finding
 from editloupe.imaging.unchanged import change
 from editloupe.measures.base import open_measure, run_measure
@@ -29,12 +29,14 @@ from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
+from editloupe.scores import Score
 from editloupe.testing import check_measure, check_protocol
 from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
 Cli = Callable[..., tuple[int, str, str]]
+Edits = Callable[..., Path]
 
 
 def verified(changed: bool, instruction: str = "", **more: Any) -> str:
@@ -73,7 +75,12 @@ def run(folder: Path, out: Path, reply: Any, **options: Any) -> Outcome:
     return run_over(open_with(protocol="unicverify", backend=script, options=options), folder, out)
 
 
-def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path, edits: Callable[..., Path]) -> None:
+def by_metric(outcome: Outcome) -> dict[str, Score]:
+    """The scores of a run of one sample."""
+    return {score.metric: score for score in outcome.scores}
+
+
+def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path, edits: Edits) -> None:
     lmm = ScriptedLMM([verified(True, "Paint square 1 blue.", reason="It is blue.")])
     setup = open_with(protocol="unicverify", backend=lmm, options={"matching": "none"})
     outcome = run_over(setup, edits(1), tmp_path / "run")
@@ -97,52 +104,39 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
         ("I see nothing.", "unparsed"),
     ],
 )
-def test_a_broken_reply_is_a_status_and_no_number(
-    tmp_path: Path, edits: Callable[..., Path], reply: str, status: str
-) -> None:
+def test_a_broken_reply_is_a_status_and_no_number(tmp_path: Path, edits: Edits, reply: str, status: str) -> None:
     # Each reply with a thought of its own: one that is repeated word for word ends `unparsed`.
     outcome = run(edits(1), tmp_path / "run", lambda request: f"<think>{len(request.messages)}</think>{reply}")
     assert {f.status for f in outcome.findings if f.metric == "verification"} == {status}
-    assert {(s.value, s.missing) for s in outcome.scores if s.metric == "is_changed"} == {(None, status)}
+    assert (by_metric(outcome)["is_changed"].value, by_metric(outcome)["is_changed"].missing) == (None, status)
 
 
-def test_a_missing_output_is_not_asked_about(tmp_path: Path, edits: Callable[..., Path]) -> None:
-    folder = edits(2)
-    lines = (folder / "metadata.jsonl").read_text().replace('"edited/s01.png"', "null")
-    (folder / "metadata.jsonl").write_text(lines)
-    outcome = run(folder, tmp_path / "run", verified(False))
-    assert [(s.value, s.missing) for s in outcome.scores if s.metric == "is_changed"] == [
-        (0, None),
-        (None, "missing_output"),
-    ]
-
-
-def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, edits: Callable[..., Path]) -> None:
-    edits(2)
-    Path("verify.jsonl").write_text(json.dumps(verified(False)) + "\n")
-    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify")
-    assert code == 2 and "--role verify=provider/model" in told
-    code, _, told = editloupe(
-        "judge", "edits", "--protocol", "unicverify", "--backend", "scripted/verify.jsonl", "--out", "a"
-    )
-    assert code == 0, told
-    assert "Judging" in told and "scripted/verify.jsonl" in told
-    words = ("--protocol", "unicverify", "--role", "verify=scripted/verify.jsonl", "--option", "matching=none")
-    words = (*words, "--out", "b")
-    assert editloupe("judge", "edits", *words)[0] == 0
-    both = [Run(name).frame().filter(metric="is_changed")["value"].to_list() for name in ("a", "b")]
-    assert both == [[0, 0], [0, 0]]
+def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, edits: Edits) -> None:
+    lines = [json.loads(line) for line in (edits(2) / "metadata.jsonl").read_text().splitlines()]
+    lines[1]["edited_file_name"] = None
+    Path("edits/metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(json.dumps(verified(False)) + "\n")
+    judge = ("judge", "edits", "--protocol", "unicverify")
+    for backends, said in (
+        ((), "--role verify=provider/model"),
+        (
+            ("--backend", "scripted/a.jsonl", "--backend", "scripted/b.jsonl"),
+            "has the roles verify, parse, and a run has one",
+        ),
+    ):
+        code, _, told = editloupe(*judge, *backends, "--out", "a")
+        assert code == 2 and said in told and not Path("a").exists()
+    # An output that is missing is not asked about.
+    assert editloupe(*judge, "--backend", "scripted/a.jsonl", "--out", "a")[0] == 3
+    role = ("--role", "verify=scripted/a.jsonl", "--option", "matching=none")
+    assert editloupe(*judge, *role, "--out", "b")[0] == 3
+    for name in "ab":
+        scores = Run(name).frame().filter(metric="is_changed")
+        assert (scores["value"].to_list(), scores["missing"].to_list()) == ([0, None], [None, "missing_output"])
     assert json.loads(Path("b/run.json").read_text())["identity"]["roles"].keys() == {"verify"}
     for command in (("report", "b"), ("show", "b", "s00"), ("replay", "b"), ("verify", "b")):
         assert editloupe(*command)[0] == 0, command
-
-
-def test_the_baseline_has_no_answer_of_this_kind(editloupe: Cli, edits: Callable[..., Path]) -> None:
-    edits(1)
-    code, out, _ = editloupe("judge", "edits", "--protocol", "unicverify", "--backend", "baseline", "--out", "run")
-    assert code == 3
-    scores = Run("run").frame().filter(metric="is_changed")
-    assert scores["value"].to_list() == [None] and scores["missing"].to_list() == ["abstained"], out
 
 
 def texture(width: int, height: int, seed: int = 0) -> RGB:
@@ -190,83 +184,66 @@ def test_pictures_of_one_colour_differ_by_their_colour() -> None:
     assert [None if one is None else one.share for one in found] == [0, 1, 1]
 
 
-def test_the_measure_keeps_the_contract_and_knows_no_mask() -> None:
+def test_the_measure_keeps_the_contract_and_refuses_what_it_cannot_tell() -> None:
     check_measure(open_measure("differences"))
     source = texture(64, 64)
     with pytest.raises(MeasureError, match="mask"):
         run_measure("differences", {"mask": "apply"}, {"source": source, "edited": source})
+    # Of 4×4 px no noise can be told.
+    tiny = {"source": np.full((4, 4, 3), 100, np.uint8), "edited": np.full((4, 4, 3), 104, np.uint8)}
+    with pytest.raises(MeasureError, match="too few pixels") as raised:
+        run_measure("differences", {}, tiny)
+    assert raised.value.status == "not_defined"
 
 
-@pytest.mark.parametrize(
-    ("hits", "reference", "extra", "accuracy"),
-    [
+def test_equation_6() -> None:
+    cases = (
         (2, 3, 1, 0.5),  # 2/3 − 0.5 · 1/3
         (0, 2, 3, -0.75),  # 0/2 − 0.5 · 3/2: not clamped
         (3, 3, 0, 1),
         (0, 4, 0, 0),
         (0, 0, 0, None),
         (0, 0, 2, None),
-    ],
-)
-def test_equation_6(hits: int, reference: int, extra: int, accuracy: float | None) -> None:
-    found = TaskMatch(hits=hits, reference=reference, extra=extra).accuracy()
-    assert found == (None if accuracy is None else pytest.approx(accuracy))
-
-
-def test_the_weight_of_equation_6_is_an_option() -> None:
+    )
+    for hits, reference, extra, accuracy in cases:
+        found = TaskMatch(hits=hits, reference=reference, extra=extra).accuracy()
+        assert found == (None if accuracy is None else pytest.approx(accuracy)), (hits, reference, extra)
     assert TaskMatch(hits=2, reference=3, extra=1).accuracy(w=1) == pytest.approx(1 / 3)  # 2/3 − 1/3
 
 
 CAR, SKY, DOG, CAT = "car: paint blue", "sky: make cloudy", "dog: remove", "cat: add"
 
 
-def test_pairs_are_places_from_1_and_a_list_is_a_set() -> None:
+def test_tasks_are_matched_by_places_from_1_or_by_folded_texts_and_a_list_is_a_set() -> None:
     found = by_pairs(tasks(CAR, SKY, DOG), tasks("the automobile: make it blue", SKY, CAT), [[1, 1], [2, 2]])
     assert found == TaskMatch(hits=2, reference=3, extra=1)
     # "Car: paint blue." is the same text after folding, so that the set has two tasks.
     twice = by_pairs(tasks(CAR, "Car: Paint blue.", SKY), tasks(CAR), [[2, 1]])
     assert twice == TaskMatch(hits=1, reference=2, extra=0)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "said"),
-    [
+    strict = strictly(tasks(CAR, SKY, DOG), tasks("Car: Paint  BLUE.", "sky: make it cloudy", CAT))
+    assert strict == TaskMatch(hits=1, reference=3, extra=2)
+    for pairs, said in (
         ([[1, 1], [1, 2]], "two pairs name task 1 of reference"),
         ([[1, 2], [2, 2]], "two pairs name task 2 of restated"),
         ([[3, 1]], "task 3 of reference, which has tasks 1 to 2"),
         ([[1, 0]], "task 0 of restated"),
-    ],
-)
-def test_pairs_that_match_nothing_are_refused(pairs: list[list[int]], said: str) -> None:
-    with pytest.raises(PairsError, match=said):
-        by_pairs(tasks(CAR, SKY), tasks(CAR, SKY), pairs)
+    ):
+        with pytest.raises(PairsError, match=said):
+            by_pairs(tasks(CAR, SKY), tasks(CAR, SKY), pairs)
 
 
-def test_strict_matching_compares_folded_texts() -> None:
-    found = strictly(tasks(CAR, SKY, DOG), tasks("Car: Paint  BLUE.", "sky: make it cloudy", CAT))
-    assert found == TaskMatch(hits=1, reference=3, extra=2)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_a_parse_of_another_shape_is_off_menu() -> None:
+    for reply in (
         '{"reference": [], "restated": []}',
         '{"reference": [{"object": "car"}], "restated": [], "pairs": []}',
         '{"reference": [], "restated": [], "pairs": [[0, 1]]}',
         '{"reference": [], "restated": [], "pairs": [[1, 1, 1]]}',
         '{"reference": [], "restated": [], "pairs": [[1.5, 1]]}',
         '{"reference": [{"object": "", "action": "x"}], "restated": [], "pairs": []}',
-    ],
-)
-def test_a_parse_of_another_shape_is_off_menu(reply: str) -> None:
-    with pytest.raises(ReplyError) as raised:
-        PAIRS_ANSWER.parse(reply)
-    assert raised.value.status == "off_menu"
-
-
-def test_the_answers_survive_json() -> None:
-    for answer in (PAIRS_ANSWER, TASKS_ANSWER):
-        assert RecordOf.from_json(answer.to_json()) == answer
+    ):
+        with pytest.raises(ReplyError) as raised:
+            PAIRS_ANSWER.parse(reply)
+        assert raised.value.status == "off_menu", reply
 
 
 ONE_EXTRA = parsed([CAR], [CAR, SKY], [[1, 1]])
@@ -286,10 +263,10 @@ ONE_EXTRA = parsed([CAR], [CAR, SKY], [[1, 1]])
     ],
 )
 def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(
-    tmp_path: Path, edits: Callable[..., Path], reply: str, options: dict[str, Any], accuracy: float, label: str
+    tmp_path: Path, edits: Edits, reply: str, options: dict[str, Any], accuracy: float, label: str
 ) -> None:
     outcome = run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply), **options)
-    found = {s.metric: s for s in outcome.scores}
+    found = by_metric(outcome)
     assert found["alignment_accuracy"].value == pytest.approx(accuracy)
     assert (found["edit_class"].label, found["is_changed"].value) == (label, 1)
     parse = next(f for f in outcome.findings if f.metric == "atomic_tasks")
@@ -304,30 +281,25 @@ def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(
         (final("no"), "unparsed", "JSON"),
     ],
 )
-def test_what_cannot_be_aligned_is_no_number(
-    tmp_path: Path, edits: Callable[..., Path], reply: str, status: str, said: str
-) -> None:
-    outcome = run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply))
-    found = {s.metric: s for s in outcome.scores}
+def test_what_cannot_be_aligned_is_no_number(tmp_path: Path, edits: Edits, reply: str, status: str, said: str) -> None:
+    found = by_metric(run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply)))
     for metric in ("alignment_accuracy", "edit_class"):
         assert (found[metric].value, found[metric].missing) == (None, status) and said in found[metric].reason
     assert found["is_changed"].value == 1
 
 
-def test_a_change_that_is_not_restated_is_no_number_and_nobody_parses_it(
-    tmp_path: Path, edits: Callable[..., Path]
-) -> None:
-    outcome = run(edits(1), tmp_path / "run", verified(True, " "))
-    found = {s.metric: (s.value, s.missing) for s in outcome.scores}
-    assert found["edit_class"] == found["alignment_accuracy"] == (None, "off_menu")
-    assert {f.role for f in outcome.findings} == {"measure", "verify"}
-
-
-def test_an_edit_that_did_nothing_hits_no_task_and_nobody_parses_it(tmp_path: Path, edits: Callable[..., Path]) -> None:
-    outcome = run(edits(1), tmp_path / "run", verified(False, "x"))
-    found = {s.metric: s for s in outcome.scores}
-    assert found["edit_class"].label == "No Edit" and found["alignment_accuracy"].value == 0
-    assert {f.role for f in outcome.findings} == {"measure", "verify"}
+def test_nobody_parses_what_was_not_restated_or_did_nothing(tmp_path: Path, edits: Edits) -> None:
+    folder = edits(1)
+    for changed, restated, accuracy, missing, label in (
+        (True, " ", None, "off_menu", None),
+        # An edit that did nothing hits no task.
+        (False, "x", 0, None, "No Edit"),
+    ):
+        outcome = run(folder, tmp_path / str(changed), verified(changed, restated))
+        aligned, of_class = (by_metric(outcome)[metric] for metric in ("alignment_accuracy", "edit_class"))
+        assert (aligned.value, aligned.missing) == (accuracy, missing)
+        assert (of_class.label, of_class.missing) == (label, missing)
+        assert {f.role for f in outcome.findings} == {"measure", "verify"}
 
 
 def with_columns(folder: Path, *columns: dict[str, Any]) -> Path:
@@ -339,42 +311,44 @@ def with_columns(folder: Path, *columns: dict[str, Any]) -> Path:
 
 
 def test_accuracy_is_held_against_what_people_wrote_and_the_class_against_what_was_asked(
-    tmp_path: Path, edits: Callable[..., Path]
+    tmp_path: Path, edits: Edits
 ) -> None:
     def parsing(request: Request) -> str:
         told = "Reference Instruction: Paint the sky." in str(request)
         return parsed([SKY], [SKY], [[1, 1]]) if told else parsed([CAR], [SKY], [])
 
-    columns = {"reference_instruction": "Paint the sky.", "edit_class": "hallucination"}, {"edit_class": "No Edit"}
+    columns = (
+        {"reference_instruction": "Paint the sky.", "edit_class": "hallucination"},
+        {"edit_class": "No Edit"},
+        # An empty column says nothing.
+        {"reference_instruction": "", "edit_class": ""},
+        {"reference_instruction": None, "edit_class": None},
+    )
     script = both(verified(True, "Make the sky cloudy."), parsing)
-    outcome = run(with_columns(edits(2), *columns), tmp_path / "run", script)
+    outcome = run(with_columns(edits(4), *columns), tmp_path / "run", script)
     found = {(s.sample_id, s.metric): s for s in outcome.scores}
-    assert found["s00", "alignment_accuracy"].value == 1
-    assert found["s00", "edit_class"].label == "Hallucination"
-    # People say that nothing was done: the reference has no task, and Eq. 6 no value.
-    assert found["s01", "alignment_accuracy"].missing == "not_defined"
-    assert found["s01", "edit_class"].label == "Hallucination"
+    aligned = [found[f"s0{n}", "alignment_accuracy"] for n in range(4)]
+    # People say of s01 that nothing was done: the reference has no task, and Eq. 6 no value.
+    assert [score.missing or score.value for score in aligned] == [1, "not_defined", -0.5, -0.5]
+    assert [score.dims["reference"] for score in aligned] == ["people", None, "instruction", "instruction"]
+    assert {found[f"s0{n}", "edit_class"].label for n in range(4)} == {"Hallucination"}
     assert {f.part for f in outcome.findings if f.metric == "atomic_tasks"} == {"", "as asked"}
 
 
-def test_an_empty_column_says_nothing(tmp_path: Path, edits: Callable[..., Path]) -> None:
-    script = both(verified(True, "Paint the car blue."), parsed([CAR], [CAR], [[1, 1]]))
-    columns = {"reference_instruction": "", "edit_class": ""}, {"reference_instruction": None, "edit_class": None}
-    outcome = run(with_columns(edits(2), *columns), tmp_path / "run", script)
-    found = [s for s in outcome.scores if s.metric == "alignment_accuracy"]
-    assert [(s.value, s.dims["reference"], s.dims["human_class"]) for s in found] == [(1, "instruction", None)] * 2
-
-
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [({"edit_class": "Failed"}, "edit_class is 'Failed'; expected one of Normal, No Edit, Hallucination"),
-     ({"reference_instruction": 7}, "reference_instruction is 7")],
-)  # fmt: skip
-def test_a_column_that_cannot_be_meant_is_refused_before_anything_is_asked(
-    sample: Sample, extra: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(DataError, match=said):
-        UnicVerify().check([replace(sample, extra=extra)])
+def test_columns_and_options_that_cannot_be_meant_are_refused(sample: Sample) -> None:
+    for extra, said in (
+        ({"edit_class": "Failed"}, "edit_class is 'Failed'; expected one of Normal, No Edit, Hallucination"),
+        ({"reference_instruction": 7}, "reference_instruction is 7"),
+    ):
+        with pytest.raises(DataError, match=said):
+            UnicVerify().check([replace(sample, extra=extra)])
+    for options, said in (
+        ({"no_edit": "eyes"}, "unknown way to find No Edit 'eyes'"),
+        ({"w": -1}, "option w"),
+        ({"matching": "fuzzy"}, "option matching"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            make_protocol("unicverify", options)
 
 
 @pytest.fixture
@@ -425,11 +399,6 @@ def test_rules_alone_need_no_backend_and_say_what_they_cannot(editloupe: Cli, pa
 
 
 def test_a_pair_that_cannot_be_measured_goes_to_the_model(sample: Sample) -> None:
-    """Of 4×4 px no noise can be told."""
-    tiny = {"source": np.full((4, 4, 3), 100, np.uint8), "edited": np.full((4, 4, 3), 104, np.uint8)}
-    with pytest.raises(MeasureError, match="too few pixels") as raised:
-        run_measure("differences", {}, tiny)
-    assert raised.value.status == "not_defined"
     protocol = make_protocol("unicverify", {"rules": "first", "no_edit": "lmm"})
     (measure,) = planned(protocol, [sample], Known())
     failed = Finding.of(measure, judge_id="m", repeat=0, status="not_defined", ending="measure", reason="too few")
@@ -483,7 +452,7 @@ def test_the_report_has_the_confusion_table_5_and_the_ways_to_find_no_edit(pairs
     assert {way for way, _ in ways} == {"lmm", "differences", "ssim"}
 
 
-def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edits: Callable[..., Path]) -> None:
+def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edits: Edits) -> None:
     run(edits(2), tmp_path / "run", verified(False))
     found = judged_tables(tmp_path / "run")
     # s00 is identical to its source, s01 has a square: the rule agrees with the model on one of two.
@@ -493,7 +462,7 @@ def test_without_people_the_ways_are_held_against_the_model(tmp_path: Path, edit
     assert "confusion" not in found
 
 
-def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: Callable[..., Path]) -> None:
+def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: Edits) -> None:
     """Of s00 people say No Edit, of s01 Normal and the instruction's own words; of s02 nothing; s03 is not judged."""
     folder = with_columns(
         edits(4),
@@ -519,19 +488,12 @@ def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: C
     }  # fmt: skip
 
 
-def test_a_second_verifier_is_refused_before_the_first_is_asked(editloupe: Cli, edits: Callable[..., Path]) -> None:
-    edits(1)
-    words = ("--backend", "scripted/a.jsonl", "--backend", "scripted/b.jsonl")
-    for name in "ab":
-        Path(f"{name}.jsonl").write_text(json.dumps(verified(False)) + "\n")
-    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify", *words, "--out", "run")
-    assert code == 2 and "has the roles verify, parse, and a run has one backend for each" in told
-    assert not Path("run").exists()
+def test_two_verifiers_are_compared_scored_anew_and_replayed(editloupe: Cli, edits: Edits, tmp_path: Path) -> None:
+    def broken(request: Request) -> str:
+        return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
 
-
-def test_two_verifiers_can_be_compared_and_scored_anew(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
-    folder = edits(3)
-    run(folder, tmp_path / "one", both(verified(True, "Paint the car blue."), ONE_EXTRA))
+    folder = edits(4)
+    run(folder, tmp_path / "one", both(broken, ONE_EXTRA))
     run(folder, tmp_path / "two", verified(False))
     code, out, told = editloupe("compare", "one", "two", "--json")
     assert code == 0, told
@@ -539,36 +501,15 @@ def test_two_verifiers_can_be_compared_and_scored_anew(editloupe: Cli, edits: Ca
     assert [cost["cost_usd"] for cost in json.loads(out)["costs"]] == [None, None]
     code, out, told = editloupe("rescore", "one", "--option", "w=1")
     assert code == 0 and "Numbers stay" not in out, "measures are no answers of a judge"
-
-
-def test_replay_gives_the_same_scores(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
-    def broken(request: Request) -> str:
-        return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
-
-    run(edits(4), tmp_path / "run", both(broken, ONE_EXTRA))
-    store = RunStore.read(tmp_path / "run")
-    before = frame(judged_in(store)).write_json()
-    code, out, told = editloupe("replay", "run")
+    before = frame(judged_in(RunStore.read(tmp_path / "one"))).write_json()
+    code, out, told = editloupe("replay", "one")
     assert code == 0, out + told
-    assert frame(judged_in(RunStore.read(tmp_path / "run"))).write_json() == before
+    assert frame(judged_in(RunStore.read(tmp_path / "one"))).write_json() == before
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"matching": "strict"}, {"matching": "none"}, {"rules": "first"}, {"rules": "only"}, {"no_edit": "lmm"}],
-    ids=str,
-)
-def test_the_protocol_keeps_the_contract(options: dict[str, Any]) -> None:
-    check_protocol(UnicVerify, options=options)
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [("no_edit=eyes", "unknown way to find No Edit 'eyes'"), ("w=-1", "option w"), ("matching=fuzzy", "option matching")],
-)
-def test_an_option_that_means_nothing_is_refused(
-    editloupe: Cli, edits: Callable[..., Path], option: str, said: str
-) -> None:
-    edits(1)
-    code, _, told = editloupe("judge", "edits", "--protocol", "unicverify", "--option", option, "--backend", "baseline")
-    assert code == 2 and said in told
+def test_the_protocol_keeps_the_contract() -> None:
+    for options in ({}, *({"matching": how} for how in ("strict", "none")), *({"rules": how} for how in ("first", "only"))):
+        check_protocol(UnicVerify, options=options)
+    check_protocol(UnicVerify, options={"no_edit": "lmm"})
+    for answer in (PAIRS_ANSWER, TASKS_ANSWER):
+        assert RecordOf.from_json(answer.to_json()) == answer
