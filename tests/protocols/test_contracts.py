@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,36 +21,18 @@ from editloupe.scores import Binary, Interval, Metric, Score, protocol_faults
 from editloupe.tasks import About, Ask, Measure, Recipe
 from editloupe.testing import check_measure, check_protocol
 from editloupe.testing.protocols import drawn_samples
-from tests.toys.install import install
 
-
-@pytest.fixture(scope="module", autouse=True)
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The toy package, installed."""
-    site = install(tmp_path_factory.mktemp("site"))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield site
-    sys.path.remove(str(site))
-    plugins.forget()
+pytestmark = pytest.mark.usefixtures("toys")
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("dlebench", {}),
-        ("dlebench", {"mode": "plain"}),
-        ("dlebench", {"mode": "oracle"}),
-        ("pairwise", {}),
+        *(("dlebench", {"mode": mode}) for mode in ("tool", "plain", "oracle")),
+        *((name, {}) for name in ("pairwise", "choice", "turns", "pixels", "objects", "measures", "giebench-build")),
         ("stars", {"polite": True}),
-        ("choice", {}),
-        ("turns", {}),
-        ("pixels", {}),
-        ("objects", {}),
-        ("measures", {}),
         ("edival-build", {"grounding": "none", "turns": 9}),
         ("dlebench-build", {"grounding": "model"}),
-        ("giebench-build", {}),
         ("giebench-build", {"masks": "given", "unedited": "keep", "edits": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
@@ -91,122 +72,76 @@ def test_a_measure_keeps_the_contract(name: str) -> None:
 
 
 class Faulty(BaseProtocol):
-    """A yes-or-no question a sample, with one fault put in by a subclass."""
+    """A yes-or-no question a sample."""
 
     name = "faulty"
     metrics = (Metric(id="m", domain=Binary()),)
 
     def plan(self, group: Any, known: Any) -> Any:
         for sample in group:
-            yield self.ask(sample)
-
-    def ask(self, sample: Any, **more: Any) -> Ask:
-        fields: dict[str, Any] = {"metric": "m", "prompt": "?", "about": About.of(sample), **more}
-        return Ask(protocol=self.name, answer=YES_NO, **fields)
+            yield ask(sample)
 
     def score(self, group: Any, known: Any) -> Any:
         for sample in group:
             answer = known.answer("m", sample)
-            if answer is None:
-                yield self.missing("m", sample, known)
-            else:
-                yield Score(sample_id=sample.id, editor=sample.editor, metric="m", value=float(answer.name == "yes"))
+            yield self.missing("m", sample, known) if answer is None else number(sample, float(answer.name == "yes"))
 
 
-def test_the_checked_protocol_without_a_fault_passes() -> None:
+def ask(sample: Any, **more: Any) -> Ask:
+    fields: dict[str, Any] = {"metric": "m", "prompt": "?", "about": About.of(sample), **more}
+    return Ask(protocol="faulty", answer=YES_NO, **fields)
+
+
+def number(sample: Any, value: Any, **more: Any) -> Score:
+    return Score(**{"sample_id": sample.id, "editor": sample.editor, "metric": "m", "value": value, **more})
+
+
+def failure_is_zero(self: Any, group: Any, known: Any) -> Any:
+    return [number(sample, float(getattr(known.answer("m", sample), "name", "no") == "yes")) for sample in group]
+
+
+def raises(self: Any, group: Any, known: Any) -> Any:
+    raise ZeroDivisionError("here")
+
+
+COUNT = itertools.count()
+FAULTS: dict[str, dict[str, Callable[..., Any]]] = {
+    "plan is not pure": {"plan": lambda self, group, known: [ask(one, prompt=str(next(COUNT))) for one in group]},
+    "planned the same task twice: m, a/one": {"plan": lambda self, group, known: [ask(group[0]), ask(group[0])]},
+    "planned two different tasks for one question": {
+        "plan": lambda self, group, known: [ask(group[0]), ask(group[0], prompt="another?")]
+    },
+    "plans without an end": {
+        "plan": lambda self, group, known: (
+            ask(group[0], about=About.of(group[0], part=str(part))) for part in itertools.count()
+        )
+    },
+    "planned a task on the role 'nobody'; it declares judge": {
+        "plan": lambda self, group, known: [ask(group[0], role="nobody")]
+    },
+    r"asks \['n'\], which it neither declares as metrics nor reads in plan or score": {
+        "plan": lambda self, group, known: [ask(sample, metric="n") for sample in group]
+    },
+    "with the view 'Edited Image' of None; expected a picture of the sample.*blocked=missing_output": {
+        "plan": lambda self, group, known: [
+            ask(one, views=(Recipe(alias="Edited Image", origin=one.turns[-1].edited),)) for one in group
+        ]
+    },
+    "raised in plan: ZeroDivisionError: here": {"plan": raises},
+    "raised in score: ZeroDivisionError: here": {"score": raises},
+    "has no score of 'm', not even a missing one": {
+        "score": lambda self, group, known: list(Faulty.score(self, group, known))[1:]
+    },
+    "every question failed, and yet there is a number": {"score": failure_is_zero},
+    "is 7.0, outside": {"score": lambda self, group, known: [number(sample, 7.0) for sample in group]},
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_a_fault_is_named_by_the_check_and_one_without_passes(message: str) -> None:
     check_protocol(Faulty)
-
-
-class CountsCalls(Faulty):
-    calls = 0
-
-    def plan(self, group: Any, known: Any) -> Any:
-        CountsCalls.calls += 1
-        return [self.ask(sample, prompt=str(CountsCalls.calls)) for sample in group]
-
-
-class PlansTwice(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        return [self.ask(group[0]), self.ask(group[0])]
-
-
-class AsksInTwoWays(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        return [self.ask(group[0]), self.ask(group[0], prompt="another?")]
-
-
-class PlansForever(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        number = 0
-        while True:
-            number += 1
-            yield self.ask(group[0], about=About.of(group[0], part=str(number)))
-
-
-class UnknownRole(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        return [self.ask(group[0], role="nobody")]
-
-
-class ForgetsASample(Faulty):
-    def score(self, group: Any, known: Any) -> Any:
-        return list(super().score(group, known))[1:]
-
-
-class FailureIsZero(Faulty):
-    def score(self, group: Any, known: Any) -> Any:
-        for sample in group:
-            yes = getattr(known.answer("m", sample), "name", "no") == "yes"
-            yield Score(sample_id=sample.id, editor=sample.editor, metric="m", value=float(yes))
-
-
-class OffTheScale(Faulty):
-    def score(self, group: Any, known: Any) -> Any:
-        for sample in group:
-            yield Score(sample_id=sample.id, editor=sample.editor, metric="m", value=7.0)
-
-
-class Raises(Faulty):
-    def score(self, group: Any, known: Any) -> Any:
-        raise ZeroDivisionError("in score")
-
-
-class MisspeltMetric(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        return [self.ask(sample, metric="n") for sample in group]
-
-
-class NoPicture(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        for sample in group:
-            yield self.ask(sample, views=(Recipe(alias="Edited Image", origin=sample.turns[-1].edited),))  # type: ignore[arg-type]
-
-
-class RaisesInPlan(Faulty):
-    def plan(self, group: Any, known: Any) -> Any:
-        raise KeyError("in plan")
-
-
-@pytest.mark.parametrize(
-    ("protocol", "message"),
-    [
-        (CountsCalls, "plan is not pure"),
-        (PlansTwice, "planned the same task twice: m, a/one"),
-        (AsksInTwoWays, "planned two different tasks for one question"),
-        (PlansForever, "plans without an end"),
-        (UnknownRole, "planned a task on the role 'nobody'; it declares judge"),
-        (ForgetsASample, "has no score of 'm', not even a missing one"),
-        (FailureIsZero, "every question failed, and yet there is a number"),
-        (OffTheScale, "is 7.0, outside"),
-        (MisspeltMetric, r"asks \['n'\], which it neither declares as metrics nor reads in plan or score"),
-        (NoPicture, r"with the view 'Edited Image' of None; expected a picture of the sample.*blocked=missing_output"),
-        (Raises, "raised in score: ZeroDivisionError: in score"),
-        (RaisesInPlan, "raised in plan: KeyError: 'in plan'"),
-    ],
-)
-def test_a_fault_is_named(protocol: type[Faulty], message: str) -> None:
     with pytest.raises((AssertionError, ProtocolError), match=message):
-        check_protocol(protocol)
+        check_protocol(type("WithFault", (Faulty,), FAULTS[message]))
 
 
 class Given(BaseProtocol):
@@ -275,19 +210,11 @@ def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
     first, *rest = scored(Given(of_one(5.0)), [a, b], [refused(a, "n"), refused(b, "m")])
     assert (first.key, first.metric, first.value) == ("a/one", "m", 5.0)
     assert [(s.key, s.metric, s.missing) for s in rest] == [("a/one", "n", "input_error"), ("b/one", "m", "input_error")]
-    assert "protocol 'given'" in rest[0].reason
-    assert "gave no score of it" in rest[0].reason
+    assert "protocol 'given'" in rest[0].reason and "gave no score of it" in rest[0].reason
     assert [s.to_json().get("protocol_fault") for s in (first, *rest)] == [None, True, True]
-
-
-def test_a_sample_asked_in_other_words_than_metrics_is_missing_too() -> None:
-    a, b = drawn_samples(ImageStore())[:2]
+    # A sample that is asked in other words than metrics is missing too, and what was not asked is not.
     _, left_out = scored(Given(of_one(5.0)), [a, b], [refused(a, "step"), refused(b, "step")])
     assert (left_out.key, left_out.metric, left_out.missing) == ("b/one", "m", "input_error")
-
-
-def test_what_was_not_asked_is_not_missing() -> None:
-    a, b = drawn_samples(ImageStore())[:2]
     assert [s.key for s in scored(Given(of_one(5.0)), [a, b], [refused(a, "m")])] == ["a/one"]
 
 
@@ -300,7 +227,7 @@ class Plans(Faulty):
 
     def plan(self, group: Any, known: Any) -> Any:
         if "args" not in self.fields:
-            return [self.ask(group[0], **self.fields)]
+            return [ask(group[0], **self.fields)]
         return [Measure(protocol=self.name, metric="m", about=About.of(group[0]), measure="mse", **self.fields)]
 
 
@@ -330,7 +257,7 @@ def test_two_views_of_one_alias_are_refused() -> None:
     assert len(task.views) == 1
 
 
-@pytest.mark.parametrize("id_", ["all", "All"])
-def test_no_metric_is_called_all(id_: str) -> None:
-    with pytest.raises(ConfigError, match="which stands for all metrics together"):
-        Metric(id=id_, domain=Binary())
+def test_no_metric_is_called_all() -> None:
+    for id_ in ("all", "All"):
+        with pytest.raises(ConfigError, match="which stands for all metrics together"):
+            Metric(id=id_, domain=Binary())
