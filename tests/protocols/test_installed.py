@@ -16,11 +16,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe import plugins
+from editloupe import Run, plugins
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from tests.toys.install import install
 
 Cli = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.usefixtures("site")
 
 COLOURS = ["red", "green", "cannot tell"]
 
@@ -67,64 +71,43 @@ CALLS = {"stars": 7, "choice": 3, "turns": 10 + 9, "pixels": 0, "checklist": 3 +
 """What a whole run asks. One answer of stars and of checklist is asked again by a reminder, and turn 3 of c
 has no second wave."""
 
-BACKENDS: dict[str, list[str]] = {
-    "stars": ["--backend", "toy/judge"],
-    "choice": ["--backend", "toy/judge"],
-    "turns": ["--backend", "toy/judge"],
-    "pixels": [],
-    "checklist": ["--backend", "toy/judge"],
-    "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"],
-}
+ROLES: dict[str, list[str]] = {"pixels": [], "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"]}
+"""Words that name who answers, where that is not `--backend toy/judge`."""
 
-VALUES: dict[str, dict[tuple[str, int, str, str], float | str]] = {
-    # (sample, turn, part, metric) → value, or why it is missing
-    "stars": {
-        ("a", 0, "", "overall"): 4.0,
-        ("b", 0, "", "overall"): 6.0,
-        ("c", 0, "", "overall"): "unparsed",
-        ("c", 0, "", "keeps"): 5.0,
-    },
-    "choice": {("a", 0, "", "accuracy"): 1.0, ("b", 0, "", "accuracy"): 0.0, ("c", 0, "", "accuracy"): "abstained"},
+VALUES: dict[str, dict[tuple[str, int, str], float | str]] = {
+    # (sample, turn, metric) → value, or why it is missing
+    "stars": {("a", 0, "overall"): 4, ("b", 0, "overall"): 6, ("c", 0, "overall"): "unparsed", ("c", 0, "keeps"): 5},
+    "choice": {("a", 0, "accuracy"): 1, ("b", 0, "accuracy"): 0, ("c", 0, "accuracy"): "abstained"},
     "turns": {
-        ("a", 0, "", "passed"): 1.0,
-        ("b", 0, "", "passed"): 0.0,
-        ("c", 0, "", "passed"): 0.0,
-        ("b", 1, "", "passed"): 1.0,
-        ("b", 2, "", "passed"): 0.0,
-        ("b", 3, "", "passed"): 1.0,
-        ("c", 3, "", "passed"): 0.0,
+        **{(sample, 0, "passed"): value for sample, value in (("a", 1), ("b", 0), ("c", 0))},
+        **{("b", turn, "passed"): value for turn, value in ((1, 1), (2, 0), (3, 1))},
+        ("c", 3, "passed"): 0,
     },
     "pixels": {
-        ("a", 0, "", "share"): 1 / 32,
-        ("b", 0, "", "share"): 1 / 32,
-        ("c", 0, "", "share"): 1 / 32,
+        **{(sample, 0, "share"): 1 / 32 for sample in "abc"},
         # 200 on 1/32 of the pixels, 40 elsewhere.
-        ("a", 0, "", "red"): (200 + 31 * 40) / 32,
-        ("c", 0, "", "red"): "not_defined",
+        ("a", 0, "red"): (200 + 31 * 40) / 32,
+        ("c", 0, "red"): "not_defined",
     },
-    "checklist": {("a", 0, "", "holds"): 1.0, ("b", 0, "", "holds"): 0.5, ("c", 0, "", "holds"): "unparsed"},
-    "objects": {("a", 0, "", "kept"): 0.5, ("b", 0, "", "kept"): 1.0},
+    "checklist": {("a", 0, "holds"): 1, ("b", 0, "holds"): 0.5, ("c", 0, "holds"): "unparsed"},
+    "objects": {("a", 0, "kept"): 0.5, ("b", 0, "kept"): 1},
 }
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The toy package, installed for this process and its children."""
     site = install(tmp_path_factory.mktemp("site"))
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), str(Path(__file__).parents[2]), before]))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield site
-    sys.path.remove(str(site))
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+        patch.syspath_prepend(str(site))
+        plugins.forget()
+        yield
     plugins.forget()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """What the toy backend was asked: a URI a call."""
     path = tmp_path / "calls.txt"
@@ -155,61 +138,55 @@ def draw(folder: Path, protocol: str) -> Path:
 
 
 def judge_words(protocol: str, data: Path, out: Path) -> list[str | Path]:
-    return ["judge", data, "--protocol", protocol, *BACKENDS[protocol], "--out", out, "--fail-on-error", "1"]
+    roles = ROLES.get(protocol, ["--backend", "toy/judge"])
+    return ["judge", data, "--protocol", protocol, *roles, "--out", out, "--fail-on-error", "1"]
+
+
+def faulty_words(tmp_path: Path, fault: str) -> list[str | Path]:
+    """The words that judge with a protocol that goes wrong for sample b."""
+    data = draw(tmp_path / "data", "faulty")
+    words = ("--option", f"fault={fault}", "--backend", "toy/judge", "--out", tmp_path / "run")
+    return ["judge", data, "--protocol", "faulty", *words]
 
 
 @pytest.mark.parametrize("protocol", ROWS)
 def test_a_protocol_of_another_package_goes_through_every_command(
-    protocol: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+    protocol: str, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
 ) -> None:
+    def done(*words: str | Path) -> str:
+        code, said, err = editloupe(*words)
+        assert code == 0, (words, said, err)
+        return said
+
     data, out = draw(tmp_path / "data", protocol), tmp_path / "run"
-    code, said, err = editloupe(*judge_words(protocol, data, out))
-    assert code == 0, err
-    assert len(calls()) == CALLS[protocol]
-    if protocol == "objects":
-        assert calls().count("toy/reader") == 2
     # The same command again asks nobody.
-    code, said, err = editloupe(*judge_words(protocol, data, out))
-    assert (code, len(calls())) == (0, CALLS[protocol]), err
-
-    from editloupe import Run
-
-    frame = Run(out).frame()
-    found = {
-        (row["sample"], row["turn"], row["part"], row["metric"]): row["missing"] if row["value"] is None else row["value"]
-        for row in frame.to_dicts()
-    }
+    for _ in range(2):
+        done(*judge_words(protocol, data, out))
+        assert len(calls()) == CALLS[protocol]
+    assert calls().count("toy/reader") == (2 if protocol == "objects" else 0)
+    found = {(row["sample"], row["turn"], row["metric"]): row for row in Run(out).frame().to_dicts() if not row["part"]}
     for place, value in VALUES[protocol].items():
-        assert found[place] == (pytest.approx(value) if isinstance(value, float) else value), place
-
-    code, said, err = editloupe("replay", out)
-    assert code == 0, said + err
-    code, said, err = editloupe("show", out)
-    assert code == 0, err
-    assert all(f" {row['id']} " in said for row in ROWS[protocol]), said
-    code, said, err = editloupe("show", out, "a")
-    assert code == 0, err
-    code, said, err = editloupe("report", out)
-    assert code == 0 and said.strip(), err
-    code, said, err = editloupe("export", out, "--html", tmp_path / "pages")
-    assert code == 0, err
+        given = found[place]["missing"] if found[place]["value"] is None else found[place]["value"]
+        assert given == (value if isinstance(value, str) else pytest.approx(value)), place
+    done("replay", out)
+    listed = done("show", out)
+    assert all(f" {row['id']} " in listed for row in ROWS[protocol]), listed
+    done("show", out, "a")
+    assert done("report", out).strip()
+    done("export", out, "--html", tmp_path / "pages")
     assert any("a" in page.read_text(encoding="utf-8") for page in (tmp_path / "pages").rglob("*.html"))
-    code, said, err = editloupe("gate", out, "--require", "unjudged<=1")
-    assert code == 0, said + err
-    code, said, err = editloupe("gate", out, "--require", "unjudged<=-1")
-    assert code in (2, 100), said + err
+    done("gate", out, "--require", "unjudged<=1")
+    assert editloupe("gate", out, "--require", "unjudged<=-1")[0] in (2, 100)
     if protocol == "turns":
         # One sample of three passes as a whole, whatever the first table shows.
-        code, said, err = editloupe("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
-        assert code == 0, said + err
-    if protocol != "pixels":
-        code, said, err = editloupe("rescore", out, "--option", "polite=true") if protocol == "stars" else (0, "", "")
-        assert code == 0, said + err
+        done("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
+    if protocol == "stars":
+        done("rescore", out, "--option", "polite=true")
     assert len(calls()) == CALLS[protocol]
 
 
 def test_an_arena_of_three_editors_ranks_them_by_bradley_terry(
-    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+    tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
 ) -> None:
     first_wins, folder = "[ab=first bc=first ac=first]", tmp_path / "data"
     folder.mkdir()
@@ -217,16 +194,9 @@ def test_an_arena_of_three_editors_ranks_them_by_bradley_terry(
     for number, instruction in enumerate((first_wins, first_wins, "[ab=second bc=second ac=tie]")):
         for shade, name in enumerate(("source", *"abc")):
             Image.new("RGB", (64, 32), (40 + number, 40, 60 * shade)).save(folder / f"{number}-{name}.png")
-        rows += [
-            {
-                "id": f"s{number}",
-                "editor": editor,
-                "source_file_name": f"{number}-source.png",
-                "edited_file_name": f"{number}-{editor}.png",
-                "instruction": instruction,
-            }
-            for editor in "abc"
-        ]
+        for editor in "abc":
+            files = {"source_file_name": f"{number}-source.png", "edited_file_name": f"{number}-{editor}.png"}
+            rows.append({"id": f"s{number}", "editor": editor, "instruction": instruction, **files})
     (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "run"
     code, said, err = editloupe("judge", folder, "--protocol", "arena", "--backend", "toy/judge", "--out", out)
@@ -239,58 +209,46 @@ def test_an_arena_of_three_editors_ranks_them_by_bradley_terry(
     assert [f"{points:.3f}" in report for points in (0.75, 0.5, 0.25)] == [True] * 3, report
 
 
-def test_two_judges_of_another_packages_protocol_are_compared(
-    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
-) -> None:
-    data, out = draw(tmp_path / "data", "stars"), tmp_path / "run"
-    words = ["judge", data, "--protocol", "stars", "--backend", "toy/one", "--backend", "toy/two", "--out", out]
-    code, said, err = editloupe(*words, "--fail-on-error", "1")
-    assert code == 0, err
-    code, said, err = editloupe("compare", out, "--json")
-    assert code == 0, err
-    assert "overall" in said
+def test_two_judges_of_another_packages_protocol_are_compared(tmp_path: Path, editloupe: Cli) -> None:
+    words = [*judge_words("stars", draw(tmp_path / "data", "stars"), tmp_path / "run"), "--backend", "toy/two"]
+    assert editloupe(*words)[0] == 0
+    code, said, err = editloupe("compare", tmp_path / "run", "--json")
+    assert code == 0 and "overall" in said, err
 
 
 @pytest.mark.parametrize("protocol", ["turns", *(pytest.param(p, marks=pytest.mark.slow) for p in ("stars", "objects"))])
 def test_a_killed_run_goes_on_without_a_second_call(
-    protocol: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+    protocol: str, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
 ) -> None:
-    data, out = draw(tmp_path / "data", protocol), tmp_path / "run"
-    words = [str(word) for word in judge_words(protocol, data, out)]
-    killed = subprocess.run(
-        [sys.executable, "-m", "editloupe", *words, "--concurrency", "1"],
-        env={**os.environ, "TOY_DIE": "4"},
-        capture_output=True,
-        timeout=120,
-        cwd=tmp_path,
-    )
-    assert killed.returncode == 137
-    assert len(calls()) == 4
+    words = [str(word) for word in judge_words(protocol, draw(tmp_path / "data", protocol), tmp_path / "run")]
+    program = [sys.executable, "-m", "editloupe", *words, "--concurrency", "1"]
+    killed = subprocess.run(program, env={**os.environ, "TOY_DIE": "4"}, capture_output=True, timeout=120, cwd=tmp_path)
+    assert (killed.returncode, len(calls())) == (137, 4)
     code, _, err = editloupe(*words)
     assert code == 0, err
     # The call at which it died was never answered; all others are asked once.
     assert len(calls()) == CALLS[protocol] + 1
 
 
-def test_a_run_whose_protocol_is_not_installed_says_so(
-    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
-) -> None:
+def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe: Cli) -> None:
     data, out = draw(tmp_path / "data", "choice"), tmp_path / "run"
     assert editloupe(*judge_words("choice", data, out))[0] == 0
     info = json.loads((out / "run.json").read_text())
     info["identity"]["protocol"] = "gone"
     (out / "run.json").write_text(json.dumps(info))
     other = shutil.copytree(out, tmp_path / "other")
-    for words in (["report", out], ["compare", out, other], ["gate", out, "--require", "unjudged<=1"]):
-        code, _, err = editloupe(*words)
-        assert code == 2, words
-        assert "gone" in err and "installed" in err, err
     config = out / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("protocol: choice", "protocol: gone"), encoding="utf-8")
-    for words in (["retry", out], ["rescore", out, "--option", "polite=true"]):
+    told = f"{out} was judged by a protocol that is not installed here: unknown protocol 'gone'"
+    for words, said in (
+        (["report", out], "installed"),
+        (["compare", out, other], "installed"),
+        (["gate", out, "--require", "unjudged<=1"], "installed"),
+        (["retry", out], told),
+        (["rescore", out, "--option", "polite=true"], told),
+    ):
         code, _, err = editloupe(*words)
-        told = f"{out} was judged by a protocol that is not installed here: unknown protocol 'gone'"
-        assert code == 2 and told in err, err
+        assert code == 2 and "gone" in err and said in err, (words, err)
 
 
 @pytest.mark.parametrize(
@@ -314,28 +272,18 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
-    fault: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+    fault: str, message: str, tmp_path: Path, editloupe: Cli
 ) -> None:
-    from editloupe import Run
-
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    words = ["--protocol", "faulty", "--option", f"fault={fault}", "--backend", "toy/judge", "--out", out]
-    code, said, err = editloupe("judge", data, *words)
+    code, said, err = editloupe(*faulty_words(tmp_path, fault))
     assert code == 3, said + err
-    frame = Run(out).frame()
-    rows = {row["sample"]: row for row in frame.to_dicts()}
+    rows = {row["sample"]: row for row in Run(tmp_path / "run").frame().to_dicts()}
     assert {id_: rows[id_]["value"] for id_ in "abc"} == {"a": 1.0, "b": None, "c": 1.0}
-    named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
     told = " ".join((said + err).split()) + str(rows["b"]["reason"])
-    assert named in told, told
+    assert f"protocol 'faulty' (editloupe-toys 0.1) {message}" in told, told
 
 
-def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(
-    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
-) -> None:
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    words = ["--protocol", "faulty", "--option", "fault=misspelt", "--backend", "toy/judge", "--out", out]
-    code, _, err = editloupe("judge", data, *words)
+def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(tmp_path: Path, editloupe: Cli) -> None:
+    code, _, err = editloupe(*faulty_words(tmp_path, "misspelt"))
     told = "protocol 'faulty' (editloupe-toys 0.1) declares 'right' and scored it for no sample; it asked 'rihgt'"
     assert code == 1 and told in " ".join(err.split()), err
 
@@ -351,32 +299,26 @@ def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(
     ],
 )
 def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
-    what: str, message: str, site: Path, tmp_path: Path, editloupe: Cli
+    what: str, message: str, tmp_path: Path, editloupe: Cli
 ) -> None:
     data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
     code, said, err = editloupe("judge", data, "--protocol", "wrong", "--option", f"what={what}", "--out", out)
     assert code == 3, said + err
     found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
-    assert {id_: (f.status, f.value) for id_, f in found.items()} == {
-        "a": ("ok", 7.0),
-        "b": ("tool_failed", None),
-        "c": ("ok", 7.0),
-    }
+    given = {id_: (f.status, f.value) for id_, f in found.items()}
+    assert given == {"a": ("ok", 7.0), "b": ("tool_failed", None), "c": ("ok", 7.0)}
     assert found["b"].reason.startswith(f"measure 'toy-wrong' (editloupe-toys 0.1) {message}"), found["b"].reason
 
 
-def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(site: Path, tmp_path: Path, editloupe: Cli) -> None:
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    code, _, err = editloupe("judge", data, "--protocol", "wrong", "--option", "what=unopened", "--out", out)
+def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(tmp_path: Path, editloupe: Cli) -> None:
+    words = ("--protocol", "wrong", "--option", "what=unopened", "--out", tmp_path / "run")
+    code, _, err = editloupe("judge", draw(tmp_path / "data", "faulty"), *words)
     told = "measure 'toy-unopened' (editloupe-toys 0.1) cannot be opened: TypeError: no weights file"
     assert code == 2 and told in err, err
 
 
-def test_a_fault_in_score_is_told_by_judge_and_by_report(
-    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
-) -> None:
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    words = ["judge", data, "--protocol", "faulty", "--option", "fault=score", "--backend", "toy/judge", "--out", out]
+def test_a_fault_in_score_is_told_by_judge_and_by_report(tmp_path: Path, editloupe: Cli) -> None:
+    words, out = faulty_words(tmp_path, "score"), tmp_path / "run"
     told = "protocol 'faulty' (editloupe-toys 0.1) raised in score: ZeroDivisionError: division by zero"
     code, said, err = editloupe(*words)
     assert code == 3 and f"warning: {told}" in err and "; no score of b" in err, err
@@ -390,59 +332,49 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(
     assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
 
 
-def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from editloupe.errors import ConfigError
-    from editloupe.protocols.base import make_protocol
-
-    points = "[editloupe.protocols]\nstars = editloupe_toys.turns:EveryTurn\n"
-    other = install(tmp_path / "other", name="rival-toys", entry_points=points)
-    monkeypatch.syspath_prepend(str(other))
-    plugins.forget()
-    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
-        make_protocol("stars")
-    plugins.forget()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("Gone = no_such_name", "NameError: name 'no_such_name' is not defined"), ("class Gone(", "SyntaxError: ")],
-)
-def test_a_package_that_cannot_be_imported_spoils_no_other(
-    text: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+def test_two_packages_with_one_name_are_named_and_one_package_twice_on_the_path_is_no_clash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"broken_{message[:4].lower()}"
-    other = install(tmp_path / "other", name="broken-toys", entry_points=f"[editloupe.protocols]\nbroken = {name}:Gone\n")
-    (other / f"{name}.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(other))
-    plugins.forget()
-    code, said, err = editloupe("protocols")
-    plugins.forget()
-    assert code == 0, err
-    assert "stars" in said and "broken-toys" in said
-    assert f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}" in " ".join(err.split())
-
-
-def test_one_name_and_one_value_in_two_packages_is_a_clash_and_one_package_twice_on_the_path_is_none(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from editloupe.errors import ConfigError
-
     monkeypatch.syspath_prepend(str(install(tmp_path / "again")))
     plugins.forget()
     assert plugins.load("protocols", "stars")
-    points = "[editloupe.protocols]\nstars = editloupe_toys.stars:Stars\n"
-    monkeypatch.syspath_prepend(str(install(tmp_path / "other", name="rival-toys", entry_points=points)))
+    clash = r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"
+    # Whether the other package names the same class or another one.
+    for place in ("turns:EveryTurn", "stars:Stars"):
+        points = f"[editloupe.protocols]\nstars = editloupe_toys.{place}\n"
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(install(tmp_path / place[:5], name="rival-toys", entry_points=points)))
+            plugins.forget()
+            with pytest.raises(
+                ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"
+            ):
+                make_protocol("stars")
     plugins.forget()
-    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
-        plugins.load("protocols", "stars")
+
+
+def test_a_package_that_cannot_be_imported_spoils_no_other(
+    tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = {"Gone = no_such_name": "NameError: name 'no_such_name' is not defined", "class Gone(": "SyntaxError: "}
+    for text, message in broken.items():
+        name = f"broken_{message[:4].lower()}"
+        points = f"[editloupe.protocols]\nbroken = {name}:Gone\n"
+        other = install(tmp_path / name, name="broken-toys", entry_points=points)
+        (other / f"{name}.py").write_text(text, encoding="utf-8")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(other))
+            plugins.forget()
+            code, said, err = editloupe("protocols")
+        assert code == 0 and "stars" in said and "broken-toys" in said, err
+        told = f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}"
+        assert told in " ".join(err.split())
     plugins.forget()
 
 
-def test_options_that_do_not_fit_are_named_with_the_package(site: Path) -> None:
-    from editloupe.errors import ConfigError
-    from editloupe.protocols.base import make_protocol
-
-    with pytest.raises(ConfigError, match=r"'stars' \(editloupe-toys 0\.1\): unknown option 'rude'; it has: polite"):
-        make_protocol("stars", {"rude": 1})
-    with pytest.raises(ConfigError, match=r"option polite: .*found 'perhaps'"):
-        make_protocol("stars", {"polite": "perhaps"})
+def test_options_that_do_not_fit_are_named_with_the_package() -> None:
+    for options, said in (
+        ({"rude": 1}, r"'stars' \(editloupe-toys 0\.1\): unknown option 'rude'; it has: polite"),
+        ({"polite": "perhaps"}, r"option polite: .*found 'perhaps'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            make_protocol("stars", options)
