@@ -7,6 +7,7 @@ Expected: True followed, False not followed, None no verdict.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,15 @@ def at(x: float, y: float, score: float = 0.9, *, side: float = 0.2, high: float
     return Sight(box=Box(x - side / 2, y - height / 2, x + side / 2, y + height / 2), score=score)
 
 
-def said_no_verdict(verdict: Verdict) -> None:
-    assert (verdict.done, verdict.status) == (None, "not_defined")
-    assert "not seen before the edit" in verdict.reason
-
-
 def check(verdict: Verdict, expected: bool | None) -> None:
-    assert verdict.reason
-    if expected is None:
-        said_no_verdict(verdict)
-    else:
-        assert (verdict.done, verdict.status) == (expected, None), verdict.reason
+    assert (verdict.done, verdict.status) == (expected, "not_defined" if expected is None else None), verdict.reason
+    assert verdict.reason and (expected is not None or "not seen before the edit" in verdict.reason)
+
+
+def compare(judge: Callable[[Rules], Verdict], paper: bool | None, code: bool | None) -> None:
+    """Check a rule's verdicts by the paper's options and by those of the published code."""
+    check(judge(PAPER), paper)
+    check(judge(CODE), code)
 
 
 LEFT, MIDDLE, RIGHT = at(0.2, 0.5), at(0.5, 0.5), at(0.8, 0.5)
@@ -56,7 +55,7 @@ NEAR, FAR = at(0.6, 0.5), at(0.65, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("new", "before", "after", "position", "said", "paper", "code"),
+    "case",
     [
         # A lamp left of the cup, seen in both pictures.
         ([LEFT], [RIGHT], [RIGHT], "left", True, True, True),
@@ -82,22 +81,14 @@ NEAR, FAR = at(0.6, 0.5), at(0.65, 0.5)
         ([], None, None, "", True, False, False),
     ],
 )
-def test_add(
-    new: list[Sight],
-    before: list[Sight] | None,
-    after: list[Sight] | None,
-    position: str,
-    said: bool,
-    paper: bool | None,
-    code: bool | None,
-) -> None:
+def test_add(case: Any) -> None:
+    new, before, after, position, said, paper, code = case
     reference = None if before is None or after is None else (before, after)
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        check(rules.add(new, reference=reference, position=position, said=said, rules=options), expected)
+    compare(lambda by: rules.add(new, reference=reference, position=position, said=said, rules=by), paper, code)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "again", "paper", "code"),
+    "case",
     [
         ([MIDDLE], [], None, True, True),
         ([MIDDLE], [MIDDLE], None, False, False),
@@ -119,11 +110,9 @@ def test_add(
         ([MIDDLE], [MIDDLE], {"hat": [MIDDLE]}, False, False),
     ],
 )
-def test_remove(
-    before: list[Sight], after: list[Sight], again: dict[str, list[Sight]] | None, paper: bool | None, code: bool | None
-) -> None:
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        check(rules.remove(before, after, again=again, rules=options), expected)
+def test_remove(case: Any) -> None:
+    before, after, again, paper, code = case
+    compare(lambda by: rules.remove(before, after, again=again, rules=by), paper, code)
 
 
 def test_words_are_looked_for_again_by_the_code_alone() -> None:
@@ -133,7 +122,7 @@ def test_words_are_looked_for_again_by_the_code_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old_before", "old_after", "new", "said", "paper", "code"),
+    "case",
     [
         # A cup by a jar in its place.
         ([MIDDLE], [], [MIDDLE], True, True, True),
@@ -153,16 +142,9 @@ def test_words_are_looked_for_again_by_the_code_alone() -> None:
         ([LEFT, RIGHT], [], [MIDDLE, at(0.85, 0.5)], True, True, True),
     ],
 )
-def test_replace(
-    old_before: list[Sight],
-    old_after: list[Sight],
-    new: list[Sight],
-    said: bool,
-    paper: bool | None,
-    code: bool | None,
-) -> None:
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        check(rules.replace((old_before, old_after), new, said=said, rules=options), expected)
+def test_replace(case: Any) -> None:
+    old_before, old_after, new, said, paper, code = case
+    compare(lambda by: rules.replace((old_before, old_after), new, said=said, rules=by), paper, code)
 
 
 def test_the_code_strips_plurals_and_more() -> None:
@@ -172,7 +154,7 @@ def test_the_code_strips_plurals_and_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "reference", "position", "paper", "code"),
+    "case",
     [
         # (before, after) of both. The cup goes from right to left of the jar.
         (([RIGHT], [LEFT]), ([MIDDLE], [MIDDLE]), "left", True, True),
@@ -201,17 +183,15 @@ def test_the_code_strips_plurals_and_more() -> None:
         (([RIGHT], [at(0.5, 0.2)]), ([MIDDLE], [MIDDLE]), "below", False, False),
     ],
 )
-def test_position(
-    target: tuple[list[Sight], list[Sight]],
-    reference: tuple[list[Sight], list[Sight]],
-    position: str,
-    paper: bool | None,
-    code: bool | None,
-) -> None:
+def test_position(case: Any) -> None:
+    target, reference, position, paper, code = case
     before, after = (SeenPair(target=target[i], reference=reference[i]) for i in (0, 1))
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        seen = before if rules.looks_before(options) else None
-        check(rules.position(seen, after, counted=(before, after), position=position, rules=options), expected)
+
+    def judged(by: Rules) -> Verdict:
+        seen = before if rules.looks_before(by) else None
+        return rules.position(seen, after, counted=(before, after), position=position, rules=by)
+
+    compare(judged, paper, code)
 
 
 def test_a_position_must_have_moved_where_that_is_asked() -> None:
@@ -227,7 +207,7 @@ def test_a_position_must_have_moved_where_that_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "due", "paper", "code"),
+    "case",
     [
         ([MIDDLE], [LEFT, MIDDLE, RIGHT], 3, True, True),
         # Four boxes, of which two have an IoU of 0.852: three.
@@ -243,9 +223,9 @@ def test_a_position_must_have_moved_where_that_is_asked() -> None:
         ([at(0.5, 0.5, 0.29)], [LEFT, MIDDLE, RIGHT], 3, None, False),
     ],
 )
-def test_count(before: list[Sight], after: list[Sight], due: int, paper: bool | None, code: bool | None) -> None:
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        check(rules.count(before, after, due=due, rules=options), expected)
+def test_count(case: Any) -> None:
+    before, after, due, paper, code = case
+    compare(lambda by: rules.count(before, after, due=due, rules=by), paper, code)
 
 
 def test_of_duplicates_the_best_box_counts() -> None:
@@ -258,7 +238,7 @@ def test_of_duplicates_the_best_box_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "paper", "failing"),
+    "case",
     [
         ([MIDDLE], True, True, True),
         ([MIDDLE], False, False, False),
@@ -271,13 +251,14 @@ def test_of_duplicates_the_best_box_counts() -> None:
         (None, False, False, False),
     ],
 )
-def test_attribute(before: list[Sight] | None, said: bool, paper: bool | None, failing: bool) -> None:
+def test_attribute(case: Any) -> None:
+    before, said, paper, failing = case
     check(rules.attribute(before, said=said, rules=PAPER), paper)
     check(rules.attribute(before, said=said, rules=with_(miss="failure")), failing)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "new", "read", "paper", "code", "equal"),
+    "case",
     [
         # Added to the image: no object is looked for.
         (None, None, "OPEN", "open", True, True, True),
@@ -301,23 +282,18 @@ def test_attribute(before: list[Sight] | None, said: bool, paper: bool | None, f
         ([MIDDLE], [], "OPEN", "OPEN", True, False, True),
     ],
 )
-def test_text(
-    before: list[Sight] | None,
-    after: list[Sight] | None,
-    new: str,
-    read: str,
-    paper: bool | None,
-    code: bool | None,
-    equal: bool | None,
-) -> None:
-    exact = with_(text_match="equal")
-    for options, expected in ((PAPER, paper), (CODE, code), (exact, equal)):
-        looked = after if options.text_object == "both" else None
-        check(rules.text(before, looked, new=new, read=read, rules=options), expected)
+def test_text(case: Any) -> None:
+    before, after, new, read, paper, code, equal = case
+
+    def judged(by: Rules) -> Verdict:
+        return rules.text(before, after if by.text_object == "both" else None, new=new, read=read, rules=by)
+
+    compare(judged, paper, code)
+    check(judged(with_(text_match="equal")), equal)
 
 
 @pytest.mark.parametrize(
-    ("kept", "said", "paper", "code"),
+    "case",
     [
         ({"bear": [MIDDLE]}, True, True, True),
         ({"bear": [MIDDLE]}, False, False, False),
@@ -332,10 +308,11 @@ def test_text(
         ({"bear": [at(0.5, 0.5, side=0.95, high=0.5)]}, True, True, True),
     ],
 )
-def test_background(kept: dict[str, list[Sight]], said: bool, paper: bool, code: bool) -> None:
-    for options, expected in ((PAPER, paper), (CODE, code)):
-        looked = kept if options.background_objects == "needed" else None
-        check(rules.background(looked, said=said, rules=options), expected)
+def test_background(case: Any) -> None:
+    kept, said, paper, code = case
+    compare(
+        lambda by: rules.background(kept if by.background_objects == "needed" else None, said=said, rules=by), paper, code
+    )
 
 
 def test_a_model_is_needed_only_where_what_is_seen_does_not_decide() -> None:
@@ -370,14 +347,9 @@ def test_options_are_written_so_that_another_preset_can_be_named() -> None:
     assert written == {"if": "official", "miss": "status", "remove_threshold": 0.5}
     assert Rules.model_validate(written) == own
     assert Rules.model_validate({**written, "if": "paper"}) == with_(remove_threshold=0.5)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"if": "code"}, {"preset": "paper"}, {"add_threshold": 0.2}, {"count_threshold": 1.5}, {"miss": "0"}]
-)
-def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        Rules.model_validate(wrong)
+    for wrong in ({"if": "code"}, {"preset": "paper"}, {"add_threshold": 0.2}, {"count_threshold": 1.5}, {"miss": "0"}):
+        with pytest.raises(ValidationError):
+            Rules.model_validate(wrong)
 
 
 def test_the_page_lists_every_option_with_both_presets() -> None:
