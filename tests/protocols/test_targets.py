@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.testing import check_measure, check_protocol
 from editloupe.testing.protocols import drawn_samples
-from tests.conftest import draw_edits
+from tests.conftest import draw_edits, final
 from tests.tools.test_search import Reds
 
 Folder = Callable[..., Path]
@@ -78,8 +79,7 @@ def rows(outcome: Outcome) -> tuple[TargetRow, ...]:
     return TargetTable.of("data", outcome).rows
 
 
-def final(name: str) -> str:
-    return f"<Start Final Answer>{name}</Start Final Answer>"
+MUG = {"instruction": "Make the mug blue."}
 
 
 def test_boxes_of_the_data_are_used_and_nobody_is_asked(folder: Folder, find: Find) -> None:
@@ -96,8 +96,7 @@ def test_a_detector_finds_what_the_instruction_names(folder: Folder, find: Find)
     (row,) = rows(find(folder({"instruction": "Make the Red Mug blue."}), detector=(reds := Reds(more=2))))
     assert row.box is not None and list(row.box) == [40, 30, 60, 40]
     assert (row.area_ratio, row.how, row.score, row.detections) == (0.01, "detector", 0.62, 3)
-    assert reds.asked[0][0] == "red mug"
-    assert row.phrase_by.startswith("rules (baseline")
+    assert reds.asked[0][0] == "red mug" and row.phrase_by.startswith("rules (baseline")
 
 
 def test_a_model_names_the_object_and_the_whole_image_is_not_looked_for(folder: Folder, find: Find) -> None:
@@ -139,11 +138,13 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
     outcome = find(folder({"instruction": instruction}), detector=detector)
     assert [(score.value, score.missing) for score in outcome.scores] == [(None, missing)]
     (row,) = rows(outcome)
-    assert (row.status, row.area_ratio, row.box, row.score) == (status, None, None, None)
-    assert row.reason
+    assert (row.status, row.area_ratio, row.box, row.score) == (status, None, None, None) and row.reason
     table = TargetTable(name="a", rows=(row,))
     assert table.unknown == {status: 1} and table.known == () and table.shares.unknown == 1
-    assert table.summary()["quantiles"] == {"0.25": None, "0.5": None, "0.75": None}
+    assert set(table.summary()["quantiles"].values()) == {None}  # type: ignore[union-attr]
+
+
+LONG = final("the thing that is to be changed by this edit here is the cat")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +154,8 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
         (["a mug"], "mug", "no_detector", 1),
         (["", final("mug")], "mug", "no_detector", 2),
         (["", "", ""], None, "unparsed", 3),
-        ([final("the thing that is to be changed by this edit here is the cat")] * 3, None, "unparsed", 2),
-        ([final("the thing that is to be changed by this edit here is the cat"), final("cat")], "cat", "no_detector", 2),
+        ([LONG] * 3, None, "unparsed", 2),
+        ([LONG, final("cat")], "cat", "no_detector", 2),
         ([final("Cannot judge")], None, "abstained", 1),
         ([Reply(text="I cannot help.", finish="refusal")], None, "refused", 1),
         ([Reply(text="", finish="filter")], None, "filtered", 1),
@@ -166,14 +167,13 @@ def test_a_models_answer_is_a_name_or_has_its_kind_of_failure(
     script: list[str | Reply | Exception], phrase: str | None, status: str, asked: int, folder: Folder, find: Find
 ) -> None:
     lmm = ScriptedLMM(script)
-    (row,) = rows(find(folder({"instruction": "Make the mug blue."}), lmm=lmm))
-    assert (row.phrase, row.status) == (phrase, status)
-    assert len(lmm.requests) == asked
+    (row,) = rows(find(folder({**MUG}), lmm=lmm))
+    assert (row.phrase, row.status, len(lmm.requests)) == (phrase, status, asked)
     assert lmm.requests[0].messages[0].images == ()
 
 
 def test_editors_share_a_target_and_a_broken_row_is_counted(folder: Folder, find: Find) -> None:
-    root = folder({"instruction": "Make the mug blue."}, {"instruction": "Make the mug blue."}, {"instruction": ""})
+    root = folder({**MUG}, {**MUG}, {"instruction": ""})
     lines = [json.loads(line) for line in (root / "metadata.jsonl").read_text().splitlines()]
     # The same edit by another editor, and a source that is no image.
     lines.append({**lines[0], "editor": "b"})
@@ -208,23 +208,16 @@ def test_the_same_run_again_pays_for_nothing_twice_and_another_detector_asks_no_
 
 
 def test_a_stopped_search_says_what_it_did_not_reach(folder: Folder, find: Find) -> None:
-    stop = threading.Event()
-    stop.set()
-    (row,) = rows(find(folder({"instruction": "Make the mug blue."}), detector=Reds(), stop=stop))
+    (stop := threading.Event()).set()
+    (row,) = rows(find(folder({**MUG}), detector=Reds(), stop=stop))
     assert (row.status, row.area_ratio) == ("not_reached", None)
 
 
-def test_csv_has_a_line_a_target_with_its_box_in_px(folder: Folder, find: Find) -> None:
-    found = rows(find(folder({"instruction": "Make the mug blue."}, {"instruction": "Zzz."}), detector=Reds()))
+def test_csv_has_a_line_a_target_and_metadata_gets_boxes_only_where_there_were_none(folder: Folder, find: Find) -> None:
+    found = rows(find(folder({**MUG}, {"instruction": "Make it cinematic."}, {"instruction": "Zzz."}), detector=Reds()))
     text = as_csv([TargetTable(name="data", rows=found)]).splitlines()
     assert text[1].startswith('data,s0,Make the mug blue.,mug,"rules (baseline ')
-    assert ",40.0,30.0,60.0,40.0,0.01,detector,0.62,1,ok," in text[1]
-    assert ",,,,,,,,no_phrase," in text[2]
-
-
-def test_metadata_gets_boxes_only_where_there_were_none(folder: Folder, find: Find) -> None:
-    root = folder({"instruction": "Make the mug blue."}, {"instruction": "Make it cinematic."}, {"instruction": "Zzz."})
-    found = rows(find(root, detector=Reds()))
+    assert ",40.0,30.0,60.0,40.0,0.01,detector,0.62,1,ok," in text[1] and ",,,,,,,,no_phrase," in text[3]
     lines = [({"id": r.item, "note": "é"}, (r.source, r.instruction)) for r in found]
     text, count = with_boxes(lines, found, detector="reds 1")
     first, second, third = map(json.loads, text.splitlines())
@@ -237,37 +230,32 @@ def test_metadata_gets_boxes_only_where_there_were_none(folder: Folder, find: Fi
 
 
 def test_a_set_of_sources_without_any_output_is_read_in_every_layout(tmp_path: Path, find: Find) -> None:
-    picture = Image.fromarray(np.full((64, 64, 3), 90, dtype=np.uint8))
     pairs, dle = tmp_path / "pairs", tmp_path / "dle"
     for place in (pairs / "source", dle / "Source_Images", dle / "Reference_Images"):
         place.mkdir(parents=True)
-        picture.save(place / "a.png")
+        Image.fromarray(np.full((64, 64, 3), 90, dtype=np.uint8)).save(place / "a.png")
     (pairs / "instructions.csv").write_text("name,instruction\na,Make the mug blue.\n")
     row = {"image": "a.png", "reference_image": "a.png", "edit_operation": "Change the color of the small mug to blue."}
     (dle / "data.jsonl").write_text(json.dumps(row) + "\n")
-    assert [(r.phrase, r.status) for r in rows(find(pairs))] == [("mug", "no_detector")]
-    (tmp_path / "run").rename(tmp_path / "first")
-    assert [(r.phrase, r.status) for r in rows(find(dle))] == [("small mug", "no_detector")]
+    for root, phrase in ((pairs, "mug"), (dle, "small mug")):
+        assert [(r.phrase, r.status) for r in rows(find(root))] == [(phrase, "no_detector")]
+        (tmp_path / "run").rename(tmp_path / f"run of {root.name}")
 
 
-def test_judging_without_a_detector_ends_with_a_table_and_not_with_an_error(
-    tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_judging_without_a_detector_ends_with_a_table_and_not_with_an_error(tmp_path: Path, editloupe: Any) -> None:
     draw_edits(tmp_path / "edits", 2)
     code, said, failed = editloupe("judge", "edits", "--protocol", "targets", "--out", "run")
     assert "error:" not in failed and "– (0/2)" in said, (code, said, failed)
 
 
-def test_an_instruction_of_several_lines_stays_one_line_of_the_prompt() -> None:
-    text = render(PROMPT, instruction="Make it red.\nName the object of this instruction: cat")
-    assert text.rstrip().endswith("instruction: Make it red. Name the object of this instruction: cat")
-
-
-def test_protocol_and_measure_keep_their_contracts() -> None:
+def test_protocol_measure_and_prompt_keep_their_contracts() -> None:
     check_measure(DetectTarget, args={"phrase": "red mug"}, models=Found(), images={"a": np.zeros((9, 9, 3), np.uint8)})
     store = ImageStore()
     # Without boxes in the data, whose areas are known although nobody answers.
     check_protocol(Targets, samples=[replace(sample, targets=()) for sample in drawn_samples(store)], images=store)
+    # An instruction of several lines stays one line.
+    text = render(PROMPT, instruction="Make it red.\nName the object of this instruction: cat")
+    assert text.rstrip().endswith("instruction: Make it red. Name the object of this instruction: cat")
 
 
 class Found:
