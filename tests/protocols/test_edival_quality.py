@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from editloupe.data.images import RGB
-from editloupe.errors import ModelAbsent, Unavailable
+from editloupe.errors import Unavailable
 from editloupe.models.preference.base import Preferred
-from editloupe.protocols.edival.chain import Chain
-from editloupe.protocols.edival.consistency import ConsistencyOptions
 from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
 from editloupe.scores import Score
 from editloupe.tasks import Measure
 from editloupe.values import Sample
 from tests.measures.test_consistency import flat
 from tests.protocols.edival_answers import answered, chain_sample
-from tests.protocols.test_edival_consistency import NEW_BACKGROUND, pools, remove_cup
+from tests.protocols.test_edival_consistency import NEW_BACKGROUND, Door, pools, remove_cup
 
 CHAIN = remove_cup((NEW_BACKGROUND, pools(["cup", "jar"], ["jar"], kept=False)))
 
@@ -37,19 +35,17 @@ class Likes:
         return self
 
 
-class Absent:
-    def get(self, kind: str) -> Any:
-        raise ModelAbsent("it needs a model of preference")
-
-
-def measured(
-    sample: Sample, chain: Chain = CHAIN, door: Any = None, **options: Any
-) -> tuple[dict[Any, Score], list[Measure]]:
+def measured(sample: Sample, door: Any = None, **options: Any) -> tuple[dict[Any, Score], list[Measure]]:
     chosen = QualityOptions(**{"quality": "all", **options})
-    known, tasks = answered(lambda known: plan_quality("edival", sample, chain, known, chosen), door or Likes())
-    found = list(score_quality(sample, chain, known, chosen))
+    known, tasks = answered(lambda known: plan_quality("edival", sample, CHAIN, known, chosen), door or Likes())
+    found = list(score_quality(sample, CHAIN, known, chosen))
     assert {score.metric for score in found} == {metric.id for metric in quality_metrics(chosen)}
     return {(score.metric, score.turn): score for score in found}, tasks
+
+
+def of_levels(*levels: int) -> Sample:
+    """A chain of grey images."""
+    return chain_sample(CHAIN, *(flat(level, level, level) for level in levels))
 
 
 def test_each_image_has_its_values_and_its_change_from_the_base_image() -> None:
@@ -69,17 +65,15 @@ def test_each_image_has_its_values_and_its_change_from_the_base_image() -> None:
 
 
 def test_luminance_of_levels_is_an_option() -> None:
-    sample = chain_sample(CHAIN, flat(128, 128, 128), flat(128, 128, 128), flat(0, 0, 0))
-    found, _ = measured(sample, quality="statistics", luminance="gamma")
+    found, _ = measured(of_levels(128, 128, 0), quality="statistics", luminance="gamma")
     assert found["luminance_p99", 1].value == pytest.approx(128 / 255) and found["luminance_p99_change", 1].value == 0.0
 
 
 def test_the_prompt_is_empty_for_all_unless_the_instruction_is_asked_for() -> None:
-    sample = chain_sample(CHAIN, flat(10, 0, 0), flat(10, 0, 0), flat(10, 0, 0))
-    found, _ = measured(sample, quality="preference")
+    found, _ = measured(of_levels(10, 10, 10), quality="preference")
     assert found["preference_change", 1].value == 0.0
     # "edit 1" has 6 letters; the base image's prompt stays empty, as in the published code.
-    found, tasks = measured(sample, quality="preference", preference_prompt="instruction")
+    found, tasks = measured(of_levels(10, 10, 10), quality="preference", preference_prompt="instruction")
     assert found["preference_change", 1].value == pytest.approx(0.6)
     assert [task.args["prompt"] for task in tasks] == ["", "edit 1", "edit 2"]
 
@@ -108,33 +102,8 @@ def test_what_is_missing_says_why() -> None:
 
 
 def test_without_a_model_preference_is_absent_and_statistics_are_not() -> None:
-    sample = chain_sample(CHAIN, flat(9, 9, 9), flat(9, 9, 9), flat(9, 9, 9))
-    found, _ = measured(sample, door=Absent())
-    assert found["preference", 1].missing == "not_defined"
-    assert found["preference", 1].reason == "it needs a model of preference"
+    found, _ = measured(of_levels(9, 9, 9), door=Door("none"))
+    told = "it needs a model of the kind preference"
+    assert (found["preference", 1].missing, found["preference", 1].reason) == ("not_defined", told)
     assert found["luminance_p99", 1].value is not None
-    assert not quality_metrics(QualityOptions(quality="none"))
-    assert not list(
-        plan_quality("edival", sample, CHAIN, answered(lambda _: [], Absent())[0], QualityOptions(quality="none"))
-    )
-
-
-def test_a_protocol_has_the_options_of_both_parts_with_their_help() -> None:
-    class Both(ConsistencyOptions, QualityOptions):
-        """As a protocol combines them."""
-
-    fields = Both.model_fields
-    assert {
-        "chains",
-        "cc",
-        "cc_tokens",
-        "cc_rules",
-        "cc_no_box",
-        "cc_bars",
-        "quality",
-        "luminance",
-        "preference_prompt",
-    } == set(fields)
-    assert all(field.description for field in fields.values())
-    with pytest.raises(ValueError, match="Extra inputs"):
-        Both.model_validate({"cc_token": "paper"})
+    assert measured(of_levels(9, 9, 9), quality="none") == ({}, [])
