@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,6 @@ Program = Callable[..., tuple[int, str, str]]
 JUDGES = ("EdiVal-IF", "Qwen2.5-VL", "CLIP_dir")
 CELLS = {"yes_yes": (1, 1), "yes_no": (1, 0), "no_yes": (0, 1), "no_no": (0, 0)}
 """Column → (what the judge says, what people say)."""
-FEW = ("--resamples", "100")
 
 
 class Typed(Checks):
@@ -40,24 +38,26 @@ class Typed(Checks):
     def score(self, group: Group, known: Known) -> Iterator[Score]:
         """Yield the scores with one dimension more."""
         types = {sample.key: sample.edit_type for sample in group}
-        for score in super().score(group, known):
-            yield replace(score, dims={"edit_type": types[score.key]})
+        yield from (replace(score, dims={"edit_type": types[score.key]}) for score in super().score(group, known))
 
 
-def rows() -> list[dict[str, str]]:
-    with (Path(__file__).parent / "edival_agreement.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def judges_of(program: Program, *words: str) -> list[Any]:
+    """What `editloupe align` says of each judge, of its one criterion."""
+    code, out, err = program("align", *words, "--human", "people.csv", "--json", "--resamples", "100")
+    assert code == 0, err
+    judges: list[Any] = json.loads(out)["judges"]
+    return judges
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """people.csv, and a table of answers a judge; CLIP's are similarities."""
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The lines of Table 5; people.csv, and a table of answers a judge, are made of them. CLIP's are similarities."""
     monkeypatch.chdir(tmp_path)
+    table = (Path(__file__).parent / "edival_agreement.csv").read_text(encoding="utf-8")
+    listed = list(csv.DictReader(table.splitlines()))
     people = ["item,edit_type,label\n"]
     judges = {judge: ["item,score\n"] for judge in JUDGES}
-    for row in rows():
-        if row["edit_type"] == "all":
-            continue
+    for row in (row for row in listed if row["edit_type"] != "all"):
         # People's yeses first: then every judge's table is one of the same items.
         given = sorted(((h, j) for name, (j, h) in CELLS.items() for _ in range(int(row[name]))), reverse=True)
         for number, (human, answer) in enumerate(given):
@@ -66,90 +66,33 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             judges[row["judge"]].append(f"{item},{said}\n")
             if row["judge"] == JUDGES[0]:
                 people.append(f"{item},{row['edit_type']},{human}\n")
-    Path("people.csv").write_text("".join(people), encoding="utf-8")
-    for judge, lines in judges.items():
-        Path(f"{judge}.csv").write_text("".join(lines), encoding="utf-8")
-    return tmp_path
+    for name, lines in {"people": people, **judges}.items():
+        Path(f"{name}.csv").write_text("".join(lines), encoding="utf-8")
+    return listed
 
 
-TABLES = [word for judge in JUDGES for word in ("--scores", f"{judge}.csv")]
+TABLES = [*(word for judge in JUDGES for word in ("--scores", f"{judge}.csv")), "--yes-from", "0.2"]
 
 
-def test_the_papers_table_5_comes_out_to_three_decimals(files: Path, editloupe: Program) -> None:
-    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--yes-from", "0.2", "--json", *FEW)
-    assert code == 0, err
+def test_the_papers_table_5_comes_out_to_three_decimals(printed: list[dict[str, str]], editloupe: Program) -> None:
     found: dict[tuple[str, str], Any] = {}
-    for judge in json.loads(out)["judges"]:
-        name = judge["judge"].partition(".csv")[0]
+    for judge in judges_of(editloupe, *TABLES):
         (metric,) = judge["criteria"]
         for group in (metric["all"], *metric["by"]["edit_type"]):
-            found[group["name"], name] = group["figures"]
-    assert [judge["judge"] for judge in json.loads(out)["judges"]][-1] == "CLIP_dir.csv, yes from 0.2"
-    compared = 0
-    for row in rows():
+            found[group["name"], judge["judge"].partition(".csv")[0]] = group["figures"]
+    assert judge["judge"] == "CLIP_dir.csv, yes from 0.2" and len(printed) == 30
+    for row in printed:
         figures = found[row["edit_type"], row["judge"]]
         for ours, theirs in (("pearson", "plcc"), ("kappa", "kappa"), ("f1", "f1")):
             assert figures[ours]["value"] == pytest.approx(float(row[theirs]), abs=5.1e-5), (row, ours)
-            compared += 1
-    assert compared == 90
     # Four editors at turn 1: 4 · 572 edits but one.
     assert sum(4 * counts[0] for counts in COUNTS.values()) == 2288
     assert {found["all", judge]["accuracy"]["judged"] for judge in JUDGES} == {2287}
     # The text says 81.3, 75.2 and 65.4.
     accuracy = {judge: round(100 * found["all", judge]["accuracy"]["value"], 1) for judge in JUDGES}
     assert accuracy == {"EdiVal-IF": 81.4, "Qwen2.5-VL": 80.9, "CLIP_dir": 61.3}
-
-
-def test_judges_stand_side_by_side_by_edit_type(files: Path, editloupe: Program) -> None:
-    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--yes-from", "0.2", "--markdown", *FEW)
-    assert code == 0, err
-    table = out.partition("judges side by side")[2]
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
-    assert lines[0] == ["Edit type", "Judge", "Accuracy", "Cohen κ", "F1 of good", "Pearson r"]
-    assert len(lines) == 2 + 30
-    assert [line[1] for line in lines[2:5]] == ["EdiVal-IF.csv", "Qwen2.5-VL.csv", "CLIP_dir.csv, yes from 0.2"]
-    remove = {line[1]: [cell.split(" ")[0] for cell in line[2:]] for line in lines if line[0] == "subject_remove"}
-    assert remove["EdiVal-IF.csv"] == ["0.7700", "0.5409", "0.7837", "0.5473"]
-    assert "(300/300)" in next(line[2] for line in lines if line[0] == "subject_remove")
-    assert [line[0].strip("*") for line in lines[-3:]] == ["all"] * 3
-
-
-def test_all_figures_side_by_side_rest_on_the_same_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
-) -> None:
-    """On item d the raters draw. Both judges see a, b and c rightly, and one of them says nothing but no of e and f."""
-    monkeypatch.chdir(tmp_path)
-    Path("people.csv").write_text(
-        "item,edit_type,rater,label\n" + "".join(f"{item},{kind},{who},{label}\n" for item, kind, who, label in (
-            ("a", "add", "ann", 1), ("b", "add", "ann", 0), ("c", "add", "ann", 0), ("d", "add", "ann", 1),
-            ("d", "add", "ben", 0), ("e", "count", "ann", 0), ("f", "count", "ann", 0),
-        )), encoding="utf-8",
-    )  # fmt: skip
-    for name, scores in (("rules", (1, 0, 0, 1, 0, 0)), ("lmm", (1, 0, 0, 0, 1, 0))):
-        lines = [f"{item},{score}\n" for item, score in zip("abcdef", scores, strict=True)]
-        Path(f"{name}.csv").write_text("item,score\n" + "".join(lines), encoding="utf-8")
-    tables = ("--scores", "rules.csv", "--scores", "lmm.csv")
-    code, out, err = editloupe("align", *tables, "--human", "people.csv", "--json", *FEW)
-    assert code == 0, err
-    rules, lmm = (judge["criteria"][0] for judge in json.loads(out)["judges"])
-    for judge in (rules, lmm):
-        figures = judge["all"]["figures"]
-        assert {figures[name]["judged"] for name in ("accuracy", "kappa", "f1", "pearson")} == {5}
-    assert rules["all"]["figures"]["pearson"]["value"] == pytest.approx(1)
-    # φ of (1, 0, 0, 1, 0) and (1, 0, 0, 0, 0): (1 · 3 − 1 · 0) / sqrt(2 · 3 · 1 · 4).
-    assert lmm["all"]["figures"]["pearson"]["value"] == pytest.approx(3 / 24**0.5)
-    # No and no is right, also where nobody says yes.
-    Path("few.csv").write_text("item,score\ne,0\nf,0\n", encoding="utf-8")
-    Path("no.csv").write_text("item,label\ne,0\nf,0\n", encoding="utf-8")
-    code, out, err = editloupe("align", "--scores", "few.csv", "--human", "no.csv", "--json", *FEW)
-    assert code == 0, err
-    assert json.loads(out)["judges"][0]["criteria"][0]["all"]["figures"]["accuracy"]["value"] == 1
-
-
-def test_without_a_threshold_numbers_are_no_labels(files: Path, editloupe: Program) -> None:
-    code, out, err = editloupe("align", "--scores", "CLIP_dir.csv", "--human", "people.csv", "--json", *FEW)
-    assert code == 0, err
-    (judge,) = json.loads(out)["judges"]
+    # Without a threshold numbers are no labels.
+    (judge,) = judges_of(editloupe, "--scores", "CLIP_dir.csv")
     assert "kappa" not in judge["criteria"][0]["all"]["figures"]
     for words, said in (
         (("--yes-from", "0.2"), "--yes-from goes with --scores"),
@@ -159,34 +102,60 @@ def test_without_a_threshold_numbers_are_no_labels(files: Path, editloupe: Progr
         assert code == 2 and said in " ".join(err.split())
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Two runs about two turns of two samples, with answers of yes and no."""
-    entry = "[editloupe.protocols]\ntyped = tests.protocols.test_edival_agreement:Typed\n"
-    site = str(install(tmp_path / "site", name="editloupe-typed", entry_points=entry))
-    sys.path.insert(0, site)
-    plugins.forget()
+def test_judges_stand_side_by_side_by_edit_type(printed: list[dict[str, str]], editloupe: Program) -> None:
+    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--markdown", "--resamples", "100")
+    assert code == 0, err
+    table = out.partition("judges side by side")[2]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    assert lines[0] == ["Edit type", "Judge", "Accuracy", "Cohen κ", "F1 of good", "Pearson r"]
+    assert len(lines) == 2 + 30
+    assert [line[1] for line in lines[2:5]] == ["EdiVal-IF.csv", "Qwen2.5-VL.csv", "CLIP_dir.csv, yes from 0.2"]
+    remove = {line[1]: line[2:] for line in lines if line[0] == "subject_remove"}["EdiVal-IF.csv"]
+    assert [cell.split(" ")[0] for cell in remove] == ["0.7700", "0.5409", "0.7837", "0.5473"]
+    assert "(300/300)" in remove[0] and [line[0].strip("*") for line in lines[-3:]] == ["all"] * 3
+
+
+def test_all_figures_side_by_side_rest_on_the_same_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
+) -> None:
+    """On item d the raters draw. Both judges see a, b and c rightly, and one of them says nothing but no of e and f."""
     monkeypatch.chdir(tmp_path)
+    labels = ("a,add,ann,1", "b,add,ann,0", "c,add,ann,0", "d,add,ann,1", "d,add,ben,0", "e,count,ann,0", "f,count,ann,0")
+    Path("people.csv").write_text("\n".join(("item,edit_type,rater,label", *labels, "")), encoding="utf-8")
+    for name, scores in (("rules", (1, 0, 0, 1, 0, 0)), ("lmm", (1, 0, 0, 0, 1, 0))):
+        lines = [f"{item},{score}\n" for item, score in zip("abcdef", scores, strict=True)]
+        Path(f"{name}.csv").write_text("item,score\n" + "".join(lines), encoding="utf-8")
+    found = judges_of(editloupe, "--scores", "rules.csv", "--scores", "lmm.csv")
+    rules, lmm = (judge["criteria"][0]["all"]["figures"] for judge in found)
+    for figures in (rules, lmm):
+        assert {figures[name]["judged"] for name in ("accuracy", "kappa", "f1", "pearson")} == {5}
+    assert rules["pearson"]["value"] == pytest.approx(1)
+    # φ of (1, 0, 0, 1, 0) and (1, 0, 0, 0, 0): (1 · 3 − 1 · 0) / sqrt(2 · 3 · 1 · 4).
+    assert lmm["pearson"]["value"] == pytest.approx(3 / 24**0.5)
+    # No and no is right, also where nobody says yes.
+    Path("few.csv").write_text("item,score\ne,0\nf,0\n", encoding="utf-8")
+    Path("people.csv").write_text("item,label\ne,0\nf,0\n", encoding="utf-8")
+    (judge,) = judges_of(editloupe, "--scores", "few.csv")
+    assert judge["criteria"][0]["all"]["figures"]["accuracy"]["value"] == 1
+
+
+def test_runs_and_tables_are_compared_on_the_labels_of_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
+) -> None:
+    """People: a1 yes, a2 a draw, b1 no, b2 no. Rules: yes, no, yes, no: 2 of 3 right. Table: nothing of b2."""
+    entry = "[editloupe.protocols]\ntyped = tests.protocols.test_edival_agreement:Typed\n"
+    monkeypatch.syspath_prepend(str(install(tmp_path / "site", name="editloupe-typed", entry_points=entry)))
+    plugins.forget()
     a, b = sample("a", edit_type="add", editor="e"), sample("b", edit_type="swap", editor="e")
-    said = {"rules": ("yes", "no", "yes", "no"), "lmm": ("yes", "yes", "yes", "no")}
-    for name, answers in said.items():
-        places = ((a, 1), (a, 2), (b, 1), (b, 2))
+    places = ((a, 1), (a, 2), (b, 1), (b, 2))
+    for name, answers in {"rules": ("yes", "no", "yes", "no"), "lmm": ("yes", "yes", "yes", "no")}.items():
         findings = [answered(of, "kept", answer, turn=turn) for (of, turn), answer in zip(places, answers, strict=True)]
         write_protocol_run(tmp_path / name, "typed", Checks.metrics, [a, b], {f"toy/{name}": findings})
     people = "sample,editor,turn,kept_ann,kept_ben\na,e,1,yes,yes\na,e,2,no,yes\nb,e,1,no,no\nb,e,2,no,no\n"
     Path("people.csv").write_text(people, encoding="utf-8")
-    yield tmp_path
-    sys.path.remove(site)
-    plugins.forget()
-
-
-def test_runs_and_tables_are_compared_on_the_labels_of_turns(runs: Path, editloupe: Program) -> None:
-    """People: a1 yes, a2 a draw, b1 no, b2 no. Rules: yes, no, yes, no: 2 of 3 right. Table: nothing of b2."""
     Path("clip.csv").write_text("item,editor,turn,score\na,e,1,0.3\na,e,2,0.1\nb,e,1,0.1\n", encoding="utf-8")
-    command = ("align", "rules", "lmm", "--human", "people.csv", "--scores", "clip.csv", "--yes-from", "0.2", *FEW)
-    code, out, err = editloupe(*command, "--json")
-    assert code == 0, err
-    found = {judge["judge"]: judge["criteria"][0] for judge in json.loads(out)["judges"]}
+    command = ("rules", "lmm", "--scores", "clip.csv", "--yes-from", "0.2")
+    found = {judge["judge"]: judge["criteria"][0] for judge in judges_of(editloupe, *command)}
     rules, lmm, clip = found.values()
     assert [name.split(" ")[-1] for name in found] == ["rules", "lmm", "0.2"]
     assert rules["all"]["figures"]["accuracy"]["value"] == pytest.approx(2 / 3)
@@ -197,5 +166,6 @@ def test_runs_and_tables_are_compared_on_the_labels_of_turns(runs: Path, editlou
     # The table names no edit type; the runs do.
     assert [group["name"] for group in clip["by"]["edit_type"]] == ["add", "swap"]
     assert lmm["raters"] == 2 and lmm["all"]["ceiling"]["fleiss_kappa"]["judged"] == 4
-    code, out, err = editloupe(*command)
-    assert code == 0 and "judges side by side" in out
+    code, out, err = editloupe("align", *command, "--human", "people.csv", "--resamples", "100")
+    plugins.forget()
+    assert code == 0 and "judges side by side" in out, err

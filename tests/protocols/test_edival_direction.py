@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import numpy as np
 
 from editloupe.protocols.edival.chain import Chain
 from editloupe.protocols.edival.direction import DirectionOptions, captions, plan_direction, score_direction
@@ -40,12 +40,9 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "before", "after"), CASES)
-def test_the_texts_of_an_edit(edit: dict[str, Any], before: str, after: str) -> None:
-    assert captions(Edit(**edit)) == (before, after)
-
-
-def test_each_type_has_texts() -> None:
+def test_each_type_of_edit_has_its_texts() -> None:
+    for edit, before, after in CASES:
+        assert captions(Edit(**edit)) == (before, after)
     assert {edit["edit_type"] for edit, _, _ in CASES} == set(EDIT_TYPES)
 
 
@@ -56,8 +53,6 @@ class Fixed:
     """Vectors by which every edit has the direction of its texts but for the second, which has none."""
 
     def get(self, kind: str) -> Any:
-        import numpy as np
-
         images = lambda pictures, _: [picture.mean((0, 1)).astype(np.float32) for picture in pictures]  # noqa: E731
         texts = lambda said: [np.array([1, len(s), 0], np.float32) for s in said]  # noqa: E731
         return {"clip": images, "clip_text": texts}[kind]

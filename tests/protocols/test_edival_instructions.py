@@ -35,13 +35,11 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("text", SENTENCES)
-def test_a_sentence_is_taken_apart_and_put_together_again(text: str):
-    edit = SENTENCES[text]
-    assert parse_edit(edit.edit_type, text) == edit
-    assert parse_edit(edit.edit_type, f' "{text}."') == edit == parse_edit(edit.edit_type, f'""{text}""')
-    assert edit.sentence(brackets=True) == text
-    assert edit.sentence() == re.sub(r"[\[\]]", "", text)
+def test_a_sentence_is_taken_apart_and_put_together_again():
+    for text, edit in SENTENCES.items():
+        assert parse_edit(edit.edit_type, text) == edit
+        assert parse_edit(edit.edit_type, f' "{text}."') == edit == parse_edit(edit.edit_type, f'""{text}""')
+        assert (edit.sentence(brackets=True), edit.sentence()) == (text, re.sub(r"[\[\]]", "", text))
 
 
 def test_the_objects_to_keep_stand_in_the_plain_sentence_alone():
@@ -51,25 +49,19 @@ def test_the_objects_to_keep_stand_in_the_plain_sentence_alone():
     assert parse_edit("background_change", bracketed, "Change the background to park").keep == ()
 
 
-@pytest.mark.parametrize(
-    ("edit_type", "text", "said"),
-    [
+def test_what_is_no_sentence_of_its_type_is_told():
+    inside = "Change the position of [a] to [inside] of [b]"
+    for edit_type, text, said in (
         ("paint", "Paint [wall]", "unknown edit type 'paint'; expected one of subject_add"),
         ("subject_remove", "Take away [cup]", "is not of the form 'Remove [target]'"),
         ("subject_remove", "Remove [cup", "is not of the form"),
         ("subject_remove", "Remove [[cup]]", "is not of the form"),
         ("subject_remove", "Remove [ ]", "has nothing in the place of [target]"),
         ("count_change", "Change the count of [cup] to [three]", "the count 'three' is not a whole number"),
-        (
-            "position_change",
-            "Change the position of [a] to [inside] of [b]",
-            "unknown position 'inside'; expected one of left",
-        ),
-    ],
-)
-def test_what_is_no_sentence_of_its_type_is_told(edit_type: str, text: str, said: str):
-    with pytest.raises(DataError, match=re.escape(said)):
-        parse_edit(edit_type, text)
+        ("position_change", inside, "unknown position 'inside'; expected one of left"),
+    ):
+        with pytest.raises(DataError, match=re.escape(said)):
+            parse_edit(edit_type, text)
 
 
 @pytest.mark.skipif(

@@ -23,19 +23,11 @@ BEST, OVER, WRONG, LOST = (level.name for level in reversed(IF.levels))
 def finding(given: str, repeat: int, **more: Any) -> Finding:
     """given: a label, or a status in brackets."""
     failed = given.startswith("(")
-    return Finding(
-        **{
-            "task_id": "t",
-            "judge_id": "j",
-            "sample_id": "dustpan",
-            "editor": "",
-            "metric": IF.id,
-            "repeat": repeat,
-            "status": given.strip("()") if failed else "ok",
-            "answer": None if failed else Label(name=given, value=VALUES[given]),
-            **more,
-        }
+    answered = (
+        {"status": given.strip("()")} if failed else {"answer": Label(name=given, value=VALUES[given]), "status": "ok"}
     )
+    about = {"task_id": "t", "judge_id": "j", "sample_id": "dustpan", "editor": "", "metric": IF.id, "repeat": repeat}
+    return Finding(**{**about, **answered, **more})
 
 
 def joined(*answers: str, **rule: Any) -> tuple[str | None, float | None]:
@@ -44,10 +36,9 @@ def joined(*answers: str, **rule: Any) -> tuple[str | None, float | None]:
     return one.finding and (one.finding.label or one.finding.status), one.entropy
 
 
-# Values 4, 3, 2, 1 for BEST, OVER, WRONG, LOST; entropies by hand: −Σ p log2 p.
-@pytest.mark.parametrize(
-    ("answers", "median", "majority", "bits"),
-    [
+def test_the_label_that_counts():
+    # Values 4, 3, 2, 1 for BEST, OVER, WRONG, LOST; entropies by hand: −Σ p log2 p.
+    for answers, median, majority, bits in (
         ((WRONG, WRONG, WRONG), WRONG, WRONG, 0.0),
         ((WRONG, BEST, WRONG), WRONG, WRONG, 0.9183),
         ((BEST, OVER, LOST), OVER, "contradictory", 1.5850),
@@ -57,11 +48,11 @@ def joined(*answers: str, **rule: Any) -> tuple[str | None, float | None]:
         # Two of five are the most, and no majority.
         ((BEST, BEST, OVER, WRONG, LOST), OVER, "contradictory", 1.9219),
         ((BEST, BEST, BEST, LOST, LOST), BEST, BEST, 0.9710),
-    ],
-)
-def test_the_label_that_counts(answers: tuple[str, ...], median: str, majority: str, bits: float):
-    assert joined(*answers) == (median, pytest.approx(bits, abs=5e-5))
-    assert joined(*answers, by="majority") == (majority, pytest.approx(bits, abs=5e-5))
+    ):
+        assert joined(*answers) == (median, pytest.approx(bits, abs=5e-5))
+        assert joined(*answers, by="majority") == (majority, pytest.approx(bits, abs=5e-5))
+    # Once is as it always was.
+    assert joined(WRONG) == (WRONG, None) and joined("(refused)") == ("refused", None)
 
 
 def test_too_few_labels_are_no_score_and_the_commonest_failure_is_said():
@@ -90,11 +81,6 @@ def test_answers_without_a_value_have_no_median_and_are_counted():
     assert two is not None and two.status == "contradictory"
 
 
-def test_once_is_as_it_always_was():
-    assert joined(WRONG) == (WRONG, None)
-    assert joined("(refused)") == ("refused", None)
-
-
 def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtful(sample: Sample):
     protocol = make_protocol("dlebench", {"criteria": "if"})
     (score,) = scored(protocol, [sample], [finding(a, i) for i, a in enumerate((BEST, WRONG, WRONG))], Repeats(count=3))
@@ -111,13 +97,8 @@ def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtf
     assert (score.label, score.parts, score.entropy) == (OVER, (BEST, OVER), pytest.approx(0.9183, abs=5e-5))
 
 
-def test_entropy_and_counts():
-    assert entropy_of([]) == 0
-    assert entropy_of([1, 1, 1, 1]) == 2
-    assert counted(["a", "b", "a"]) == "a ×2, b"
-
-
-@pytest.mark.parametrize("wrong", [{"count": 0}, {"by": "mean"}, {"abstain_above": -1}, {"abstain_above": float("nan")}])
-def test_rules_that_are_none(wrong: dict[str, Any]):
-    with pytest.raises(ConfigError, match=r"expected|median or majority"):
-        Repeats(**wrong)
+def test_entropy_counts_and_rules():
+    assert (entropy_of([]), entropy_of([1, 1, 1, 1]), counted(["a", "b", "a"])) == (0, 2, "a ×2, b")
+    for wrong in ({"count": 0}, {"by": "mean"}, {"abstain_above": -1}, {"abstain_above": float("nan")}):
+        with pytest.raises(ConfigError, match=r"expected|median or majority"):
+            Repeats(**wrong)
