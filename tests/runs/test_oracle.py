@@ -196,7 +196,7 @@ def test_what_is_asked_of_each_is_asked_about_one_by_one_with_a_mark(tmp_path: P
 def test_the_instruction_or_an_option_says_whether_the_targets_are_one_set(tmp_path: Path):
     for instruction, times in (
         ("Remove all orange mugs.", 3),
-        ("Remove the mugs with the text '3 for 2'.", 3),
+        ("Remove the mugs with the text '2 of 3'.", 3),
         ("Make mug 3 and mug 7 blue.", 3),
         ("Change the color of the two mugs to blue.", 3),
         ("Keep only one mug.", 1),
