@@ -88,16 +88,21 @@ LEFT_OUT: dict[str, tuple[Row, str]] = {
 """What is changed in a finding, and what is said."""
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(name: str, run: Path):
-    fields, said = LEFT_OUT[name]
-    change(run, **fields)
-    store = RunStore.read(run)
-    (problem,) = store.problems
-    assert problem.startswith("findings.jsonl, line 1: not of the expected shape (") and said in problem
-    assert problem.endswith("), left out")
-    assert [(f.sample_id, f.value) for f in store.current()] == [("s01", 3.0), ("s02", 3.0), ("s03", 3.0)]
-    assert ("line 1", problem.partition(": ")[2]) in wrong(run)
+def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(good: Path, tmp_path: Path):
+    for name, (fields, said) in LEFT_OUT.items():
+        run = Path(shutil.copytree(good / "run", tmp_path / name))
+        change(run, **fields)
+        store = RunStore.read(run)
+        (problem,) = store.problems
+        assert problem.startswith("findings.jsonl, line 1: not of the expected shape (") and said in problem, name
+        assert problem.endswith("), left out")
+        assert [(f.sample_id, f.value) for f in store.current()] == [("s01", 3.0), ("s02", 3.0), ("s03", 3.0)]
+        assert ("line 1", problem.partition(": ")[2]) in wrong(run)
+    # Many of a kind are cut short.
+    line = rows(run / "findings.jsonl")[1]
+    write(run / "findings.jsonl", [{**line, "task_id": f"{n:064x}", "value": n + 10} for n in range(9)])
+    problems = RunStore.read(run).problems
+    assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
 
 
 def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloupe: Program):
@@ -105,33 +110,25 @@ def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloup
     change(run, answer={"value": 400.0}, value=400.0)
     people = tmp_path / "people.csv"
     people.write_text("id,if_ann\n" + "".join(f"s0{n},Over Modification\n" for n in range(4)), encoding="utf-8")
-    commands = {
-        "show": ["show", run],
-        "report": ["report", run, "--json"],
-        "gate": ["gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"],
-        "compare": ["compare", run, run.with_name("other"), "--resamples", "100"],
-        "align": ["align", run, "--human", people, "--resamples", "100"],
-        "rescore": ["rescore", run, "--rubric", "dlebench"],
-        "export": ["export", run, "--findings", tmp_path / "findings.jsonl"],
-    }
     shutil.copytree(run, run.with_name("other"))
     shown = {}
-    for name, words in commands.items():
-        code, shown[name], err = editloupe(*words)
-        assert code == (1 if name == "export" else 0), (name, err)
-        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[name] + err, name
+    for code, *words in (
+        (0, "show", run),
+        (0, "report", run, "--json"),
+        (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
+        (0, "compare", run, run.with_name("other"), "--resamples", "100"),
+        (0, "align", run, "--human", people, "--resamples", "100"),
+        (0, "rescore", run, "--rubric", "dlebench"),
+        (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
+    ):
+        found, shown[words[0]], err = editloupe(*words)
+        assert found == code, (words, err)
+        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[words[0]] + err, words
     assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["align"] + shown["compare"]
     seen = [f.sample_id for one in RunReader(run).samples() for f in one.findings]
     assert seen == [f.sample_id for f in Run(run).findings] == ["s01", "s02", "s03"]
     with pytest.raises(ConfigError, match=r"cannot be merged: .* has the value 400"):
         merge(tmp_path / "whole", [run])
-
-
-def test_many_of_a_kind_are_cut_short(run: Path):
-    line = rows(run / "findings.jsonl")[0]
-    write(run / "findings.jsonl", [{**line, "task_id": f"{n:064x}", "value": n + 10} for n in range(9)])
-    problems = RunStore.read(run).problems
-    assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
 
 
 def test_an_answer_on_a_scale_of_its_questions_own_counts_while_its_trace_ends_in_it(

@@ -24,6 +24,10 @@ from tests.setups import open_with, run_over
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
+real = (
+    pytest.mark.slow,
+    pytest.mark.skipif(not REAL.is_dir(), reason="the real edit pairs are not here (shared/data/real-edits)"),
+)
 
 CALLS: list[tuple[str, dict[str, Json]]] = [
     ("localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}),
@@ -47,7 +51,7 @@ def judge_with_all_tools(
         criteria=("if",),
         weights=ToolSettings(detector=str(detector), upscaler=upscaler and str(upscaler), device=device),
     )
-    outcome = run_over(setup, folder, out, config={}, limit=limit)
+    outcome = run_over(setup, folder, out, limit=limit)
     assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
     store = ImageStore(out / "blobs")
     for finding in outcome.findings:
@@ -57,19 +61,18 @@ def judge_with_all_tools(
         trace = read_trace(out / str(finding.trace))
         assert trace.problems == ()
         assert {tool["name"] for tool in trace.header.tools} == set(BUILT_IN_TOOLS)
-        results = [event for event in trace.events if isinstance(event, ToolResult)]
-        assert [(r.call["name"], r.call["arguments"]) for r in results] == CALLS
-        refused = results[-1].observation["text"]
-        assert "there is no image 'Edited Picture'; the images are: 'Original Image', 'Edited Image', 'Crop 1'" in refused
-        for result in results[:-1]:
+        *results, refused = (event for event in trace.events if isinstance(event, ToolResult))
+        assert [(r.call["name"], r.call["arguments"]) for r in (*results, refused)] == CALLS
+        told = "there is no image 'Edited Picture'; the images are: 'Original Image', 'Edited Image', 'Crop 1'"
+        assert told in refused.observation["text"]
+        for result in results:
             check_observation(Observation.from_json(result.observation), result, store, device)
     return len(outcome.findings)
 
 
 def check_observation(seen: Observation, result: ToolResult, store: ImageStore, device: str) -> None:
     assert result.crashed is None and not seen.error, seen.text
-    assert len(result.aliases) == len(seen.images)
-    assert all(alias in seen.text for alias in result.aliases)
+    assert len(result.aliases) == len(seen.images) and all(alias in seen.text for alias in result.aliases)
     for view in (*seen.views, *seen.kept):
         # Stored, at the size that the trace says, and a part of the picture that it says.
         assert store.array(view.image).shape[:2] == (view.image.height, view.image.width)
@@ -91,12 +94,6 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_all_five_tools_run_in_the_loop_over_the_examples(detector: Path, tmp_path: Path) -> None:
-    assert judge_with_all_tools(EXAMPLES, tmp_path / "run", detector, limit=3) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real edit pairs are not here (shared/data/real-edits)")
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_all_five_tools_run_in_the_loop_over_the_real_edits(detector: Path, tmp_path: Path) -> None:
-    assert judge_with_all_tools(REAL, tmp_path / "run", detector, limit=None) == 83
+@pytest.mark.parametrize(("folder", "limit", "count"), [(EXAMPLES, 3, 3), pytest.param(REAL, None, 83, marks=real)])
+def test_all_five_tools_run_in_the_loop(folder: Path, limit: int | None, count: int, detector: Path, tmp_path: Path):
+    assert judge_with_all_tools(folder, tmp_path / "run", detector, limit=limit) == count
