@@ -13,15 +13,13 @@ from tests.service.loopback_judge import by_number, needs_extra, png, serving
 
 
 def test_files_of_a_form_are_binary_and_nothing_in_it_is_null(tmp_path: Path):
-    needs_extra()
     with serving(tmp_path / "run", by_number) as service:
         described = service.ask("/openapi.json")[2]
         assert service.ask("/openapi.json")[2] == described, "asked again, the same"
     form = described["components"]["schemas"]["Body_upload"]["properties"]
-    for name in ("source", "edited", "reference"):
-        assert (form[name]["type"], form[name]["format"]) == ("string", "binary")
-    assert "null" not in json.dumps(form)
-    assert form["boxes"]["items"] == {"type": "string"}
+    files = [(form[name]["type"], form[name]["format"]) for name in ("source", "edited", "reference")]
+    assert files == [("string", "binary")] * 3
+    assert "null" not in json.dumps(form) and form["boxes"]["items"] == {"type": "string"}
     named = {operation["operationId"] for path in described["paths"].values() for operation in path.values()}
     assert named == {"judge", "upload", "batch", "healthz", "readyz", "prometheus"}
 
@@ -46,13 +44,9 @@ def test_a_generated_client_judges(tmp_path: Path, token: str | None):
         said = clients.run(python, "-c", _USE, f"http://127.0.0.1:{service.port}", token or "", cwd=tmp_path)
     told = json.loads(said.splitlines()[-1])
     # Label number 2 of four is Over Modification, worth 3; and number 2 of visual consistency as much.
-    assert told["upload"] == [
-        "mine",
-        {"instruction_following": "Over Modification", "visual_consistency": "Single Anomaly"},
-    ]
-    assert told["judge"] == ["edit-2", told["upload"][1]]
-    assert told["batch"] == 2
-    assert told["refused"] == ["Problem", 422] and told["health"] == "ok"
+    labels = {"instruction_following": "Over Modification", "visual_consistency": "Single Anomaly"}
+    judged = {"upload": ["mine", labels], "judge": ["edit-2", labels], "batch": 2}
+    assert told == {**judged, "refused": ["Problem", 422], "health": "ok"}
 
 
 _USE = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import json
+import itertools
 import os
 import random
 import signal
@@ -13,11 +13,12 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from editloupe.runs.store import RunStore
-from tests.service.loopback_judge import IF_LABELS, edit, needs_extra
+from tests.service.loopback_judge import IF_LABELS, Service, edit, needs_extra
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = 64
@@ -48,48 +49,37 @@ class Clients:
     """Threads that ask for edits of their own, and some for shared ones, and check each answer."""
 
     def __init__(self, port: int) -> None:
-        self.port, self.stop, self.lock = port, threading.Event(), threading.Lock()
+        self.service = Service(port, None, None, None)  # type: ignore[arg-type]
+        self.stop, self.lock = threading.Event(), threading.Lock()
         self.statuses: Counter[str] = Counter()
-        self.wrong: list[str] = []
-        self.seconds: dict[str, list[float]] = {}
+        self.wrong: list[object] = []
         self.answered: set[int] = set()
         self.threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
 
     def _ask(self, client: int) -> None:
-        chosen, turn = random.Random(client), 0
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        while not self.stop.is_set():
-            turn += 1
+        chosen = random.Random(client)
+        for turn in itertools.takewhile(lambda _: not self.stop.is_set(), itertools.count()):
             # One in four is asked by many at once.
             number = chosen.randrange(50) if chosen.random() < 0.25 else 1000 + client + CLIENTS * turn
-            began = time.monotonic()
+            name, said = f"{client}-{turn}", {}
             try:
-                body = json.dumps(edit(number, id=f"{client}-{turn}"))
-                connection.request("POST", "/v1/judge", body, {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                status, said = str(answer.status), json.loads(answer.read())
+                code, _, said = self.service.ask("/v1/judge", edit(number, id=name))
+                status = str(code)
             except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                status, said = type(error).__name__, {}
+                status = type(error).__name__
             with self.lock:
                 self.statuses[status] += 1
-                self.seconds.setdefault(status, []).append(time.monotonic() - began)
                 if status == "200":
                     self.answered.add(number)
-                    self.wrong += list(_wrong(said, number, f"{client}-{turn}"))
-            if status == "503":
-                time.sleep(0.2)
-            elif status != "200":
-                time.sleep(0.05)
-        connection.close()
+                    self.wrong += [] if _belongs(said, number, name) else [(number, name, said)]
+            time.sleep(0 if status == "200" else 0.2)
 
 
-def _wrong(said: dict, number: int, id_: str):
-    """What does not belong to the question."""
-    expected = (IF_LABELS[number % 4], f"this is mug {number}")
-    found = [(f["label"], f["reason"]) for f in said["findings"]]
-    if said["id"] != id_ or found != [expected] or said["reward"]["value"] != pytest.approx(number % 4 / 3 * 100):
-        yield f"{id_}, mug {number}: {said}"
+def _belongs(said: dict[str, Any], number: int, name: str) -> bool:
+    """Return whether an answer is one to this question."""
+    (finding,) = said["findings"]
+    label = (finding["label"], finding["reason"]) == (IF_LABELS[number % 4], f"this is mug {number}")
+    return said["id"] == name and label and said["reward"]["value"] == pytest.approx(number % 4 / 3 * 100)
 
 
 def resident_mb(pid: int) -> float:
@@ -135,9 +125,6 @@ def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path
     finally:
         process.kill()
         process.communicate()
-    seconds = sorted(clients.seconds["200"])
-    print(f"\n{dict(clients.statuses)}; before the end {dict(before)}; MB {[round(m) for m in memory]}")
-    print(f"median {seconds[len(seconds) // 2]:.2f} s, 99 % {seconds[int(len(seconds) * 0.99)]:.2f} s\n{told}")
     assert not clients.wrong, clients.wrong[:3]
     assert set(before) <= {"200", "503"} and before["200"] > 500, before
     assert before["503"] > 0, "64 clients at 54 places: some must have been told to come back"
