@@ -20,28 +20,30 @@ from editloupe.tools.base import Toolbox
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
+CALL = '<tool_call>{"name": "of_a_test", "parameters": {}}</tool_call>'
 
-class _Meets:
-    """A tool that answers when `parties` calls are under way at once, or after a while."""
 
-    name, version, description = "meets", "1", "Waits for others."
+class OfATest:
+    """A tool that does what the test gives it to do."""
+
+    name, version, description = "of_a_test", "1", "Does something."
 
     class Args(BaseModel):
         """No arguments."""
 
-    def __init__(self, parties: int, *, computes: bool, wait_s: float) -> None:
-        self.computes, self.most, self._wait_s = computes, 0, wait_s
-        self._barrier, self._lock, self._under_way = threading.Barrier(parties), threading.Lock(), 0
+    def __init__(self, does: Callable[[], object], *, computes: bool = True) -> None:
+        self.does, self.computes = does, computes
 
     def __call__(self, args: object, context: object) -> Observation:
-        with self._lock:
-            self._under_way += 1
-            self.most = max(self.most, self._under_way)
-        with suppress(threading.BrokenBarrierError):
-            self._barrier.wait(self._wait_s)
-        with self._lock:
-            self._under_way -= 1
+        self.does()
         return Observation(text="done")
+
+
+def judged(path: Path, out: Path, tool: OfATest) -> list[str]:
+    """The statuses of the edits, all judged at once with this tool."""
+    lmm = FunctionLMM(lambda messages: CALL if len(messages) < 3 else final("Wrong Action"))
+    setup = replace(open_with(backend=lmm, criteria=("if",)), toolbox=Toolbox(tools={tool.name: tool}))
+    return [finding.status for finding in run_over(setup, path, out, concurrency=8 + of_process.usable_cores()).findings]
 
 
 @pytest.mark.parametrize(("computes", "given"), [(False, None), (True, None), (True, 1)])
@@ -52,51 +54,34 @@ def test_tools_that_compute_wait_for_a_core_and_others_do_not(
     if given is not None:
         of_process.use_cores(given)
     cores = given or of_process.usable_cores()
-    meets = _Meets(cores + 1, computes=computes, wait_s=0.3 if computes else 60)
-    call = '<tool_call>{"name": "meets", "parameters": {}}</tool_call>'
-    setup = open_with(
-        backend=FunctionLMM(lambda messages: call if len(messages) < 3 else final("Wrong Action")), criteria=("if",)
-    )
-    setup = replace(setup, toolbox=Toolbox(tools={"meets": meets}))
+    barrier, lock, under_way, most = threading.Barrier(cores + 1), threading.Lock(), [0], [0]
+
+    def meet() -> None:
+        """Wait for one more call than there are cores, or for a while."""
+        with lock:
+            under_way[0] += 1
+            most.append(under_way[0])
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(0.3 if computes else 60)
+        with lock:
+            under_way[0] -= 1
+
     threads = cv2.getNumThreads()
-    outcome = run_over(setup, edits(cores + 1), tmp_path / "run", concurrency=cores + 1)
-    assert [finding.status for finding in outcome.findings] == ["ok"] * (cores + 1)
-    assert meets.most == cores + (not computes)
+    assert judged(edits(cores + 1), tmp_path / "run", OfATest(meet, computes=computes)) == ["ok"] * (cores + 1)
+    assert max(most) == cores + (not computes)
     assert cv2.getNumThreads() == threads
 
 
-class _Judges:
-    """A tool that computes, and judges a folder for it."""
-
-    name, version, description, computes = "judges", "1", "Asks a judge.", True
-
-    class Args(BaseModel):
-        """No arguments."""
-
-    def __init__(self, path: Path, out: Path) -> None:
-        self._path, self._runs, self._parties = (
-            path,
-            (out / str(n) for n in itertools.count()),
-            threading.Barrier(of_process.usable_cores()),
-        )
-
-    def __call__(self, args: object, context: object) -> Observation:
-        self._parties.wait(60)  # every core is held
-        inner = open_with(backend=FunctionLMM(lambda messages: final("Wrong Action")), criteria=("if",))
-        outcome = run_over(inner, self._path, next(self._runs))
-        return Observation(text=", ".join(finding.status for finding in outcome.findings))
-
-
 def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Callable[..., Path], tmp_path: Path):
-    cores, path = of_process.usable_cores(), edits(of_process.usable_cores())
-    call = '<tool_call>{"name": "judges", "parameters": {}}</tool_call>'
-    lmm = FunctionLMM(lambda messages: call if len(messages) < 3 else final("Wrong Action"))
-    setup = replace(
-        open_with(backend=lmm, criteria=("if",)), toolbox=Toolbox(tools={"judges": _Judges(path, tmp_path / "inner")})
-    )
-    outcome = run_over(setup, path, tmp_path / "run", concurrency=cores)
-    assert [finding.status for finding in outcome.findings] == ["ok"] * cores
-    assert len(list((tmp_path / "inner").iterdir())) == cores
+    cores = of_process.usable_cores()
+    path, together, runs = edits(cores), threading.Barrier(cores), (tmp_path / f"inner{n}" for n in itertools.count())
+
+    def judge() -> None:
+        together.wait(60)  # every core is held
+        assert judged(path, next(runs), OfATest(int, computes=False)) == ["ok"] * cores
+
+    assert judged(path, tmp_path / "run", OfATest(judge)) == ["ok"] * cores
+    assert len(list(tmp_path.glob("inner*"))) == cores
 
 
 def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):

@@ -129,7 +129,7 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits:
     assert outcome.ledger.usage == alone.ledger.usage
     assert (outcome.ledger.cost, outcome.failed) == (pytest.approx(alone.ledger.cost), 0)
     assert outcome.tool_calls == alone.tool_calls
-    assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
+    assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 4
     assert list((tmp_path / "run" / "cache").glob("ray-*")) == []
     # How a run is made is no part of what it is, and nothing is left to ask.
     again = run(server, folder, tmp_path / "run", executor="local")
@@ -195,7 +195,7 @@ def test_a_killed_process_loses_nothing_and_pays_twice_what_was_in_flight(
     outcome = run(server, folder, tmp_path / "killed", max_connections=1)
     assert (len(killed), outcome.failed, len(outcome.findings)) == (2, 0, 12)
     assert labels(tmp_path / "killed") == labels(tmp_path / "calm")
-    assert [part.wrong for part in verify(tmp_path / "killed")] == [[]] * 5
+    assert [part.wrong for part in verify(tmp_path / "killed")] == [[]] * 4
     calls = paid(server)
     assert len(calls) == 24 and sum(calls.values()) <= 26
 
@@ -283,7 +283,7 @@ def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_p
     server = serve(act)
     outcome = run(server, folder, tmp_path / "run")
     assert (len(cluster.nodes), outcome.failed, len(outcome.findings)) == (1, 0, 16)
-    assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 5
+    assert [part.wrong for part in verify(tmp_path / "run")] == [[]] * 4
     calls = paid(server)
     # Six tasks at once in the process that was lost.
     assert len(calls) == 32 and sum(calls.values()) <= 32 + 6
