@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.drawing import RGB, Thing
+from benchmarks.drawing import RGB
 from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
@@ -78,21 +78,6 @@ def test_a_perfect_edit_shows_no_difference_at_any_size(edit: OracleEdit, size: 
     assert seen.data["regions"] == []
     told = "lies under white rectangles that cover targets, or at their rims, and was not compared."
     assert (told in seen.text) != bool(seen.data["identical"])
-
-
-@pytest.mark.parametrize("size", [0.33, 1.0, 1.9])
-def test_masks_that_stay_while_the_picture_moves_are_no_difference(size: float, tmp_path: Path):
-    moved = np.roll(reference_of(COLOURS), (2, 3), (0, 1))
-    assert differences(sample_of(COLOURS, resized(moved, size), tmp_path)).data["regions"] == []
-
-
-@pytest.mark.parametrize("size", [0.5, 1.0, 1.37])
-def test_what_stands_beside_a_mask_is_a_difference(size: float, tmp_path: Path):
-    # The mask ends at x = 301, or at the next px of the smaller image; the stray begins at 308.
-    stray = Thing(kind="ball", colour="red", x=316, y=170, size=16, grain=9)
-    seen = differences(sample_of(COLOUR, resized(reference_of(COLOUR, stray), size), tmp_path))
-    (region,) = seen.data["regions"]  # type: ignore[misc, union-attr]
-    assert Box(*region["box_1"]).iou(Box(308, 162, 324, 178)) > 0.5  # type: ignore[index, call-overload, arg-type]
 
 
 @pytest.mark.parametrize("size", [0.5, 1.37])
@@ -297,18 +282,15 @@ def waves(width: int, height: int, seed: int = 0) -> RGB:
     return made.clip(0, 255).astype(np.uint8)
 
 
-def consistency(source: RGB, edited: RGB, box: tuple[int, int, int, int], folder: Path, mode: str = "oracle") -> Finding:
+def consistency(source: RGB, edited: RGB, box: Sequence[int], folder: Path, mode: str = "oracle") -> Finding:
     """What the embedded judge says of Visual Consistency, where `box` in the source is the target."""
     store = ImageStore()
     for name, picture in (("source", source), ("edited", edited)):
         Image.fromarray(picture).save(folder / f"{name}.png")
-    first, second = (store.add_file(folder / f"{name}.png") for name in ("source", "edited"))
+    turn = Turn(instruction="Make the ball red.", edited=store.add_file(folder / "edited.png"))
+    target = Target(name="ball", boxes={"source": Box(*box)})
     sample = Sample(
-        id="x",
-        source=first,
-        turns=(Turn(instruction="Make the ball red.", edited=second),),
-        targets=(Target(name="ball", boxes={"source": Box(*box)}),),
-        edit_type="Change Color",
+        id="x", source=store.add_file(folder / "source.png"), turns=(turn,), targets=(target,), edit_type="Change Color"
     )
     (found,) = Judge("baseline", mode=mode, criteria="vc").judge(sample)
     return found
@@ -358,9 +340,7 @@ def test_where_masks_leave_nothing_to_compare_there_is_no_verdict(tmp_path: Path
         for j, mode in enumerate(("oracle", "tool", "plain"))
     ),
 )
-def test_texture_that_changed_throughout_is_a_collapse(
-    edit: str, box: tuple[int, int, int, int], mode: str, tmp_path: Path
-):
+def test_texture_that_changed_throughout_is_a_collapse(edit: str, box: Sequence[int], mode: str, tmp_path: Path):
     """Colours and strengths of edges are on the whole as before, so that only their sides tell."""
     source = noise(320, 240)
     edited = 255 - source if edit == "negative" else np.ascontiguousarray(source[..., [1, 2, 0]])
