@@ -25,7 +25,7 @@ import pytest
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
-from tests.conftest import LOOK, final
+from tests.conftest import final
 from tests.conftest import png as encoded
 from tests.service.loopback_judge import Service, by_number, edit, inline, needs_extra, number_of, png, serving, slow
 
@@ -118,20 +118,6 @@ def test_a_failure_has_no_number_and_says_why(tmp_path: Path):
             "instruction_following": pytest.approx(100 / 3),
             "visual_consistency": None,
         }
-
-
-def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
-    def late(request: Request) -> Any:
-        return LOOK if len(service.lmm.requests) <= 2 else by_number(request)
-
-    with serving(tmp_path / "run", late, mode="tool", criteria=("if",), max_turns=0) as service:
-        first, again, third = (service.ask("/v1/judge", edit(1))[2] for _ in range(3))
-        assert len(service.lmm.requests) == 3
-    assert (first["findings"][0]["status"], first["reward"]["value"]) == ("over_budget", None)
-    assert [(v["findings"][0]["label"], v["findings"][0]["reused"]) for v in (again, third)] == [
-        ("Wrong Action", False),
-        ("Wrong Action", True),
-    ]
 
 
 def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):
