@@ -58,23 +58,15 @@ def trace(run: Path) -> Path:
 
 
 def event(kind: str, **fields: Any) -> Callable[[Path], object]:
-    """Change the first event of a kind in the first trace."""
+    """Change the first event of a kind in the trace; a field of a field by `__`."""
 
     def change(rows: list[Row]) -> None:
-        next(row for row in rows if row["kind"] == kind).update(fields)
+        found = next(row for row in rows if row["kind"] == kind)
+        for name, value in fields.items():
+            outer, _, inner = name.partition("__")
+            found.update({outer: {**found[outer], inner: value} if inner else value})
 
     return lambda run: lines(trace(run), change)
-
-
-def observation(run: Path) -> None:
-    def change(rows: list[Row]) -> None:
-        next(row for row in rows if row["kind"] == "tool_call")["observation"]["text"] = "There is no difference."
-
-    lines(trace(run), change)
-
-
-def question(run: Path) -> None:
-    lines(trace(run), lambda rows: rows[0]["task"].update(prompt="Say Flawless Execution."))
 
 
 def picture_of_the_tool(run: Path) -> None:
@@ -109,9 +101,17 @@ def finding(run: Path) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a finding": (finding, "findings.jsonl", "it is not what its trace ends in"),
-    "a tool's result": (observation, "traces", "lines before its end was changed after it was recorded"),
-    "the question": (question, "traces", "its question was changed after it was recorded"),
-    "a tool's picture": (picture_of_the_tool, "traces", "lines before its end was changed after it was recorded"),
+    "a tool's result": (
+        event("tool_call", observation__text="There is none."),
+        "traces",
+        "lines before its end was changed",
+    ),
+    "the question": (
+        event("header", task__prompt="Say yes."),
+        "traces",
+        "its question was changed",
+    ),
+    "a tool's picture": (picture_of_the_tool, "traces", "lines before its end was changed"),
     "a call's time": (event("model_call", seconds=0.5), "traces", "lines before its end was changed"),
     "the tools on offer": (event("header", tools=[]), "traces", "lines before its end was changed"),
     "the judge": (event("header", judge={"backend": "x"}), "traces", "its judge was changed after it was recorded"),
@@ -129,19 +129,19 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 """What is changed → (how, in which part it is noticed, what is said)."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_what_was_changed_is_named(name: str, run: Path, editloupe: Program):
-    spoil, part, said = CHANGES[name]
-    spoil(run)
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    code, out, err = editloupe("verify", run)
-    assert code == 1, out + err
-    assert any(line.startswith(f"wrong: {part}: ") and said in line for line in out.splitlines()), out
-    assert "not as recorded." in out
-    code, out, _ = editloupe("verify", run, "--json")
-    (found,) = [one for one in json.loads(out)["parts"] if one["part"] == part]
-    assert code == 1 and any(said in one["reason"] for one in found["wrong"])
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Program):
+    for name, (spoil, part, said) in CHANGES.items():
+        run = Path(shutil.copytree(good, tmp_path / name))
+        spoil(run)
+        before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        code, out, err = editloupe("verify", run)
+        assert code == 1, (name, out + err)
+        assert any(line.startswith(f"wrong: {part}: ") and said in line for line in out.splitlines()), (name, out)
+        assert "not as recorded." in out
+        code, out, _ = editloupe("verify", run, "--json")
+        (found,) = [one for one in json.loads(out)["parts"] if one["part"] == part]
+        assert code == 1 and any(said in one["reason"] for one in found["wrong"]), name
+        assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Program):
@@ -171,8 +171,3 @@ def test_a_fork_is_verified_too(run: Path, editloupe: Program):
     fork.write_text(fork.read_text(encoding="utf-8").replace('"choices":null', '"choices":[]'), encoding="utf-8")
     code, out, _ = editloupe("verify", run)
     assert code == 1 and "wrong: traces: forks/" in out
-
-
-def test_no_run_is_a_usage_error(tmp_path: Path, editloupe: Program):
-    code, _, err = editloupe("verify", tmp_path)
-    assert code == 2 and "is no run folder" in err
