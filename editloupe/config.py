@@ -201,9 +201,9 @@ class RunConfig(_Strict):
     null_edit: bool = False
     """Judge each original as its own edit: what a judge says where nothing was done. Needs no outputs."""
     fields: Path | None = None
-    """Field mapping (TOML) for the DLEBench importer."""
+    """Mapping file (TOML) that is laid over the layout's own: which columns and folders hold what (docs/data.md)."""
     columns: Annotated[dict[str, str], BeforeValidator(_columns)] = Field(default_factory=dict)
-    """Columns of rows that hold their images, where names do not say it, such as source=image,edited=output."""
+    """Which column holds what, where names do not say it, such as source=photo,edited=result,instruction=text,id=nr."""
     limit: Whole | None = Field(default=None, ge=1)
     """At most N samples, in the order of the data."""
     sample: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 from typing import Final
 
@@ -33,31 +33,29 @@ _free: SimpleQueue[None] = SimpleQueue()
 use_cores(usable_cores())
 
 
-@contextmanager
-def computing() -> Iterator[None]:
+def computing() -> AbstractContextManager[None]:
     """Hold one of the cores for the block: wait for it, unless this thread has one."""
-    if getattr(_here, "held", False):
-        yield
-        return
-    _free.get()
-    _here.held = True
-    try:
-        yield
-    finally:
-        _here.held = False
-        _free.put(None)
+    return _turn(held=True)
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Leave this thread's core, if it has one, to others for the block, which waits for something else than a core."""
+    return _turn(held=False)
 
 
 @contextmanager
-def waiting() -> Iterator[None]:
-    """Leave this thread's core, if it has one, to others for the block, which waits for something else than a core."""
-    if not getattr(_here, "held", False):
-        yield
-        return
-    _here.held = False
-    _free.put(None)
+def _turn(*, held: bool) -> Iterator[None]:
+    before = getattr(_here, "held", False)
+    _change(before, held)
     try:
         yield
     finally:
+        _change(held, before)
+
+
+def _change(before: bool, held: bool) -> None:
+    if held and not before:
         _free.get()
-        _here.held = True
+    elif before and not held:
+        _free.put(None)
+    _here.held = held

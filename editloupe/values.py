@@ -411,6 +411,8 @@ class View(Serialisable):
         return box.shifted(-self.region.x0, -self.region.y0).scaled(sx, sy).shifted(self.window.x0, self.window.y0)
 
 
+ORIGINAL: Final = "Original Image"
+"""What questions call the source."""
 Role: TypeAlias = Literal["source", "edited", "reference"]
 
 
@@ -445,7 +447,9 @@ class Sample(Serialisable):
     editor: str = ""
     """The editing model; "" where unknown."""
     source: ImageRef
-    """The image before the edit."""
+    """The image before the edit; of several input images the first, which tools and measures take."""
+    further: Annotated[tuple[ImageRef, ...], Field(exclude_if=is_empty)] = ()
+    """Input images after the source, in the order in which the editor got them."""
     turns: tuple[Turn, ...]
     """At least one."""
     reference: ImageRef | None = None
@@ -485,6 +489,16 @@ class Sample(Serialisable):
         return _made("from_row", row, map)
 
     @property
+    def sources(self) -> tuple[ImageRef, ...]:
+        """All input images, in their order."""
+        return (self.source, *self.further)
+
+    @property
+    def originals(self) -> dict[str, ImageRef]:
+        """The input images by the names that questions give them: "Original Image", "Original Image 2", …"""
+        return {f"{ORIGINAL} {n}" if n > 1 else ORIGINAL: image for n, image in enumerate(self.sources, start=1)}
+
+    @property
     def instruction(self) -> str:
         """What leads from the source to `edited`: the instructions of all turns, as `in_one` joins them."""
         return in_one([turn.instruction for turn in self.turns])
@@ -509,6 +523,7 @@ class Sample(Serialisable):
         return digest(
             {
                 "source": self.source.sha256,
+                **({"further": [ref.sha256 for ref in self.further]} if self.further else {}),
                 "turns": [[t.instruction, None if t.edited is None else t.edited.sha256] for t in self.turns],
                 "reference": None if self.reference is None else self.reference.sha256,
                 "targets": [t.to_json() for t in self.targets],
@@ -534,6 +549,7 @@ def with_images(sample: Sample, made: Callable[[ImageRef], ImageRef]) -> Sample:
     return replace(
         sample,
         source=made(sample.source),
+        further=tuple(map(made, sample.further)),
         turns=tuple(turn if turn.edited is None else replace(turn, edited=made(turn.edited)) for turn in sample.turns),
         reference=None if sample.reference is None else made(sample.reference),
         masks={name: made(ref) for name, ref in sample.masks.items()},

@@ -14,21 +14,19 @@ from pydantic import ValidationError
 from typer import Argument, Option
 
 from editloupe import files, plugins
-from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import budget_of, exit_code
+from editloupe.build import unicedit as training_set
+from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
+from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, parameter, read_config, run_options, with_options, words
+from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import BackendError, ConfigError, DataError, StorageError
-from editloupe.exports import unicedit as training_set
-from editloupe.exports.write import json_bytes
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.builders import Answered, Builder, Built, DirectBuilder, Reviewed, open_builder
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
@@ -83,12 +81,13 @@ def unicedit(
     verified = _is_verified(run.path)
     folder = run.path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
-    training_set.check_folder(out_dir, name)
+    marker: dict[str, Json] = {"builder": "unicedit", "run": name, **({} if verified else {"path": str(run.path)})}
+    if verified:
+        _check_taken(run)
+    _check_built(out_dir, marker)
     code = 0
-    with stoppable() as stop:
-        if verified:
-            _check_taken(run)
-        else:
+    with _marked(out_dir, marker), stoppable() as stop:
+        if not verified:
             outcome = _verify(run, own, stop, as_json=as_json)
             code = exit_code(outcome, tolerated=run.fail_on_error)
             if outcome.interrupted or outcome.ledger.refused:
@@ -128,9 +127,7 @@ def _check_taken(run: RunConfig) -> None:
 
 
 def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outcome:
-    """Verify the edits into a run folder. Raises ConfigError if that has other data, BackendError if nobody answers."""
-    if (folder / "config.yaml").exists() and (known := read_config(folder / "config.yaml").get("path")) != str(run.path):
-        raise ConfigError(f"{folder.parent} is built from {known}, not from {run.path}; name another --out")
+    """Verify the edits into a run folder. Raises BackendError if nobody answers."""
     option = {**training_set.VERIFIER_ONLY, **run.option}
     run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
     setup = open_setup(run)
@@ -153,8 +150,6 @@ def _asked(
             folder,
             loaded=loaded,
             config=run.to_options() if loaded is None else None,
-            budget=budget_of(run),
-            prices=read_prices(run.prices),
             listener=listener,
             stop=stop,
         )
@@ -246,7 +241,7 @@ def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:
     def command(weights: dict[str, Any], *, path: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
         return _build_directly(name, builder, weights, path.resolve(), out_dir.resolve(), _given(given), as_json=as_json)
 
-    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads)]
+    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads, show_default=False)]
     command.__signature__ = _signature("weights", dict[str, Any], "path", path, builder)  # type: ignore[attr-defined]
     command.__doc__ = f"{builder.summary}\n\nThe same command again continues. Exit code 1 where nothing is written."
     return with_options("weights", list(builder.weights))(command)
@@ -262,6 +257,7 @@ def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder
     def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
+    shipped = getattr(builder, "default", inspect.Parameter.empty)
     folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
     fields = builder.Options.model_fields
     looked = getattr(builder, "review", None)
@@ -270,7 +266,7 @@ def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder
     return inspect.Signature(
         [
             keyword(first, kind),
-            keyword(path, argument),
+            keyword(path, argument, shipped),
             *(parameter(option, field, panel="Data set") for option, field in fields.items()),
             *([keyword("review", review, None)] if looked else []),
             keyword("out_dir", folder),
@@ -391,7 +387,7 @@ def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
 def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     """Write the funnel, which comes last, and print it. Raises StorageError."""
     try:
-        files.write_whole(out / training_set.FUNNEL, json_bytes(dict(funnel), indent=1) + b"\n", below=out)
+        files.write_whole(out / training_set.FUNNEL, json_text(dict(funnel)), below=out)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     if as_json:
@@ -442,7 +438,8 @@ def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
     known, made = (out / MARKER).exists(), not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files.write_whole(out / MARKER, json_bytes(dict(marker), indent=1) + b"\n", below=out)
+        if not known:
+            files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     try:

@@ -18,6 +18,7 @@ from editloupe.errors import BackendError, ConfigError
 from editloupe.reports import canary as report
 from editloupe.reports import render
 from editloupe.reports.canary import Canary, Flip
+from editloupe.runs.budget import RunBudget
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
@@ -55,7 +56,7 @@ def canary(
     if not as_json:
         note(f"Asking {setup.judge.backend} again about {many(len(keys), 'sample')} of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
-        outcome = drive(setup, folder, listener=listener, stop=stop)
+        outcome = drive(setup, folder, budget=RunBudget(), listener=listener, stop=stop)
     if outcome.interrupted:
         raise ConfigError("stopped before all was asked; a part is not compared")
     if outcome.ledger.refused and outcome.failed:

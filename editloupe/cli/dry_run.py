@@ -10,7 +10,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.reports.closing import Heading
-from editloupe.runs.estimate import RULES, Ahead, CostBound, CostEstimate, estimate, look_ahead, total
+from editloupe.runs.estimate import RULES, Ahead, CostBound, look_ahead
 from editloupe.runs.judges import Entry
 from editloupe.runs.sent_sizes import small_targets_message
 from editloupe.runs.setup import Setup
@@ -23,9 +23,9 @@ _SHOWN = 10
 def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, as_json: bool) -> int:
     """Print what judging into `folder` would do, for each judge and for all. Nobody is asked, nothing is written."""
     prices = read_prices(judges[0].config.prices)
-    ahead = [look_ahead(setup, folder, entries=entries) for setup in judges]
-    found = [estimate(setup, one, prices) for setup, one in zip(judges, ahead, strict=True)]
-    together = total(found)
+    found = [look_ahead(setup, folder, prices, entries=entries) for setup in judges]
+    # What is not known of one is not known of all.
+    together = sum((one.least for one in found), CostBound()), sum((one.most for one in found), CostBound())
     if as_json:
         for setup, one in zip(judges, found, strict=True):
             print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
@@ -34,7 +34,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
             print_json({"event": "dry_run_total", "run": str(folder), "judges": len(judges), "least": least, "most": most})
         return 0
     say("Dry run: nobody is asked and nothing is written.", "bold")
-    _of_data(ahead[0])
+    _of_data(found[0])
     for number, (setup, one) in enumerate(zip(judges, found, strict=True), start=1):
         if len(judges) > 1:
             say(f"\nJudge {number} of {len(judges)}: {setup.name}", "bold cyan")
@@ -59,21 +59,21 @@ def _of_data(ahead: Ahead) -> None:
     _list("Not asked about:", sorted(keys))
 
 
-def _of_judge(setup: Setup, heading: Heading, found: CostEstimate, folder: Path, prices: Prices) -> None:
-    ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
+def _of_judge(setup: Setup, heading: Heading, ahead: Ahead, folder: Path, prices: Prices) -> None:
+    is_lmm = setup.backend.traits.is_lmm
     say(heading.text)
-    for line in heading.notes:
+    for line in (*heading.notes, *ahead.remarks):
         say(line, "yellow")
     say(_of_run(folder, ahead, setup.repeats.count))
     if is_lmm:
         policy = setup.backend.traits.image_policy
         small = small_targets_message(ahead.loaded.samples, policy)
-        sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
+        sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in ahead.small]
         _list(small or "", sizes)
     say("")
-    _table((found.least, found.most), "Estimate", is_lmm=is_lmm)
+    _table((ahead.least, ahead.most), "Estimate", is_lmm=is_lmm)
     if is_lmm:
-        image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
+        image_rule = ahead.image_rule or "no formula is known for this model: unknown, and so is the cost"
         say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
 
 
@@ -82,7 +82,7 @@ def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
     begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
     reused = f"{ahead.reused} stand in {folder}" if ahead.reused else f"none stands in {folder} yet"
     grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
-    return f"{many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}.{grows}"
+    return f"{many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {ahead.asked} to ask{begun}.{grows}"
 
 
 def _table(ends: tuple[CostBound, CostBound], title: str, *, is_lmm: bool) -> None:
@@ -104,8 +104,7 @@ def _list(title: str, lines: list[str]) -> None:
         say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(setup: Setup, folder: Path, heading: Heading, found: CostEstimate, basis: str, rules: str) -> dict[str, Json]:
-    ahead = found.ahead
+def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: str, rules: str) -> dict[str, Json]:
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {
         "event": "dry_run",
@@ -117,17 +116,17 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, found: CostEstimate, 
         "samples": len(ahead.loaded.samples),
         "tasks": len(ahead.due) + ahead.reused,
         "reused": ahead.reused,
-        "to_ask": len(ahead.asked),
+        "to_ask": ahead.asked,
         "begun": ahead.begun,
         "grows": ahead.grows,
         "not_asked": dict(blocked),
         "rejected": [{"sample": sample_key(r.editor, r.id), "reason": r.message} for r in ahead.loaded.rejected],
         "absent_tools": dict(setup.toolbox.absent),
-        "small_targets": [{"sample": key, **target.to_json()} for key, target in found.small],
-        "least": found.least.to_json(),
-        "most": found.most.to_json(),
-        "image_rule": found.image_rule or None,
+        "small_targets": [{"sample": key, **target.to_json()} for key, target in ahead.small],
+        "least": ahead.least.to_json(),
+        "most": ahead.most.to_json(),
+        "image_rule": ahead.image_rule or None,
         "prices": basis,
         "rules": rules,
-        "notes": [*heading.notes, *ahead.loaded.notes],
+        "notes": [*heading.notes, *ahead.remarks, *ahead.loaded.notes],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from editloupe import plugins
+from editloupe.backends.base import reach
 from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
@@ -19,16 +19,14 @@ from editloupe.cli.output import command, fail, note, say, slug, stoppable, tell
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
-from editloupe.errors import BackendError, ConfigError
+from editloupe.errors import BackendError, ConfigError, Unavailable
 from editloupe.findings import PENDING
 from editloupe.protocols.base import described, never_scored
-from editloupe.runs.budget import Ledger, RunBudget
+from editloupe.runs.budget import RunBudget
 from editloupe.runs.judges import Entry
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
-from editloupe.runs.setup import Setup, open_setup, settled_tools
-from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added
+from editloupe.runs.setup import open_setup
 from editloupe.values import digest
 
 
@@ -85,8 +83,8 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             f"backend, and another --out for {runs[1].judge.title}"
         )
     tell_traces(runs[0].langsmith)
-    budget, several = budget_of(runs[0]), len(runs) > 1
-    entries = entries_of(runs) if several else []
+    budget, several = RunBudget.of(runs[0]), len(runs) > 1
+    entries = entries_of(runs, reached=True) if several else []
     codes: dict[str, int] = {}
     outcome: Outcome | None = None
     told = judge_report.Told(means=full or not several)
@@ -144,56 +142,49 @@ def _judge(
 
     run: as the user gave it.   entries: all judges of this command.
     """
-    setup = settled_tools(open_setup(run))
+    setup = open_setup(run)
     heading = judge_report.heading_of(setup)
     if not as_json:
         judging = f"Judging {run.path} with {heading.judge}"
         note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
-    if not as_json and (folder / "run.json").exists():
-        with suppress(ConfigError):  # of a run that cannot be read, which those say who write to it
-            store = RunStore.read_info(folder)
-            for line in added(store, setup, {setup.judge.id, *(entry.judge.id for entry in entries)}, store.config()):
-                note(line)
     with stoppable() as stop, progress(events=as_json) as listener:
         outcome = drive(
             setup,
             folder,
             config=run.to_options(),
             budget=budget,
-            prices=read_prices(run.prices),
             redo=redo,
             listener=listener,
             stop=stop,
-            entries=[_entry(run, setup), *entries],
+            entries=entries,
             spreads=True,
         )
     judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
     return outcome, stop.is_set() and not outcome.ledger.reason
 
 
-def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
-    """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
-    budget, prices = budget_of(runs[0]), read_prices(runs[0].prices)
-    found: dict[str, tuple[str, Entry]] = {}
+def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[Entry]:
+    """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything.
+
+    reached: without those whose address takes no connection.
+    """
+    budget, prices = RunBudget.of(runs[0]), read_prices(runs[0].prices)
+    titles: dict[str, str] = {}
+    found: list[Entry] = []
     for run in runs:
         setup = open_setup(run)
-        Ledger(budget=budget, prices=prices, stop=threading.Event()).check(setup.backend)
-        if (same := found.get(setup.judge.id)) is not None:
+        budget.check(setup.backend, prices)
+        if (same := titles.get(setup.judge.id)) is not None:
             raise ConfigError(
-                f"{same[0]} and {run.judge.title} are the same judge: no option that can change an answer differs. Leave "
+                f"{same} and {run.judge.title} are the same judge: no option that can change an answer differs. Leave "
                 "one out; --repeats asks a judge several times"
             )
-        found[setup.judge.id] = run.judge.title, _entry(run, setup)
-    return [entry for _, entry in found.values()]
-
-
-def _entry(run: RunConfig, setup: Setup) -> Entry:
-    return Entry(judge=setup.judge, name=run.judge.name, options={"backend": "baseline", **run.judge.own()})
-
-
-def budget_of(run: RunConfig) -> RunBudget:
-    """Return the budget of the whole run."""
-    return RunBudget(max_tokens=run.max_run_tokens, max_seconds=run.max_run_seconds, max_cost=run.max_cost)
+        titles[setup.judge.id] = run.judge.title
+        with suppress(Unavailable):  # which its own turn says
+            if reached and run.executor == "local":
+                reach(setup.backend)
+            found += [entry for entry in setup.entries(options=True) if entry.judge.id == setup.judge.id]
+    return found
 
 
 def code_of_all(codes: Sequence[int]) -> int:

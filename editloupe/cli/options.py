@@ -125,10 +125,10 @@ JudgeName = Annotated[
 ]
 CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
 RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
-FieldsFile = Annotated[Path | None, Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+FieldsFile = Annotated[Path | None, Option("--fields", help="Mapping file (TOML) that is laid over the layout's own.")]
 DataColumns = Annotated[
     str | None,
-    Option("--columns", metavar="ROLE=COLUMN,…", help="Columns of rows that hold their images, such as source=image."),
+    Option("--columns", metavar="ROLE=COLUMN,…", help="Which column holds what, such as source=photo,instruction=text."),
 ]
 HumanFile = Annotated[
     Path | None,

@@ -148,6 +148,10 @@ class Told:
         self.events = events
         self._phase, self._elapsed_s, self._share = "", 0.0, 0.0
 
+    def remark(self, text: str) -> None:
+        """Tell what the user is to know before anything is asked."""
+        print_json({"event": "remark", "text": text}) if self.events else note(text)
+
     def tell(self, state: State) -> None:
         """Tell a state if it is due: a new phase, some seconds or per cent after the last one, or the end."""
         new_phase = state.progress.phase != self._phase
@@ -200,13 +204,20 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
     events: JSON events on standard output instead.   hidden: nothing at all.
     """
     watch = Watch()
+
+    def take(progress: Progress) -> None:
+        if progress.remark:
+            note(progress.remark)
+        else:
+            watch.take(progress)
+
     if hidden:
         yield lambda progress: None
     elif not events and err().is_interactive and sys.stderr.isatty():
         # Rich calls for the panel four times a second, and prints what is noted meanwhile above it.
         with Live(get_renderable=lambda: panel(watch.state(), err().width), console=err(), transient=True,
                   redirect_stdout=False):  # fmt: skip
-            yield watch.take
+            yield take
     else:
         with _telling(watch, Told(events=events)) as listener:
             yield listener
@@ -219,6 +230,9 @@ def _telling(watch: Watch, told: Told) -> Iterator[Callable[[Progress], None]]:
 
     def listen(progress: Progress) -> None:
         with lock:
+            if progress.remark:
+                told.remark(progress.remark)
+                return
             watch.take(progress)
             if told.events and progress.finding is not None:
                 print_json({"event": "finding", **progress.finding.to_json()})

@@ -8,8 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
+from editloupe.cli.judge import asked_name, data_name, exit_code
 from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
 from editloupe.cli.output import many, note, out, print_json, say, slug, stoppable, tell_traces
@@ -91,8 +90,6 @@ def rank(
             setup,
             folder,
             loaded=loaded,
-            budget=budget_of(run),
-            prices=read_prices(run.prices),
             listener=listener,
             stop=stop,
         )

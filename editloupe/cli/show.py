@@ -231,7 +231,8 @@ def _show_edit(store: RunStore, sample: Sample | None, turn: int) -> None:
     """Show a sample's pictures. turn: the last that is shown; 0 for all."""
     if sample is None:
         return
-    show_image("Original Image", sample.source, store)
+    for name, image in sample.originals.items():
+        show_image(name, image, store)
     for number, one in enumerate(sample.turns[: turn or None], start=1):
         if one.edited is not None:
             name = "Edited Image" + (f" (after turn {number})" if len(sample.turns) > 1 else "")

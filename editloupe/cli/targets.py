@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 
 from editloupe import models
-from editloupe.backends.prices import read_prices
-from editloupe.cli.judge import budget_of, default_out
+from editloupe.build import targets as made
+from editloupe.build.targets import LIMITS, TargetTable, by_rules, quantiles, under
+from editloupe.cli.judge import default_out
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import absolute, settled, with_options
 from editloupe.cli.output import note, out, print_json, say, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.data.folders import Folder, RowError
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
-from editloupe.data.rows import DataRow, read_row
 from editloupe.data.samples import GENERAL, box_file, load
-from editloupe.data.tables import read_table
 from editloupe.errors import ConfigError, DataError, ModelAbsent
 from editloupe.exports.write import whole
-from editloupe.reports import targets as report
+from editloupe.reports.escape import plain
 from editloupe.reports.plots import cumulative, histogram
-from editloupe.reports.targets import TargetTable, by_rules
+from editloupe.runs.budget import RunBudget
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
-from editloupe.values import Json, in_one
 
 
 @with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices", "langsmith"), absolute)
@@ -72,7 +71,7 @@ def targets(
     absent = _absent(setups[0])
     keys = None if write is None else _check_layout(write, runs[0])
     tell_traces(runs[0].langsmith)
-    budget = budget_of(runs[0])
+    budget = RunBudget.of(runs[0])
     outcomes: list[Outcome] = []
     refused: list[str] = []
     with stoppable() as stop:
@@ -81,28 +80,28 @@ def targets(
             if not as_json:
                 note(f"Naming and finding the targets of {path} into {folder}")
             with progress(hidden=as_json) as listener:
-                options, prices = run.to_options(), read_prices(run.prices)
-                found = drive(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
+                options = run.to_options()
+                found = drive(setup, folder, config=options, budget=budget, listener=listener, stop=stop)
             outcomes.append(found)
             refused.append(stopped_message(found))
             if refused[-1]:
                 note(refused[-1])
             budget = budget.after(found.ledger, found.seconds)
-    tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
+    tables = [made.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
     notes = _notes(tables, setups[0], absent)
     # Before the files: where one cannot be written, what was asked for is seen.
     if as_json:
-        print_json(report.as_json(tables, notes=notes))
+        print_json(made.as_json(tables, notes=notes))
     else:
-        out().print(report.terminal(tables, notes=notes))
+        out().print(_terminal(tables, notes=notes))
         if out_file is None:
             say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
         for one in outcomes:
-            if one.ledger.calls and not report.by_rules(one.setup):
+            if one.ledger.calls and not made.by_rules(one.setup):
                 say(spent_message(one.ledger, one.setup.backend))
     if out_file is not None:
-        data = report.as_json(tables, notes=notes)
-        text = report.as_csv(tables) if out_file.suffix.lower() == ".csv" else f"{json.dumps(data, indent=1)}\n"
+        data = made.as_json(tables, notes=notes)
+        text = made.as_csv(tables) if out_file.suffix.lower() == ".csv" else f"{json.dumps(data, indent=1)}\n"
         _write(out_file, text)
     if plot is not None:
         _write(plot, cumulative([one.shares for one in tables]))
@@ -111,9 +110,9 @@ def targets(
     if write is not None:
         version = setups[0].models.versions(("detect",))["detect"]
         if keys is not None:
-            text, count = report.sidecar(outcomes[0].loaded.samples, tables[0].rows, keys=keys, detector=version)
+            text, count = made.sidecar(outcomes[0].loaded.samples, tables[0].rows, keys=keys, detector=version)
         else:
-            text, count = report.with_boxes(_lines(paths[0]), tables[0].rows, detector=version)
+            text, count = made.with_boxes(made.metadata_lines(paths[0]), tables[0].rows, detector=version)
         if text:
             _write(write, text)
             boxes = "1 box" if count == 1 else f"{count} boxes"
@@ -127,6 +126,62 @@ def targets(
     if any(refused):
         return 1
     return 0 if any(row.phrase is not None or row.box is not None for one in tables for row in one.rows) else 1
+
+
+_WHY: Final[Mapping[str, str]] = {
+    "no_detector": "no detector",
+    "not_found": "not found by the detector",
+    "no_phrase": "no rule fits the instruction",
+    "abstained": "the LMM could not name the object",
+    "unparsed": "the LMM's answer cannot be read",
+    "off_menu": "the LMM's answer is no name",
+    "contradictory": "the LMM named several objects",
+    "refused": "the LMM refused",
+    "filtered": "the LMM's answer was filtered",
+    "over_budget": "the instruction is too long for the LMM",
+    "backend_failed": "the LMM's endpoint failed",
+    "tool_failed": "the detector failed",
+    "input_error": "the row or its image cannot be read",
+    "not_reached": "not reached before the search was stopped",
+}
+
+
+def _terminal(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> RenderableType:
+    """One row a data set; below it where the areas come from and why others are unknown."""
+    table = Table(title="Target objects by their share of the image", title_justify="left")
+    table.add_column("Data set", overflow="fold")
+    for name in ("Targets", "Known", "Q1", "Median", "Q3", *(f"<{100 * v:g} %" for v in LIMITS)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in tables:
+        cells = [_percent(v) for v in quantiles(one.known)] + [_whole(under(one.known, v)) for v in LIMITS]
+        table.add_row(plain(one.name), str(len(one.rows)), str(len(one.known)), *cells)
+    parts: list[RenderableType] = [*(plain(note, "yellow") for note in notes), table]
+    parts.append(
+        Text("Q1, Q3: quartiles; then the part of the known targets that is under so much of its image.", style="dim")
+    )
+    for one in tables:
+        phrases = [f"{n} from {_source(how)}" for how, n in one.how.items()]
+        phrases += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
+        parts.append(plain(f"{one.name}: {'; '.join(phrases) or 'no targets'}."))
+    return Group(*parts)
+
+
+def _percent(share: float | None) -> str:
+    """ "0.035 %", "12 %"; a dash where there is none."""
+    if share is None:
+        return "–"
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+
+
+def _whole(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def _source(how: str) -> str:
+    return {"boxes": "the data's boxes", "detector": "the detector", "whole image": "instructions about the whole image"}[
+        how
+    ]
 
 
 def _absent(setup: Setup) -> str:
@@ -202,29 +257,13 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
             f"--write {write}: {run.path} has the layout {format}, whose boxes are read from {root / keys.name}; "
             f"expected --write {root / keys.name}"
         )
+    if format == GENERAL and run.path.is_dir() and not any(run.path.glob("metadata.*")):
+        raise DataError(f"--write: {run.path} has a table of another name than metadata; give the path of the table itself")
     if keys is None and format != GENERAL:
         raise DataError(
             f"--write needs the layout imagefolder or dlebench, {run.path} is {format}; take the boxes from --out FILE.json"
         )
     return keys
-
-
-def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
-    """Return the metadata's rows with (source, instruction) as the samples have them."""
-    folder = Folder(path.parent if path.is_file() else path, ImageStore(cache_bytes=0))
-    file = path if path.is_file() else next(f for f in sorted(path.glob("metadata.*")) if f.suffix != ".md")
-    lines: list[tuple[Mapping[str, Json], tuple[str, str]]] = []
-    table = read_table(file)
-    for line in table.lines:
-        if line.fault is not None:
-            raise DataError(f"{file}, line {line.number}: {line.fault}; a file with boxes needs all lines in order")
-        row = read_row(line, folder=folder, text_only=table.text_only)
-        place = ("", "")  # counted as input_error above, and written as it is
-        with suppress(RowError):
-            if isinstance(row, DataRow):
-                place = (row.source.image().sha256, in_one(row.instructions))
-        lines.append((line.values, place))
-    return lines
 
 
 def _write(file: Path, text: str) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
+from editloupe.build.probes.trial import put_on_trial
+from editloupe.build.probes.trial_tables import answers, heading, markdown, tables, write_trial
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import (
     Full,
@@ -29,9 +31,6 @@ from editloupe.errors import ConfigError
 from editloupe.findings import PENDING
 from editloupe.reports import render
 from editloupe.reports.judged import incomplete, read_judged
-from editloupe.reports.leaderboard import check_leaderboard, lines_of, write_leaderboard
-from editloupe.reports.trial import put_on_trial
-from editloupe.reports.trial_tables import answers, heading, markdown, tables, write_trial
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
 _OF_JUDGING: Final = (
@@ -68,10 +67,6 @@ def trial(
         Option(metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id."),
     ] = None,
     out_dir: Annotated[Path | None, Option("--out", help="Keep tables and plots in this folder.")] = None,
-    leaderboard: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Add a line a judge to this file (.md or .json), or replace the judge's line."),
-    ] = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
     level: Level = LEVEL,
@@ -92,9 +87,6 @@ def trial(
     editloupe trial runs/probes-baseline-probes-tool
     editloupe trial my-probes --backend openai/gpt-4.1 --mode plain,tool
     """
-    if leaderboard is not None:
-        # Before anything is asked.
-        check_leaderboard(leaderboard)
     given = {**judging, **({} if modes is None else {"mode": modes})}
     machine = as_json or as_markdown
     folders, code = _judged(runs, given, prices, machine=machine)
@@ -123,8 +115,6 @@ def trial(
         else:
             for table in made:
                 out().print(render.terminal(table))
-    if leaderboard is not None:
-        note(write_leaderboard(leaderboard, lines_of(told)))
     if out_dir is not None:
         written = write_trial(told, out_dir)
         note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, plots as SVG")

@@ -125,7 +125,7 @@ def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """
-    images = [sample.source, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
+    images = [*sample.sources, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
     for ref in dict.fromkeys(ref for ref in images if ref is not None):
         if ref.sha256 not in decoded:
             try:

@@ -1,109 +1,150 @@
-"""Images that lie in a column of a Parquet or Arrow file, as Hugging Face's `datasets` writes them."""
+"""Images that lie in the rows of Parquet and Arrow files, as Hugging Face's `datasets` writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore
-from editloupe.data.tables import read_arrow, shown
-from editloupe.errors import ImageError, SampleError
-from editloupe.values import ImageRef
+from editloupe.data.loaders.base import DataSet
+from editloupe.data.tables import lazily, schema_of, shown
+from editloupe.errors import DataError, ImageError
+from editloupe.files import read_bytes
+from editloupe.values import ImageRef, parse_json
 
-if TYPE_CHECKING:
-    import polars
-
+ENDINGS: Final = (".parquet", ".arrow")
+_METADATA: Final = tuple(f"metadata{ending}" for ending in (".jsonl", ".csv", ".parquet"))
+"""Files of an ImageFolder, beside which Parquet files are no data of their own."""
 _ROWS: Final = 32
 """Rows that are read at once: an image is some MB."""
 
 
-class EmbeddedImages(Folder):
-    """The images in one column of a Parquet file. An image's name is the number of its row, from 1.
+def row_files(data: DataSet) -> list[Path]:
+    """Return the files whose rows may hold images, in their order: the one that was named, or those of the folder.
 
-    A cell is bytes, or a struct with the field `bytes`. Memory holds those of a few rows at a time.
+    Raises DataError for a folder of several splits.
     """
-
-    def __init__(self, file: Path, column: str, store: ImageStore) -> None:
-        super().__init__(file.parent, store)
-        self._file, self._column = file, column
-        self._block = lru_cache(maxsize=2)(self._cells)
-
-    def _added(self, name: str) -> ImageRef:
-        again = partial(self._bytes, name)
-        return self._store.add_bytes(again(), name=self._named(name), again=again)
-
-    def _path(self, name: str) -> Path:
-        return self._file
-
-    def _named(self, name: str) -> str:
-        return f"{self._file}, row {name}, column {self._column!r}"
-
-    def _bytes(self, name: str) -> bytes:
-        block, place = divmod(int(name) - 1, _ROWS)
-        cells = self._block(block)
-        value = cells[place] if place < len(cells) else None
-        found = value.get("bytes") if isinstance(value, dict) else value
-        if found is None:
-            raise ImageError(f"{self._named(name)}: holds no image; expected the bytes of a file")
-        if not isinstance(found, bytes):
-            raise ImageError(f"{self._named(name)}: expected the bytes of a file, found {shown(found)}")
-        return found
-
-    def _cells(self, block: int) -> list[object]:
-        import polars
-
-        try:
-            rows = polars.scan_parquet(self._file, glob=False, hive_partitioning=False).select(self._column)
-            return rows.slice(block * _ROWS, _ROWS).collect().to_series().to_list()
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
-            raise ImageError(f"{self._file}: column {self._column!r} cannot be read: {error}") from error
+    folder = Folder(data.root, data.store)
+    if data.metadata is not None:
+        return [folder.own(data.metadata.name)] if data.metadata.suffix.lower() in ENDINGS else []
+    if (data.root / "dataset_dict.json").is_file():
+        places = sorted(path.parent for path in data.root.glob("*/state.json"))
+        if len(places) != 1:
+            names = ", ".join(place.name for place in places) or "none"
+            raise DataError(f"{data.root}: expected one split, found {names}; give the folder of one")
+        return _saved(places[0], folder)
+    if (data.root / "state.json").is_file():
+        return _saved(data.root, folder)
+    if any((data.root / name).is_file() for name in _METADATA):
+        return []
+    found = next(filter(None, (sorted((data.root / below).glob("*.parquet")) for below in ("", "data"))), [])
+    # The hub's names, such as train-00000-of-00004.parquet.
+    splits = sorted({file.name.partition("-")[0] for file in found if "-of-" in file.name})
+    if len(splits) > 1:
+        raise DataError(f"{found[0].parent}: holds several splits ({', '.join(splits)}); give one file of them")
+    return [folder.own(file.relative_to(data.root).as_posix()) for file in found]
 
 
-class ArrowImages(EmbeddedImages):
-    """The same of an Arrow file, which is read as a whole: `frame` returns it, and may keep it for the next block."""
+def _saved(place: Path, folder: Folder) -> list[Path]:
+    """Return the files of `save_to_disk` as its state.json lists them."""
+    state: Any
+    try:
+        state = parse_json(read_bytes(place / "state.json"))
+        names = [str(one["filename"]) for one in state["_data_files"]]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(
+            f"{place / 'state.json'}: expected the list _data_files of datasets' save_to_disk: {error}"
+        ) from error
+    return [folder.file(name if place == folder.root else f"{place.name}/{name}") for name in names]
 
-    def __init__(self, file: Path, column: str, store: ImageStore, *, frame: Callable[[Path], polars.DataFrame]) -> None:
-        super().__init__(file, column, store)
-        self._frame = frame
 
-    def _cells(self, block: int) -> list[object]:
-        try:
-            return self._frame(self._file)[self._column].slice(block * _ROWS, _ROWS).to_list()
-        except SampleError as error:
-            raise ImageError(str(error)) from error
+def image_columns(file: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns that hold the bytes of files, alone or beside their path, and the others. Raises SampleError."""
+    import polars
+
+    def holds(type_: Any) -> bool:
+        fields = {field.name: field.dtype for field in type_.fields} if isinstance(type_, polars.Struct) else {}
+        return bool(type_ == polars.Binary or fields.get("bytes") == polars.Binary)
+
+    types = schema_of(file)
+    inside = tuple(name for name, type_ in types.items() if holds(type_))
+    return inside, tuple(name for name in types if name not in inside)
 
 
-class Shards(Folder):
-    """Images in several columns of one or more files, whose rows are counted on. An image is named COLUMN/ROW, from 1."""
+class RowImages(Folder):
+    """Images in columns of one or more files, whose rows are counted on. An image is named COLUMN/ROW, from 1.
+
+    A cell is bytes, or a struct with `bytes` and `path`. Memory holds the cells of a few rows at a time.
+    """
 
     def __init__(self, root: Path, store: ImageStore) -> None:
         super().__init__(root, store)
-        self._files: list[tuple[int, dict[str, Folder]]] = []
+        self._files: list[tuple[int, Path, frozenset[str]]] = []
+        self._block = lru_cache(maxsize=2)(self._cells)
         # One at a time: it may be half a GB.
-        self._frame = lru_cache(maxsize=1)(read_arrow)
+        self._whole = lru_cache(maxsize=1)(lazily)
 
-    def add(self, file: Path, columns: list[str], *, before: int) -> None:
+    def add(self, file: Path, columns: Collection[str], *, before: int) -> None:
         """Add a file, in which these columns hold images. before: rows in the files before it."""
-        arrow = file.suffix.lower() == ".arrow"
-        images: dict[str, Folder] = {
-            column: ArrowImages(file, column, self._store, frame=self._frame)
-            if arrow
-            else EmbeddedImages(file, column, self._store)
-            for column in columns
-        }
-        self._files.append((before, images))
+        self._files.append((before, file, frozenset(columns)))
 
-    def image(self, name: str) -> ImageRef:
-        """Return the image COLUMN/ROW, or one of a file below the folder where the name is no such one. Raises RowError."""
+    def names(self, file: Path, column: str, *, before: int) -> list[tuple[str, str]]:
+        """Return for each row of a file the name of its image, "" for none, and the path that is written beside its bytes.
+
+        Where a row holds a path alone, that is its name. The bytes are not read into memory.
+        """
+        import polars
+
+        lazy = lazily(file)
+        type_ = lazy.collect_schema()[column]
+        cell, fields = polars.col(column), {f.name for f in type_.fields} if isinstance(type_, polars.Struct) else set()
+        data = cell.struct.field("bytes") if fields else cell
+        path = cell.struct.field("path") if "path" in fields else polars.lit(None, polars.String)
+        described = [data.is_null().alias("empty"), path.cast(polars.String).fill_null("").alias("path")]
+        rows = lazy.select(described).collect(engine="streaming").iter_rows()
+        inside = (f"{column}/{number}" for number in range(before + 1, 2**62))
+        return [(self._below(path) if empty else name, path) for (empty, path), name in zip(rows, inside, strict=False)]
+
+    def _below(self, path: str) -> str:
+        """Return the path of a cell as a name in this folder, where it leads into it."""
+        root = self.root.resolve()
+        return Path(path).relative_to(root).as_posix() if path and Path(path).is_relative_to(root) else path
+
+    def _added(self, name: str) -> ImageRef:
         column, _, row = name.rpartition("/")
-        for before, images in reversed(self._files):
-            if column in images and row.isdecimal() and int(row) > before:
-                return images[column].image(str(int(row) - before))
+        for before, file, columns in reversed(self._files):
+            if column in columns and row.isdecimal() and int(row) > before:
+                number = int(row) - before
+                again = partial(self._bytes, file, column, number)
+                return self._store.add_bytes(again(), name=f"{file}, row {number}, column {column!r}", again=again)
         try:
-            return super().image(name)
+            return super()._added(name)
         except RowError as error:
             advice = "save_to_disk puts the images into the rows, while to_parquet keeps the paths of files"
             raise RowError(error.kind, f"the row holds a path and no image: {error}; {advice}", path=error.path) from error
+
+    def _bytes(self, file: Path, column: str, number: int) -> bytes:
+        block, place = divmod(number - 1, _ROWS)
+        cells = self._block(file, column, block)
+        value = cells[place] if place < len(cells) else None
+        found = value.get("bytes") if isinstance(value, dict) else value
+        if not isinstance(found, bytes):
+            what = f"expected the bytes of a file, found {shown(found)}"
+            raise ImageError(f"{file}, row {number}, column {column!r}: {what}")
+        return found
+
+    def _cells(self, file: Path, column: str, block: int) -> list[object]:
+        import polars
+
+        try:
+            rows = (
+                (self._whole if file.suffix.lower() == ".arrow" else lazily)(file)
+                .select(column)
+                .slice(block * _ROWS, _ROWS)
+            )
+            return rows.collect().to_series().to_list()
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+            raise ImageError(f"{file}: column {column!r} cannot be read: {error}") from error

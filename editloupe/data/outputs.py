@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import string
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -15,11 +15,73 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
-PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index", "output")
+PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index", "turn")
 """What a pattern may hold: the id, the stems of the row's own files, the path of the source without ending, the edit type,
-the row's place from 0, and the path at which the benchmark's own scripts write the output of a turn."""
-_OF_A_TURN: Final = ("edited", "output")
+the row's place from 0, and the turn from 1. A layout's patterns may also hold columns of its rows."""
+_OF_A_TURN: Final = ("edited", "turn")
 """Parts that a row has for each of its turns."""
+_PART: Final = re.compile(r"\{([^{}]*)\}")
+_SHOWN: Final = 5
+_TURNS: Final = 9
+"""Turns that a rejected row may have had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileNames:
+    """How the files of an editor are called, without ending."""
+
+    patterns: Sequence[str]
+    """"{id}", "results/{source}", …; one of them holds for a whole folder."""
+    first: str = ""
+    """Of the output of turn 1, where that is called otherwise."""
+    copies: str = ""
+    """Ending of the stems of source images that lie beside the outputs, and are left out."""
+    blanks: bool = False
+    """Whether a blank and an underscore are the same."""
+    where: str = ""
+    """The same in words, for messages."""
+
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            if not _PART.search(pattern) or re.search("[{}]", _PART.sub("", pattern)):
+                why = "names the same file for every row" if "{" not in pattern else "has a bracket without its other half"
+                raise ConfigError(f"file name pattern {pattern!r} {why}; expected {{id}} or the like")
+
+    def plain(self, file: str) -> str:
+        """Return a path without ending, so that equal names compare equal."""
+        name = unicodedata.normalize("NFC", file)
+        return name.replace(" ", "_") if self.blanks else name
+
+    def of(self, row: Row, index: int, pattern: str) -> list[str | None]:
+        """Return a name for the output of each turn; None for a turn that lacks a part of it, [] for a rejected row."""
+        if isinstance(row, RejectedRow):
+            return []
+        parts = {"path": unended(row.source.name.replace("\\", "/")), "edit_type": row.edit_type, "index": str(index)}
+        files = {"source": row.source, "reference": row.reference}
+        parts |= {"id": row.id, **{role: file.stem for role, file in files.items() if file is not None}}
+        named = len(row.edited) == 1 or any(f"{{{part}}}" in pattern for part in _OF_A_TURN)
+        found = []
+        for turn, file in enumerate(row.edited, start=1):
+            its = {**parts, "turn": str(turn), **row.names, **({} if file is None else {"edited": file.stem})}
+            one = self.first if self.first and its["turn"] == "1" else pattern
+            found.append(self.filled(one if named else f"{one}_turn_{turn}", its))
+        return found
+
+    def possible(self, row: RejectedRow, index: int, pattern: str) -> list[str]:
+        """Return what a rejected row's output may be called: also as if a stem of its files were its id."""
+        parts = {"edit_type": row.edit_type, "index": str(index)}
+        ids = [row.id, *row.names.values()]
+        patterns = [pattern, self.first] if self.first else [pattern]
+        turns = [str(n) for n in range(1, _TURNS + 1)] if "{turn}" in pattern else ["1"]
+        every = [{**parts, "turn": turn, **row.names, "id": id} for id in ids if id for turn in turns]
+        names = (self.filled(one, its) for one in patterns for its in every)
+        return [name for name in names if name is not None]
+
+    def filled(self, pattern: str, parts: Mapping[str, str | None]) -> str | None:
+        """Return a name; None where a part of it is not known."""
+        if any(parts.get(part) is None for part in _PART.findall(pattern)):
+            return None
+        return self.plain(_PART.sub(lambda match: parts[match[1]] or "", pattern))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,144 +89,114 @@ class Matched:
     """Rows with their outputs, one for each row and editor."""
 
     rows: tuple[Row, ...]
-    left: Mapping[str, tuple[str, ...]]
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By editor, the files that belong to no row."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
-def with_outputs(
-    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str], copies: str = ""
-) -> Matched:
-    """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
+def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, names: FileNames) -> Matched:
+    """Return each named row once for each editor, with the file of which `names` gives the path as `edited`.
 
-    editors: folder by the editor's name.   patterns: "{id}", "results/{source}", …; one pattern holds for a whole folder.
-    copies: ending of the stems of source images that lie beside the outputs, and are left out.
-    The names of a row of several turns end in "_turn_1", "_turn_2" and so on, but for `{edited}` and `{output}`, of which
-    each turn has its own.
+    editors: folder by the editor's name.
+    The names of a row of several turns end in "_turn_1", "_turn_2" and so on, unless the pattern has {edited} or {turn}.
     A turn without a file gets None. Raises DataError where a folder has no image or none that fits, ConfigError
-    where two patterns point at different files or a pattern is malformed.
+    where two patterns point at different files or a pattern has an unknown part.
     """
-    for pattern in patterns:
-        _check(pattern)
+    known = {*PARTS, *(name for row in rows for name in row.names)}
+    for pattern in names.patterns:
+        if rows and (unknown := [part for part in _PART.findall(pattern) if part not in known]):
+            listed = ", ".join(f"{{{part}}}" for part in (*PARTS, *sorted(known.difference(PARTS))))
+            raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {listed}")
+    found = [_of_editor(rows, editor, path, store, names) for editor, path in editors.items()]
+    return Matched(
+        rows=tuple(chain.from_iterable(one.rows for one in found)),
+        left={editor: files for one in found for editor, files in one.left.items()},
+        notes=tuple(note for one in found for note in one.notes),
+    )
+
+
+def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: FileNames) -> Matched:
+    folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
+    files = tuple(f for f in folder.images(deep=True) if not (names.copies and unended(f).endswith(names.copies)))
+    if not files:
+        raise DataError(f"{path}: holds no image; expected the outputs of editor {editor!r}")
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(names.plain(unended(file)), []).append(file)
+    pattern, wanted = _best(rows, names, by_name, path)
     out: list[Row] = []
-    left: dict[str, tuple[str, ...]] = {}
-    notes = []
-    for editor, path in editors.items():
-        folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
-        files = tuple(f for f in folder.images(deep=True) if not (copies and _plain(f).endswith(copies)))
-        if not files:
-            raise DataError(f"{path}: holds no image; expected the outputs of editor {editor!r}")
-        by_name: dict[str, list[str]] = {}
-        for file in files:
-            by_name.setdefault(_plain(file), []).append(file)
-        pattern, names = _best(rows, patterns, by_name, path)
-        used: set[str] = set()
-        for index, (row, its) in enumerate(zip(rows, names, strict=True)):
-            found = [by_name.get(name, []) if name is not None else [] for name in its]
-            used.update(chain.from_iterable(found))
-            if isinstance(row, RejectedRow):
-                # The row is rejected, and its output still belongs to it.
-                used.update(file for name in _possible(pattern, row, index) for file in by_name.get(name, []))
-                out.append(replace(row, editor=editor))
-            elif several := next((one for one in found if len(one) > 1), None):
-                message = f"{path}: several files could be the output: {', '.join(several)}; remove all but one"
-                out.append(rejected(replace(row, editor=editor), RowError("no_match", message, path=path / several[0])))
-            else:
-                edited = tuple(ImageFile(folder=folder, name=one[0]) if one else None for one in found)
-                out.append(replace(row, editor=editor, edited=edited))
-        left[editor] = tuple(file for file in files if file not in used)
-        turns = sum(len(row.edited) for row in rows if isinstance(row, DataRow))
-        missing = turns - sum(name in by_name for its in names for name in its)
-        who = f"editor {editor!r}" if editor else "edited images"
-        notes.append(f"{who}: files in {path} named {pattern}; {missing} missing, {len(left[editor])} belong to no row")
-    return Matched(rows=tuple(out), left=left, notes=tuple(notes))
-
-
-def _check(pattern: str) -> None:
-    try:
-        parts = _parts(pattern)
-    except ValueError as error:
-        raise ConfigError(f"file name pattern {pattern!r}: {error}") from error
-    if unknown := [name for name in parts if name not in PARTS]:
-        known = ", ".join(f"{{{part}}}" for part in PARTS)
-        raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {known}")
-    if not parts:
-        raise ConfigError(f"file name pattern {pattern!r} names the same file for every row; expected {{id}} or the like")
+    used: set[str] = set()
+    for index, (row, its) in enumerate(zip(rows, wanted, strict=True)):
+        found = [by_name.get(name, []) if name is not None else [] for name in its]
+        used.update(chain.from_iterable(found))
+        if isinstance(row, RejectedRow):
+            # The row is rejected, and its output still belongs to it.
+            used.update(file for name in names.possible(row, index, pattern) for file in by_name.get(name, []))
+            out.append(replace(row, editor=editor))
+        elif several := next((one for one in found if len(one) > 1), None):
+            message = f"{path}: several files could be the output: {', '.join(several)}; remove all but one"
+            out.append(rejected(replace(row, editor=editor), RowError("no_match", message, path=path / several[0])))
+        else:
+            edited = tuple(ImageFile(folder=folder, name=one[0]) if one else None for one in found)
+            out.append(replace(row, editor=editor, edited=edited))
+    left = tuple(file for file in files if file not in used)
+    turns = sum(len(row.edited) for row in rows if isinstance(row, DataRow))
+    missing = turns - sum(name in by_name for its in wanted for name in its)
+    who = f"editor {editor!r}" if editor else "edited images"
+    note = f"{who}: files in {path} named {pattern}; {missing} missing, {len(left)} belong to no row"
+    return Matched(rows=tuple(out), left={editor: left}, notes=(note,))
 
 
 def _best(
-    rows: Sequence[Row], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
+    rows: Sequence[Row], names: FileNames, by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[list[str | None]]]:
     """Return the pattern that finds most files, and the names that it gives to the turns of each row."""
     tried: list[tuple[str, list[list[str | None]]]] = []
-    repeated = []
-    for pattern in patterns:
-        names = [_names(pattern, row, index) for index, row in enumerate(rows)]
-        given = [name for its in names for name in its if name is not None]
+    repeated, expected = [], dict[str, None]()
+    for pattern in names.patterns:
+        wanted = [names.of(row, index, pattern) for index, row in enumerate(rows)]
+        given = [name for its in wanted for name in its if name is not None]
+        expected |= dict.fromkeys(given[:3])
         # The same output for two rows would judge an edit by another one's instruction.
         if len(set(given)) < len(given):
             repeated.append(pattern)
         elif any(name in by_name for name in given):
-            tried.append((pattern, names))
+            tried.append((pattern, wanted))
     if not any(isinstance(row, DataRow) for row in rows):
-        return patterns[0], [[] for _ in rows]  # all are broken, and each says how
+        return names.patterns[0], [[] for _ in rows]  # all are broken, and each says how
     if not tried:
-        expected = [n for p in patterns for i, r in enumerate(rows[:3]) for n in _names(p, r, i) if n is not None]
-        reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
-        raise DataError(
-            f"{path}: no image there belongs to any row{reason}; saw {_some(by_name)}, expected names such as "
-            f"{_some(dict.fromkeys(expected))} with any image ending"
-        )
+        raise DataError(_no_match(path, names, by_name, expected, repeated))
     best, chosen = max(tried, key=lambda one: sum(name in by_name for its in one[1] for name in its))
-    for pattern, names in tried:
-        for ours, theirs in zip(chain.from_iterable(chosen), chain.from_iterable(names), strict=True):
+    for pattern, wanted in tried:
+        for ours, theirs in zip(chain.from_iterable(chosen), chain.from_iterable(wanted), strict=True):
             if ours != theirs and ours in by_name and theirs in by_name:
                 raise ConfigError(
                     f"{path}: ambiguous names: {best} gives {ours!r} and {pattern} gives {theirs!r} for the same row, and "
-                    "both files are there; rename them, or state one pattern in the mapping file ([edited] names)"
+                    "both files are there; rename them, or state one pattern in the mapping file ([outputs] names)"
                 )
     return best, chosen
 
 
-def _names(pattern: str, row: Row, index: int) -> list[str | None]:
-    """Return a name for the output of each turn; None for a turn that lacks a part of it, [] for a rejected row."""
-    if isinstance(row, RejectedRow):
-        return []
-    files = {"source": row.source, "reference": row.reference}
-    stems = {role: file.stem for role, file in files.items() if file is not None}
-    stems |= {"id": row.id, "path": _plain(row.source.name.replace("\\", "/"))}
-    named = len(row.edited) == 1 or any(part in _parts(pattern) for part in _OF_A_TURN)
-    found = []
-    for turn, file in enumerate(row.edited, start=1):
-        its = stems if file is None else {**stems, "edited": file.stem}
-        if row.outputs:
-            its = {**its, "output": row.outputs[turn - 1]}
-        found.append(_filled(pattern if named else f"{pattern}_turn_{turn}", its, row, index))
-    return found
+def _no_match(
+    path: Path, names: FileNames, by_name: Mapping[str, object], expected: Mapping[str, object], repeated: Sequence[str]
+) -> str:
+    """Return why no image of a folder fits, with the folder that may be meant."""
+
+    def some(these: Mapping[str, object]) -> str:
+        return ", ".join(map(repr, list(these)[:_SHOWN])) + (", …" if len(these) > _SHOWN else "")
+
+    reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
+    where = f" ({names.where})" if names.where else ""
+    inner = sorted({top for name in by_name if (top := name.partition("/")[0]) != name})
+    below = next((top for top in inner if any(name.startswith(f"{top}/{one}") for name in by_name for one in expected)), "")
+    advice = f"; give one folder for each editor: --edited {below}={path / below}" if below else ""
+    return (
+        f"{path}: no image there belongs to any row{reason}; saw {some(by_name)}, expected names such as "
+        f"{some(expected)} with any image ending{where}{advice}"
+    )
 
 
-def _possible(pattern: str, row: RejectedRow, index: int) -> list[str]:
-    """Return what a rejected row's output may be called: also as if a stem of its files were its id."""
-    names = (_filled(pattern, {**row.stems, "id": id}, row, index) for id in (row.id, *row.stems.values()) if id)
-    return [name for name in names if name is not None]
-
-
-def _filled(pattern: str, stems: Mapping[str, str], row: Row, index: int) -> str | None:
-    """Return a name; None where the row lacks a part of it."""
-    parts = {"edit_type": row.edit_type, "index": str(index), **stems}
-    if any(parts.get(name) is None for name in _parts(pattern)):
-        return None
-    return unicodedata.normalize("NFC", pattern.format_map(parts))
-
-
-def _parts(pattern: str) -> list[str]:
-    return [name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None]
-
-
-def _plain(file: str) -> str:
-    return unicodedata.normalize("NFC", PurePosixPath(file).with_suffix("").as_posix())
-
-
-def _some(names: Mapping[str, object]) -> str:
-    shown = [repr(name) for name in list(names)[:5]]
-    return ", ".join(shown) + (", …" if len(names) > 5 else "")
+def unended(file: str) -> str:
+    """Return a path without its ending."""
+    path = PurePosixPath(file)
+    return (path.parent / path.stem).as_posix()

@@ -35,9 +35,9 @@ from editloupe.values import (
 )
 
 OWN_COLUMNS: Final = frozenset(
-    ("id", "source_file_name", "edited_file_name", "edited_file_names", "reference_file_name", "mask_file_name",
-     "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox",
-     "edited_bboxes", "bbox_format", "target_name", "editor")
+    ("id", "source_file_name", "source_file_names", "edited_file_name", "edited_file_names", "reference_file_name",
+     "mask_file_name", "instruction", "instructions", "edit_type", "bbox", "bboxes", "reference_bbox", "reference_bboxes",
+     "edited_bbox", "edited_bboxes", "bbox_format", "target_name", "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
 _OF_TURNS: Final = ("instructions", "edited_file_names")
@@ -62,8 +62,8 @@ class RejectedRow(Serialisable):
     line: int | None = None
     """In the metadata, from 1."""
     kind: Kind = "row"
-    stems: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict, compare=False, repr=False)
-    """Of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them."""
+    names: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict, compare=False, repr=False)
+    """By which its output in an editor's folder is known (as `DataRow.names`), and stems of its files by role."""
 
     @property
     def key(self) -> str:
@@ -107,6 +107,8 @@ class DataRow:
     """ "" until rows are `named`, where the row states none."""
     editor: str = ""
     source: ImageFile
+    further: tuple[ImageFile, ...] = ()
+    """Input images after the source, in their order."""
     edited: tuple[ImageFile | None, ...] = (None,)
     """The output of each turn."""
     reference: ImageFile | None = None
@@ -127,8 +129,8 @@ class DataRow:
     """Names to make an id from where the row has none, the best first."""
     built: Mapping[str, Json] | None = None
     """The line itself, whose digest has to be that of the row and its files; None for a row that is no probe."""
-    outputs: tuple[str, ...] = ()
-    """Paths, without ending, at which a benchmark's own scripts write the output of each turn; () where none is known."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Texts of the row by the name under which a pattern of file names may ask for them (`data.outputs`)."""
 
 
 Row: TypeAlias = DataRow | RejectedRow
@@ -153,8 +155,8 @@ def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: s
         return replace(row, built=line.values) if is_probe(line.values) else row
     except RowError as error:
         files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-        stems = {role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
-        return RejectedRow(**said, line=line.number, stems=stems, kind=error.kind, message=str(error), file=error.path)
+        names = {role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
+        return RejectedRow(**said, line=line.number, names=names, kind=error.kind, message=str(error), file=error.path)
 
 
 def rejected(row: Row, error: RowError) -> RejectedRow:
@@ -226,10 +228,11 @@ def assemble(
             refused.append(rejected(row, error))
             order.append(False)
     if metadata is not None:
+        what = "row" if metadata.suffix == ".json" else "line"
         refused = [
             replace(
                 row,
-                message=row.message if row.line is None else f"{metadata.name}, line {row.line}: {row.message}",
+                message=row.message if row.line is None else f"{metadata.name}, {what} {row.line}: {row.message}",
                 file=row.file or metadata,
             )
             for row in refused
@@ -255,9 +258,7 @@ def _read(
     text_only: bool,
     bbox_format: str | None,
 ) -> DataRow:
-    source = _place(values, "source_file_name", folder)
-    if source is None:
-        raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
+    source, *further = _sources(values, folder)
     reference, mask = (_place(values, f"{role}_file_name", folder) for role in ("reference", "mask"))
     instructions, edited = _turns(values, folder)
     own = OWN_COLUMNS.difference(_OF_TURNS) if _text(values, "instruction") else OWN_COLUMNS
@@ -285,6 +286,7 @@ def _read(
         **said,
         line=line,
         source=source,
+        further=tuple(further),
         edited=edited,
         reference=reference,
         masks={} if mask is None else {"edit": mask},
@@ -297,6 +299,17 @@ def _read(
         extra=extra,
         hints=(edited[0].stem,) if not said["id"] and len(edited) == 1 and edited[0] is not None else (),
     )
+
+
+def _sources(values: Mapping[str, Json], folder: Folder) -> list[ImageFile]:
+    """Return the input images of the edit: one, or several where a row has them as a list."""
+    source = _place(values, "source_file_name", folder)
+    names = _listed(values, "source_file_names", of="input image")
+    if source is not None and names:
+        raise RowError("row", "both 'source_file_name' and 'source_file_names' are given; expected one of them")
+    if source is None and not all(names or [None]):
+        raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
+    return [source] if source is not None else [ImageFile(folder=folder, name=str(name)) for name in names]
 
 
 def _turns(values: Mapping[str, Json], folder: Folder) -> tuple[tuple[str, ...], tuple[ImageFile | None, ...]]:
@@ -322,7 +335,7 @@ def _turns(values: Mapping[str, Json], folder: Folder) -> tuple[tuple[str, ...],
     return instructions, tuple(ImageFile(folder=folder, name=name) if name and name.strip() else None for name in named)
 
 
-def _listed(values: Mapping[str, Json], column: str) -> list[str | None]:
+def _listed(values: Mapping[str, Json], column: str, *, of: str = "turn") -> list[str | None]:
     """Return the column's list of texts and nulls, which may be written as JSON text; [] where it is null or blank."""
     value = values.get(column)
     if isinstance(value, str):
@@ -333,7 +346,7 @@ def _listed(values: Mapping[str, Json], column: str) -> list[str | None]:
     found = [] if value is None else value
     if isinstance(found, list | tuple) and all(item is None or isinstance(item, str) for item in found):
         return [None if item is None else str(item) for item in found]
-    raise RowError("row", f"column {column!r}: expected a list with a text for each turn, found {shown(value)}")
+    raise RowError("row", f"column {column!r}: expected a list with a text for each {of}, found {shown(value)}")
 
 
 def _identifier(value: Json) -> str:
@@ -429,7 +442,7 @@ def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
 
 
 def _sample(row: DataRow, dataset: str) -> Sample:
-    source = row.source.image()
+    source, *further = (file.image() for file in (row.source, *row.further))
     edits = [None if file is None else file.image() for file in row.edited]
     turns = tuple(Turn(instruction=i, edited=edited) for i, edited in zip(row.instructions, edits, strict=True))
     warnings = list(turn_notes(source, turns))
@@ -466,6 +479,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         dataset=dataset,
         editor=row.editor,
         source=source,
+        further=tuple(further),
         turns=turns,
         reference=reference,
         targets=tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes),

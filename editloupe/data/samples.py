@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import plugins
+from editloupe.data.embedded import image_columns, row_files
 from editloupe.data.folders import open_folder
 from editloupe.data.hub import local_data, origin_of
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
+from editloupe.data.loaders.layout import USUAL
+from editloupe.data.loaders.mapped import Mapped
 from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
-from editloupe.data.tables import ENDINGS
+from editloupe.data.tables import ENDINGS, columns_of
 from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
+from editloupe.files import read_toml
 from editloupe.values import ImageRef, Json, Sample, Turn, canonical_json, opened, with_images
 
 __all__ = ["Loaded", "RejectedRow", "Sample", "box_file", "formats", "load", "load_sample", "load_samples", "sample_of_row"]
 
 GENERAL: Final = "imagefolder"
-"""The format of a metadata file that no other loader knows."""
+"""The format of a table that no other loader knows."""
+OWN: Final = (GENERAL, "pairs", "datasets")
+"""Formats of any names and columns: what a benchmark's own loader knows is that benchmark's."""
 
 
 def formats() -> tuple[str, ...]:
@@ -43,8 +49,8 @@ def load(
     """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
     edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
-    fields: mapping file (TOML) for a loader that reads one.
-    columns: source, edited, instruction, … → the column that holds it, where rows hold their images.
+    fields: mapping file (TOML) that is laid over the layout's own.
+    columns: source, edited, instruction, … → the column that holds it, where names do not say it.
     outputs: False where edited images may be absent as a whole.
     A row that cannot be judged is in `rejected`; an output that does not exist leaves `Turn.edited` None.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
@@ -69,16 +75,11 @@ def load(
         outputs=outputs,
     )
     if fields is not None:
-        # A mapping file says which folders hold what, so it also says which format is meant.
-        mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
-        if format == "auto" and len(mapped) == 1:
-            format = mapped[0]
-        if format not in mapped:
-            known = " or ".join(mapped)
-            raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
-    if columns:
-        format = _of_columns(format, columns)
-    loaded = _loader(_recognised(data) if format == "auto" else format).load(data)
+        format = _of_fields(format, fields)
+    name = _recognised(data) if format == "auto" else format
+    if columns and not isinstance(_loader(name), Mapped):
+        raise ConfigError(f"{root}: the layout {name} has no columns to name; leave --columns out, or say another --layout")
+    loaded = _loader(name).load(data)
     if (origin := origin_of(root)) is None:
         return loaded
     note = f"{origin['dataset']} of the Hugging Face hub, split {origin['split']}, revision {origin['revision']}"
@@ -97,7 +98,7 @@ def load_samples(
 
     Iterate over it, or give it to `Judge.judge_all`. A row that cannot be judged is in `rejected`.
     format: a layout; "auto" recognises it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
-    columns: source, edited, instruction, … → the column of rows that hold their images.
+    columns: source, edited, instruction, … → the column that holds it, where names do not say it.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
     store = ImageStore(cache_bytes=0)
@@ -117,15 +118,15 @@ def load_samples(
     return replace(loaded, samples=tuple(with_images(sample, whole) for sample in loaded.samples))
 
 
-def _of_columns(format: str, columns: Mapping[str, str]) -> str:
-    """Return the format that a map of columns goes with. Raises ConfigError for another one, and for an unknown name."""
-    known = {name: tuple(getattr(_loader(name), "COLUMN_ROLES", ())) for name in formats()[1:]}
-    able = [name for name, names in known.items() if names]
-    format = able[0] if format == "auto" and len(able) == 1 else format
-    if format not in able:
-        raise ConfigError(f"a map of columns goes with the layout {' or '.join(able)}, not with {format}; leave one out")
-    if unknown := [name for name in columns if name not in known[format]]:
-        raise ConfigError(f"columns: {unknown[0]!r} is nothing that a column holds; expected {', '.join(known[format])}")
+def _of_fields(format: str, fields: Path) -> str:
+    """Return the format that a mapping file is laid over. Raises ConfigError where it says another one than the user."""
+    named = str(read_toml(fields, f"mapping file {fields}").get("layout", ""))
+    if named and format not in ("auto", named):
+        raise ConfigError(f"{fields} is laid over the layout {named}, and --layout says {format}; take one of them out")
+    format = named or (GENERAL if format == "auto" else format)
+    mapped = [name for name in formats()[1:] if isinstance(_loader(name), Mapped)]
+    if format not in mapped:
+        raise ConfigError(f"{fields}: a mapping file is laid over one of {', '.join(mapped)}, not over {format!r}")
     return format
 
 
@@ -145,7 +146,7 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
 
 
 def load_sample(
-    source: AnyImage,
+    source: AnyImage | list[AnyImage],
     edited: AnyImage,
     instruction: str,
     *,
@@ -158,7 +159,8 @@ def load_sample(
 ) -> Sample:
     """Make a sample of two images and an instruction. The images are decoded.
 
-    source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array.   mask: white where change was
+    source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array; source may be a list of several
+    input images.   mask: white where change was
     allowed.   extra: further columns.   id: None takes the stem of the edited file's name, else the digests of the images.
     Raises ImageError where an image is missing or cannot be decoded, SampleError where the instruction is empty.
     """
@@ -176,7 +178,9 @@ def load_sample(
         warnings.extend(f"{role}: {note}" for note in store.notes(ref))
         return ref
 
-    before, after = opened("source", source), opened("edited", edited)
+    inputs = source if isinstance(source, list) and source else [source]
+    before, *further = [opened("source" if n == 1 else f"source {n}", one) for n, one in enumerate(inputs, start=1)]
+    after = opened("edited", edited)
     right = None if reference is None else opened("reference", reference)
     allowed = None if mask is None else opened("mask", mask)
     if (before.width, before.height) != (after.width, after.height):
@@ -186,6 +190,7 @@ def load_sample(
         id=id or named,
         editor=editor,
         source=before,
+        further=tuple(further),
         turns=(Turn(instruction=instruction.strip(), edited=after),),
         reference=right,
         masks={} if allowed is None else {"edit": allowed},
@@ -193,19 +198,6 @@ def load_sample(
         extra=extra or {},
         warnings=tuple(warnings),
     )
-
-
-ROW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "source": ("source", "source_image", "input_image", "original", "before"),
-    "edited": ("edited", "edited_image", "output_image", "after"),
-    "instruction": ("instruction", "edit_instruction", "prompt", "edit_prompt"),
-    "id": ("id", "key"),
-    "editor": ("editor", "model"),
-    "edit_type": ("edit_type",),
-    "reference": ("reference", "reference_image"),
-    "mask": ("mask",),
-}
-"""What a sample is made of → columns that are taken for it where no map names another."""
 
 
 def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) -> Sample:
@@ -216,10 +208,10 @@ def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) 
     Raises SampleError for a column that is not there, and as `load_sample`.
     """
     given = dict(map or {})
-    if unknown := [name for name in given if name not in ROW_COLUMNS]:
-        raise SampleError(f"the map names {unknown[0]!r}; expected {', '.join(ROW_COLUMNS)}")
+    if unknown := [name for name in given if name not in USUAL]:
+        raise SampleError(f"the map names {unknown[0]!r}; expected {', '.join(USUAL)}")
     found: dict[str, str] = {}
-    for name, usual in ROW_COLUMNS.items():
+    for name, usual in USUAL.items():
         column = given.get(name) or next((one for one in usual if one in row), None)
         if name in given and column not in row:
             raise SampleError(f"the row has no column {column!r}, which the map names for {name}; it has {', '.join(row)}")
@@ -261,14 +253,10 @@ def _loader(name: str) -> Loader:
 def _recognised(data: DataSet) -> str:
     root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
-    if data.metadata is not None:
-        general = [GENERAL] if data.metadata.suffix.lower() in ENDINGS else []
-        fitting = [name for name in fitting if name != GENERAL] or general
-    if fitting == [GENERAL, "pairs"]:
-        return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
-    if len(fitting) > 1:
-        # A benchmark's own loader knows what the columns of its Parquet files mean.
-        fitting = [name for name in fitting if name != "datasets"]
+    fitting = [name for name in fitting if name not in OWN] or fitting
+    if not fitting and (data.columns or (data.metadata is not None and data.metadata.suffix.lower() in ENDINGS)):
+        rows = row_files(data)  # the one that is taken says what columns there are
+        return "datasets" if rows and columns_of(rows[0]) and image_columns(rows[0])[0] else GENERAL
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -282,4 +270,9 @@ def _recognised(data: DataSet) -> str:
         p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
     ]
     advice = f"; {below[0]} has one: give that folder" if below else ""
+    tables = [p for p in sorted(root.iterdir()) if p.suffix.lower() in ENDINGS and p.is_file()]
+    if tables and not below and (columns := columns_of(tables[0])):
+        advice = (
+            f"; {tables[0].name} has the columns {', '.join(columns[:20])}: say with --columns which of them holds what"
+        )
     raise DataError(f"{root}: no known layout; saw {seen}{advice}.\n{layouts}")

@@ -1,4 +1,4 @@
-"""Metadata files (JSON Lines, CSV, Parquet) as numbered lines, the broken ones among them."""
+"""Tables of rows (JSON Lines, CSV, JSON, Parquet, Arrow) as numbered lines, the broken ones among them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import decimal
 import io
 import json
 import math
-import mmap
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from editloupe.data import arrow, parquet
 from editloupe.errors import SampleError
 from editloupe.files import open_plain, read_bytes
-from editloupe.values import MAX_NESTING, Json, check_extent, distinct_keys, parse_json
+from editloupe.values import Json, check_extent, distinct_keys, parse_json
 
 if TYPE_CHECKING:
     import polars
 
-ENDINGS: Final = (".jsonl", ".csv", ".parquet")
+ENDINGS: Final = (".jsonl", ".csv", ".tsv", ".parquet")
+_HEAD: Final = 1_000_000
+"""Bytes in which the columns of a text file are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +32,12 @@ class TableLine:
     """One row of a table."""
 
     number: int
-    """From 1: the line where the row begins in a text file, the row itself in a Parquet file."""
+    """From 1: the line where the row begins in a text file, the place of the row in another one."""
     values: Mapping[str, Json]
     """By column; empty where `fault` says what is wrong with the line."""
     fault: str | None = None
+    key: str = ""
+    """In a JSON file: the key of the row in an object, its place in a list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +52,21 @@ class MetadataTable:
     """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
-def read_table(file: Path, *, but: Collection[str] = ()) -> MetadataTable:
+def read_table(file: Path, *, but: Collection[str] = (), prepared: Callable[[str], str] = str) -> MetadataTable:
     """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
-    but: columns of a Parquet file that are not read, such as those with images (`data.embedded`).
+    but: columns of a Parquet or Arrow file that are not read, such as those with images (`data.embedded`).
+    prepared: makes the text of a JSON file easier to read.
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
     ending = file.suffix.lower()
     try:
-        if ending == ".parquet":
-            table = _read_parquet(file, but)
+        if ending in (".parquet", ".arrow"):
+            table = _of_frame(file, but)
+        elif ending == ".json":
+            table = _read_json(file, prepared)
         else:
-            table = (_read_csv if ending in (".csv", ".tsv") else _read_jsonl)(file)
+            table = (_read_csv if ending in (".csv", ".tsv") else _read_jsonl)(file, read_bytes(file))
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -68,8 +74,25 @@ def read_table(file: Path, *, but: Collection[str] = ()) -> MetadataTable:
     return table
 
 
-def _read_jsonl(file: Path) -> MetadataTable:
-    raw_lines = read_bytes(file).removeprefix(codecs.BOM_UTF8).splitlines()
+def columns_of(file: Path) -> tuple[str, ...]:
+    """Return the columns of a table, read off its beginning; () where it has none or cannot be read."""
+    try:
+        if file.suffix.lower() in (".parquet", ".arrow"):
+            return tuple(schema_of(file))
+        with open_plain(file) as opened:
+            head = opened.read(_HEAD)
+    except (OSError, SampleError):
+        return ()
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1]
+    try:
+        return (_read_csv if file.suffix.lower() in (".csv", ".tsv") else _read_jsonl)(file, head).columns
+    except SampleError:
+        return ()
+
+
+def _read_jsonl(file: Path, data: bytes) -> MetadataTable:
+    raw_lines = data.removeprefix(codecs.BOM_UTF8).splitlines()
     lines = [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()]
     columns = dict.fromkeys(name for line in lines for name in line.values)
     return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
@@ -110,8 +133,36 @@ def _finite(text: str) -> float:
     return value
 
 
-def _read_csv(file: Path) -> MetadataTable:
-    raw = read_bytes(file)
+def _read_json(file: Path, prepared: Callable[[str], str]) -> MetadataTable:
+    """Read an object of rows by key, a list of rows, or a row a line. A row that is a list holds it as `turns`."""
+    try:
+        text = prepared(read_bytes(file).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise SampleError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8", file=file) from error
+    try:
+        found = parse_json(text, object_pairs_hook=distinct_keys, parse_constant=_refuse)
+    except ValueError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines):
+            then = "nothing is repaired or left out: download or write the file again"
+            raise SampleError(f"is not JSON that can be read, or is cut off: {error}; {then}", file=file) from error
+        table = _read_jsonl(file, text.encode("utf-8", "surrogatepass"))
+        return replace(table, lines=tuple(replace(row, key=str(n)) for n, row in enumerate(table.lines, start=1)))
+    if not isinstance(found, dict | list):
+        raise SampleError(f"expected an object or a list of rows, found {shown(found)}", file=file)
+    entries = found.items() if isinstance(found, dict) else ((str(n), row) for n, row in enumerate(found, start=1))
+    lines_ = [_json_row(number, key, row) for number, (key, row) in enumerate(entries, start=1)]
+    columns = dict.fromkeys(name for line in lines_ for name in line.values)
+    return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines_), text_only=False)
+
+
+def _json_row(number: int, key: str, row: object) -> TableLine:
+    values: Mapping[str, Json] = row if isinstance(row, dict) else {"turns": row} if isinstance(row, list) else {}
+    fault = None if isinstance(row, dict | list) else f"expected an object, found {shown(row)}"
+    return TableLine(number=number, values=values, fault=fault, key=key)
+
+
+def _read_csv(file: Path, raw: bytes) -> MetadataTable:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -151,79 +202,45 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
             yield number, cells, None
 
 
-def parquet_columns(file: Path) -> tuple[str, ...]:
-    """Return the columns of a Parquet file, read off its footer. Raises SampleError: no such file, or nested too deep."""
-    import polars
-
-    try:
-        with open_plain(file) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            # The reader crashes on columns that are nested deeper.
-            if parquet.depth(data) > MAX_NESTING:
-                raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
-        return tuple(polars.read_parquet_schema(file))
-    except OSError as error:
-        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError) as error:
-        raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+def schema_of(file: Path) -> dict[str, polars.DataType]:
+    """Return the columns of a Parquet or Arrow file with their types. Raises SampleError."""
+    with _opened(file) as lazy:
+        return dict(lazy.collect_schema())
 
 
-def _read_parquet(file: Path, but: Collection[str]) -> MetadataTable:
-    import polars
-
-    refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
-    columns = [column for column in parquet_columns(file) if column not in but]
-    try:
-        frame = polars.read_parquet(file, columns=columns, glob=False, hive_partitioning=False)
-    except refused as error:
-        raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
-    return table_of(frame, file)
-
-
-def read_arrow(file: Path, *, rows: int | None = None) -> polars.DataFrame:
-    """Read an Arrow file in the streaming format, which `datasets` writes. rows: as many at most; 0 for the columns alone.
-
-    Raises SampleError.
-    """
-    import polars
-
-    try:
-        with open_plain(file) as opened:
-            with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                # The reader does not end on columns that are nested deeper.
-                if arrow.depth(data) > MAX_NESTING:
-                    raise ValueError(f"its columns are nested in more than {MAX_NESTING} levels")
-            return polars.read_ipc_stream(opened, n_rows=rows)
-    except OSError as error:
-        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError) as error:
-        raise SampleError(f"is not an Arrow stream that can be read: {error}", file=file) from error
-
-
-def table_of(frame: polars.DataFrame, file: Path) -> MetadataTable:
-    """Return the rows of a frame as a table. A row with a value that Python does not have is a fault."""
-    import polars
-
-    # A value that Python does not have, such as a date after the year 9999, makes polars panic.
-    refused = (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError)
-    try:
-        rows: Iterator[dict[str, Any] | str] = iter(list(frame.iter_rows(named=True)))
-    except refused:
-        rows = (_parquet_row(frame, number, refused) for number in range(frame.height))
-    lines = tuple(
-        TableLine(number=number, values={}, fault=row)
-        if isinstance(row, str)
-        else TableLine(number=number, values={column: _as_json(value) for column, value in row.items()})
+def _of_frame(file: Path, but: Collection[str]) -> MetadataTable:
+    with _opened(file) as lazy:
+        frame = lazy.select([name for name in lazy.collect_schema() if name not in but]).collect()
+        rows = list(frame.iter_rows(named=True))
+    lines = [
+        TableLine(number=number, values={column: _as_json(value) for column, value in row.items()})
         for number, row in enumerate(rows, start=1)
-    )
-    return MetadataTable(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
+    ]
+    return MetadataTable(file=file, columns=tuple(frame.columns), lines=tuple(lines), text_only=False)
 
 
-def _parquet_row(frame: polars.DataFrame, number: int, refused: tuple[type[BaseException], ...]) -> dict[str, Any] | str:
-    """Return a row, from 0, or what is wrong with it."""
+@contextmanager
+def _opened(file: Path) -> Iterator[polars.LazyFrame]:
+    """Yield `lazily(file)`. What polars raises meanwhile becomes SampleError."""
+    import polars
+
+    what = "an Arrow stream" if file.suffix.lower() == ".arrow" else "a Parquet file"
     try:
-        return frame.row(number, named=True)
-    except refused as error:
-        return f"holds a value that cannot be read: {error}"
+        yield lazily(file)
+    except OSError as error:
+        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError) as error:
+        raise SampleError(f"is not {what} that can be read: {error}", file=file) from error
+
+
+def lazily(file: Path) -> polars.LazyFrame:
+    """Return a Parquet or Arrow file, of which polars reads what is asked for. Raises what polars raises, and OSError."""
+    import polars
+
+    with open_plain(file) as opened:
+        if file.suffix.lower() == ".arrow":
+            return polars.read_ipc_stream(opened).lazy()
+    return polars.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
 def _as_json(value: object) -> Json:

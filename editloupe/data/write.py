@@ -86,7 +86,11 @@ def metadata_row(sample: Sample, placed: Callable[[ImageRef], str]) -> dict[str,
         **{column: value for column, value in sample.extra.items() if column not in hidden},
         "id": sample.id,
         "editor": sample.editor,
-        "source_file_name": name(sample.source),
+        **(
+            {"source_file_names": list(map(name, sample.sources))}
+            if sample.further
+            else {"source_file_name": name(sample.source)}
+        ),
         **({"edited_file_names": edits} if several else {"edited_file_name": edits[0]}),
         "reference_file_name": name(sample.reference),
         "mask_file_name": name(sample.masks.get("edit")),

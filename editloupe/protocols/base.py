@@ -170,6 +170,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    deepest: ClassVar[int] = 8
+    """How many questions may follow one from another's answer. A plan that goes on is taken for one without an end."""
     of_some: ClassVar[frozenset[str]] = frozenset()
     """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
     read_elsewhere: ClassVar[frozenset[str]] = frozenset()
@@ -352,7 +354,7 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
     """Return the samples that share source and instructions together, in order of appearance."""
     found: dict[tuple[str, ...], list[Sample]] = {}
     for sample in samples:
-        key = (sample.source.sha256, *(turn.instruction for turn in sample.turns))
+        key = (*(image.sha256 for image in sample.sources), *(turn.instruction for turn in sample.turns))
         found.setdefault(key, []).append(sample)
     return list(found.values())
 

@@ -50,7 +50,9 @@ class Imported:
     protocol: str
     """The protocol whose questions they answer."""
     options: Mapping[str, Json] = field(default_factory=dict)
-    """Its options, as far as they are known."""
+    """Its options, as far as scoring needs them."""
+    rules: Mapping[str, Json] = field(default_factory=dict)
+    """How the script that wrote the files judged. It is recorded, and no option of the protocol."""
     judges: Mapping[str, JudgeSpec]
     """Who answered, by name."""
     loaded: Loaded
@@ -72,7 +74,8 @@ def record_of(read: Imported, before: Mapping[str, Json]) -> dict[str, Json]:
     imported = before.get("imported")
     earlier = imported.get("notes") if isinstance(imported, Mapping) else None
     notes = dict.fromkeys((*(map(str, earlier) if isinstance(earlier, list) else ()), *read.notes))
-    return {"imported": {"published": [one.to_json() for one in published.values()], "notes": list(notes)}}
+    means: list[Json] = [one.to_json() for one in published.values()]
+    return {"imported": {"published": means, "notes": list(notes), "rules": dict(read.rules)}}
 
 
 def published_in(record: Mapping[str, Json]) -> tuple[Published, ...]:

@@ -158,7 +158,7 @@ def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = la
         images.write()
         for done, sample in enumerate(found.samples, start=1):
             outputs = (turn.edited for turn in sample.turns)
-            for image in filter(None, (sample.source, *outputs, sample.reference, *sample.masks.values())):
+            for image in filter(None, (*sample.sources, *outputs, sample.reference, *sample.masks.values())):
                 with suppress(ImageError):
                     images.keep(image)
             tell(done, len(found.samples))

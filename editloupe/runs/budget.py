@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
+from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Interrupted, Rejected
 from editloupe.values import Json
@@ -32,6 +33,18 @@ class RunBudget:
     """Wall time."""
     max_cost: float | None = None
     """In USD; a price must be known."""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> RunBudget:
+        """Return the limits that a config names."""
+        return cls(max_tokens=config.max_run_tokens, max_seconds=config.max_run_seconds, max_cost=config.max_cost)
+
+    def check(self, backend: LMM, prices: Prices) -> None:
+        """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
+        if self.max_cost is not None and not prices.known(backend):
+            raise ConfigError(
+                f"--max-cost: no price is known for {backend.uri}; {prices.advice()}, or limit tokens with --run-tokens"
+            )
 
     def after(self, ledger: Ledger, seconds: float) -> RunBudget:
         """Return what is left when a visit has spent so much; never less than nothing."""
@@ -86,14 +99,6 @@ class Ledger:
     def tokens(self) -> int:
         """Input and output of all calls: what counts against a budget."""
         return self.usage.total + self.estimated.total
-
-    def check(self, backend: LMM) -> None:
-        """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
-        if self.budget.max_cost is not None and not self.prices.known(backend):
-            raise ConfigError(
-                f"--max-cost: no price is known for {backend.uri}; {self.prices.advice()}, or limit tokens with "
-                "--run-tokens"
-            )
 
     @contextmanager
     def call(self, backend: LMM) -> Iterator[None]:
@@ -219,16 +224,6 @@ class Ledger:
             self.stop.set()
 
 
-class Grants(Protocol):
-    """Who grants calls and counts answers: a Ledger, or one in another process."""
-
-    def call(self, backend: LMM) -> AbstractContextManager[None]: ...
-
-    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None: ...
-
-    def refuse(self, backend: LMM, error: BackendError) -> None: ...
-
-
 def lacking(backend: LMM, usage: Usage) -> bool:
     """Return whether an endpoint should have reported tokens and has not."""
     return backend.traits.is_lmm and lacks_usage(usage)
@@ -237,7 +232,7 @@ def lacking(backend: LMM, usage: Usage) -> bool:
 class Metered:
     """A backend whose calls are granted, and whose answers are counted."""
 
-    def __init__(self, backend: LMM, ledger: Grants) -> None:
+    def __init__(self, backend: LMM, ledger: Ledger) -> None:
         self._backend, self._ledger = backend, ledger
         self.uri, self.endpoint = backend.uri, backend.endpoint
         self.version, self.traits = backend.version, backend.traits

@@ -7,7 +7,7 @@ lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exac
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.findings import PENDING
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.judges import Entry
@@ -32,7 +31,7 @@ from editloupe.runs.selection import selected
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import ends_the_same, trace_path
+from editloupe.runs.visits import added, begun
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -46,26 +45,6 @@ RULES: Final = (
     f"thinks at length; with every turn used, each turn adds an observation of {OBSERVATION_TOKENS} tokens and one picture "
     f"of {CROP_PX[0]}×{CROP_PX[1]} px; every call sends the whole conversation, and no provider's cache is counted on"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ahead:
-    """What is to be done, found without writing."""
-
-    loaded: Loaded
-    due: tuple[ScheduledTask, ...]
-    """Tasks to be run, once for each repeat, blocked ones (a missing output) included."""
-    reused: int
-    """Findings of an earlier visit that stand."""
-    begun: int
-    """Due tasks that go on from a trace."""
-    grows: bool
-    """True if further questions may follow from the answers; they are not counted here."""
-
-    @property
-    def asked(self) -> tuple[Ask, ...]:
-        """The tasks about which a model is asked; each as often as it is still to be asked."""
-        return tuple(place.task for place in self.due if place.task.kind == "ask" and place.task.blocked is None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +84,22 @@ class CostBound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostEstimate:
-    """The calls, tokens and cost of a visit."""
+class Ahead:
+    """What a visit would do, found without writing, and what that takes."""
 
-    ahead: Ahead
+    loaded: Loaded
+    due: tuple[ScheduledTask, ...]
+    """Tasks to be run, once for each repeat, blocked ones (a missing output) included."""
+    asked: int
+    """How many of them are put to a model."""
+    reused: int
+    """Findings of an earlier visit that stand."""
+    begun: int
+    """Due tasks that go on from a trace."""
+    grows: bool
+    """True if further questions may follow from the answers; they are not counted here."""
+    remarks: tuple[str, ...]
+    """What the visit adds to the run, and what it asks again."""
     least: CostBound
     """One call a task."""
     most: CostBound
@@ -119,39 +110,39 @@ class CostEstimate:
     """Targets that are sent under 16 px, with their sample's key."""
 
 
-def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entries: Iterable[Entry] = ()) -> Ahead:
-    """Return what `drive` with the same arguments would do first. Nothing is written. Raises as `drive` does."""
+def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Entry] = ()) -> Ahead:
+    """Return what `drive` with the same arguments would do first. Nothing is written. Raises as `drive` does.
+
+    entries: all judges of the command.
+    """
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store = RunStore(out)
+    store, before = RunStore(out), begun(out)
     store.look(setup.spec, entries, loaded)
-    schedule = Driver(setup, store, redo=redo).planned(loaded.samples)
+    driver = Driver(setup, store)
+    schedule = driver.planned(loaded.samples)
     due = schedule.ready
-
-    def begun(place: ScheduledTask) -> bool:
-        before = store.findings.get((place.task.id, setup.judge_of(place.task).id, place.repeat))
-        path = trace_path(out, setup.judge_of(place.task).id, place.task.id, place.repeat)
-        return path.exists() and not (before is not None and ends_the_same(before))
-
-    return Ahead(loaded=loaded, due=tuple(due), reused=schedule.reused, begun=sum(map(begun, due)), grows=schedule.grows)
-
-
-def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> CostEstimate:
-    """Return the calls, tokens and cost of what is ahead, of all roles together."""
+    asked = [place.task for place in due if place.task.kind == "ask" and place.task.blocked is None]
     least = most = CostBound()
     for role, respondent in setup.respondents.items():
-        ends = _ends(setup, respondent, [task for task in ahead.asked if task.role == role], prices)
+        ends = _ends(setup, respondent, [task for task in asked if task.role == role], prices)
         least, most = least + ends[0], most + ends[1]
     rule, policy = setup.backend.traits.image_tokens, setup.backend.traits.image_policy
-    whole = {task.about.key for task in ahead.asked if shown_whole(task)}
-    shown = [sample for sample in ahead.loaded.samples if sample.key in whole]
-    small = [(sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small]
-    return CostEstimate(
-        ahead=ahead,
+    whole = {task.about.key for task in asked if shown_whole(task)}
+    shown = [sample for sample in loaded.samples if sample.key in whole]
+    again = driver.in_other_words(schedule)
+    return Ahead(
+        loaded=loaded,
+        due=tuple(due),
+        asked=len(asked),
+        reused=schedule.reused,
+        begun=sum(map(driver.goes_on, due)),
+        grows=schedule.grows,
+        remarks=(*added(setup, before, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
         image_rule="" if rule is None else rule.rule,
-        small=tuple(small),
+        small=tuple((sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small),
     )
 
 
@@ -197,11 +188,6 @@ def _priced(end: CostBound, backend: LMM, prices: Prices) -> CostBound:
         return end
     usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
     return replace(end, cost=None if end.input_tokens is None else prices.of(backend, usage))
-
-
-def total(judges: Sequence[CostEstimate]) -> tuple[CostBound, CostBound]:
-    """Return both ends of several judges together. What is not known of one is not known of all."""
-    return sum((one.least for one in judges), CostBound()), sum((one.most for one in judges), CostBound())
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:

@@ -75,25 +75,9 @@ def together(
             running.add(future)
             future.add_done_callback(ended.put)
 
-    def waits() -> bool:
-        return not isinstance(stop, Stop) or stop.waits
-
     try:
-        while True:
-            begin()
-            if not running:
-                return
-            try:
-                # A time-out keeps the main thread open to signals. A tool that asks a judge is a task that computes.
-                with waiting():
-                    ready = [ended.get(timeout=0.2)]
-            except Empty:
-                if waits():
-                    continue
-                return
-            with suppress(Empty):
-                while True:
-                    ready.append(ended.get_nowait())
+        begin()
+        while running and ((ready := _ready(ended)) or _waits(stop)):
             running.difference_update(ready)
             failed = next((n for n, future in enumerate(ready) if future.exception() is not None), len(ready))
             if failed == len(ready):
@@ -102,10 +86,27 @@ def together(
                 yield results
             for future in ready[failed:]:
                 future.result()
+            begin()
     except KeyboardInterrupt:
         # What waits for an endpoint ends too.
         stop.set()
         raise
     finally:
         with waiting():
-            pool.shutdown(wait=waits(), cancel_futures=True)
+            pool.shutdown(wait=_waits(stop), cancel_futures=True)
+
+
+def _waits(stop: threading.Event) -> bool:
+    return not isinstance(stop, Stop) or stop.waits
+
+
+def _ready(ended: SimpleQueue[Future[Result]]) -> list[Future[Result]]:
+    """Return those that have ended; none if a while goes by without one."""
+    found = []
+    with suppress(Empty):
+        # A time-out keeps the main thread open to signals. A tool that asks a judge is a task that computes.
+        with waiting():
+            found.append(ended.get(timeout=0.2))
+        while True:
+            found.append(ended.get_nowait())
+    return found

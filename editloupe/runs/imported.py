@@ -57,7 +57,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
         images.write()
         judged = {finding.about.key for finding in read.findings}
         for sample in (sample for sample in read.loaded.samples if sample.key in judged):
-            for image in filter(None, (sample.source, *(turn.edited for turn in sample.turns))):
+            for image in filter(None, (*sample.sources, *(turn.edited for turn in sample.turns))):
                 # A file that changes meanwhile costs its picture, not the scores.
                 with suppress(ImageError):
                     images.keep(image)

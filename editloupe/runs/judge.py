@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,10 +21,12 @@ from editloupe.errors import ConfigError, Interrupted
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
+from editloupe.runs.outcome import Progress
 from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
+from editloupe.runs.visits import begun, reach_new
 from editloupe.tools.base import Tool
 from editloupe.tools.function import as_tool
 from editloupe.values import Sample
@@ -36,20 +36,6 @@ OF_A_FOLDER: Final = (
     "fail_on_error", "tags",
 )  # fmt: skip
 """Fields of RunConfig that say which folder the command line judges, and how it ends."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a judge is."""
-
-    done: int
-    """Samples that have ended."""
-    known: int | None
-    """Samples in all; None for an iterator."""
-    failed: Mapping[str, int]
-    """Status → findings so far without an answer."""
-    seconds: float
-    """Since the beginning."""
 
 
 class Judge:
@@ -77,7 +63,8 @@ class Judge:
         detector; docs/python.md has more. With processes=N, too, close the judge. A rubric is a name, a file, a Rubric, or
         a mapping with what a rubric's file holds.
 
-        Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
+        Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings, and
+        Unavailable where `out` does not know the judge and its address takes no connection.
         """
         if backend is None:
             # Such as an environment variable that is not set: who says nothing gets the pixel baseline, not who says None.
@@ -92,7 +79,7 @@ class Judge:
             options["rubric"] = options["rubric"].to_json()
         if isinstance(options.get("criteria"), str):
             options["criteria"] = [options["criteria"]]
-        given: dict[str, Any] = {
+        given = {
             **options,
             # A protocol that asks no model takes no backend.
             "backend": None if isinstance(asked, str) and asked == "baseline" else asked,
@@ -104,14 +91,14 @@ class Judge:
         self._pool = pool_of(config)
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        self._budget, self._prices = RunBudget.of(config), read_prices(config.prices)
+        self._budget.check(self._setup.backend, self._prices)
         self._ledger: Ledger | None = None
-        if (ledger := _ledger_of(config, self._stop)) is not None:
-            ledger.check(self._setup.backend)
         self._driver: Driver | None = None
         self._store: RunStore | None = None
         if out is not None:
-            nothing = Loaded(format="python", samples=(), rejected=())
-            self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), nothing)
+            reach_new(self._setup, begun(Path(out)))
+            self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), _of_python([]))
 
     @property
     def id(self) -> str:
@@ -129,7 +116,7 @@ class Judge:
                 "Sample.from_images(source, edited, instruction)"
             )
         driver = self._opened()
-        driver.add(Loaded(format="python", samples=(sample,), rejected=()))
+        driver.add(_of_python([sample]))
         return driver.judge(sample)
 
     async def ajudge(self, sample: Sample) -> list[Finding]:
@@ -147,7 +134,8 @@ class Judge:
 
         samples: read as they are needed, so that they may be many. Of what `load_samples` returns, the rows that cannot
         be judged are counted in the run folder, if there is one.   concurrency: samples under way at a time.
-        progress: called in this thread with each sample that has ended.
+        progress: called in this thread with each sample that has ended: its `done`, of `total` where that is known, counts
+        samples, its `failures` findings by status.
         Whoever stops reading stops the rest: what is under way ends, and nothing new is begun.
         Raises Interrupted behind the last sample that a used-up budget lasted for.
         """
@@ -158,13 +146,11 @@ class Judge:
         self, samples: Iterable[Sample], concurrency: int | None, progress: Callable[[Progress], None] | None
     ) -> Iterator[tuple[int, Sample, list[Finding]]]:
         """Yield (place, sample, findings) of each sample that has ended."""
-        waiting, began = iter(enumerate(samples)), time.monotonic()
-        known = len(samples) if isinstance(samples, Sequence | Loaded) else None
-        if self._store is not None and isinstance(samples, Sequence | Loaded):
-            if not isinstance(samples, Loaded):
-                samples = Loaded(format="python", samples=tuple(samples), rejected=())
+        waiting, total = iter(enumerate(samples)), 0
+        if isinstance(samples, Sequence | Loaded):
+            total = len(samples)
             # All at once and before any thread starts, so that the run lists them in their order.
-            self._opened().add(samples)
+            self._opened().add(samples if isinstance(samples, Loaded) else _of_python(samples))
         config, lost = self._setup.config, 0
         failed: Counter[str] = Counter()
         with limit_of(self._setup.backend.endpoint).fixed(config.max_connections):
@@ -181,8 +167,7 @@ class Judge:
                         continue
                     failed.update(finding.status for finding in findings if finding.status != "ok")
                     if progress is not None:
-                        seconds = time.monotonic() - began
-                        progress(Progress(done=done - lost, known=known, failed=dict(failed), seconds=seconds))
+                        progress(Progress(done=done - lost, total=total, failures=dict(failed)))
                     yield place, sample, findings
             finally:
                 # Ctrl-C has set it to end all waits; the judge can be used again.
@@ -221,11 +206,9 @@ class Judge:
 
         Raises Interrupted once the budget is used up; `stream` yields what was judged before.
         """
-        found = sorted(
-            self._each(samples if isinstance(samples, Loaded) else list(samples), concurrency, progress),
-            key=lambda one: one[0],
-        )
-        return [findings for _, _, findings in found]
+        listed = samples if isinstance(samples, Loaded) else list(samples)
+        found = {place: findings for place, _, findings in self._each(listed, concurrency, progress)}
+        return [found[place] for place in sorted(found)]
 
     def close(self) -> None:
         """Give the run folder back, end processes, and wait a while until traces for LangSmith are sent."""
@@ -247,13 +230,12 @@ class Judge:
         with self._lock:
             if self._driver is None:
                 self._setup = settled_tools(self._setup)
-                # The budget's clock begins with the first question.
-                self._ledger = _ledger_of(self._setup.config, self._stop)
+                if self._budget != RunBudget():
+                    # Its clock begins with the first question.
+                    self._ledger = Ledger(budget=self._budget, prices=self._prices, stop=self._stop)
                 self._driver = Driver(self._setup, self._store, ledger=self._ledger, stop=self._stop, pool=self._pool)
             return self._driver
 
 
-def _ledger_of(config: RunConfig, stop: threading.Event) -> Ledger | None:
-    """Return what holds the judge to its budget in tokens, seconds or money; None where there is none."""
-    budget = RunBudget(max_tokens=config.max_run_tokens, max_seconds=config.max_run_seconds, max_cost=config.max_cost)
-    return None if budget == RunBudget() else Ledger(budget=budget, prices=read_prices(config.prices), stop=stop)
+def _of_python(samples: Sequence[Sample]) -> Loaded:
+    return Loaded(format="python", samples=tuple(samples), rejected=())

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
-from editloupe.protocols.base import rejected_scores, scored
 from editloupe.runs.budget import Ledger
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
@@ -42,10 +41,8 @@ class Progress:
     done: int = 0
     total: int = 0
     """Of the tasks that are known so far; it grows while findings make further tasks ready. 0 before the first is known."""
-    failed: int = 0
-    """Findings that are not ok, of those `done`."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Status → how many of these, without rows that could not be read."""
+    """Status → how many of those `done` are not ok, without rows that could not be read."""
     rejected: int = 0
     """Rows of the data that could not be read."""
     reused: int = 0
@@ -54,6 +51,8 @@ class Progress:
     """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
     """What has just arrived."""
+    remark: str = ""
+    """What the user is to know before anything is asked. It comes by itself, with no word on how far the run is."""
     spent: Callable[[], Spent] = Spent
     """Returns what is spent at the moment of asking."""
 
@@ -113,13 +112,6 @@ class Outcome:
     def failed(self) -> int:
         """Of those asked, how many have no answer (those not yet judged included)."""
         return self.asked - sum(f.status == "ok" for f in self.findings)
-
-
-def scores_of(setup: Setup, loaded: Loaded, judged: Sequence[Finding]) -> tuple[Score, ...]:
-    """Return the scores of all samples asked; rows that could not be read have missing ones."""
-    found = scored(setup.protocol, loaded.samples, judged, setup.repeats)
-    unread = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    return (*found, *rejected_scores(setup.protocol, unread, setup.metrics))
 
 
 def notes_of(

@@ -14,11 +14,11 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from editloupe import files
@@ -30,7 +30,7 @@ from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingEx
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger
 from editloupe.runs.pool import written
-from editloupe.runs.ray_task import ENDED, Answerer, Gate, Named, told
+from editloupe.runs.ray_task import ENDED, Answerer, Gate, named, told
 from editloupe.runs.setup import Setup
 from editloupe.tasks import Task
 from editloupe.values import Sample
@@ -42,16 +42,6 @@ LOST_ON_A_TASK: Final = 5
 REACH_S: Final = 10.0
 """To connect in the look before Ray itself connects, which waits for minutes."""
 _START: Final = "start one with `ray start --head`, and other machines' with `ray start --address=HOST:6379`"
-
-
-@dataclass(eq=False)
-class _Member:
-    """One process of the cluster."""
-
-    actor: Any
-    opening: Future[Any]
-    """Done once it is open, with what hinders it."""
-    busy: int = 0
 
 
 class Cluster:
@@ -67,10 +57,12 @@ class Cluster:
             raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
         self._setup, self._ray, self._closed = setup, _imported(), threading.Event()
         self._mark: Path | None = None
-        self._all: list[_Member] = []
+        self._processes: list[Any] = []
+        self._seats: SimpleQueue[tuple[Any, Future[Any]]] = SimpleQueue()
+        """Processes that can take one more task, each with what came of its opening."""
         self.tool_calls: tuple[int, int] = (0, 0)
         """Calls of tools that ran, and that were answered from equal ones."""
-        self._changed, self._ours = threading.Condition(), not self._ray.is_initialized()
+        self._lock, self._ours = threading.Lock(), not self._ray.is_initialized()
         if self._ours:
             _connect(self._ray)
         try:
@@ -100,23 +92,23 @@ class Cluster:
         gate = ray.remote(Gate).options(
             name=self._mark.name, num_cpus=0, max_concurrency=2 * width + 32, scheduling_strategy=here
         )
-        backends = [Named.of(one.backend) for one in setup.respondents.values()]
+        backends = [named(one.backend) for one in setup.respondents.values()]
         fixed = {setup.backend.endpoint: setup.config.max_connections}
         self._gate = gate.remote(ledger.budget, ledger.prices, backends, fixed)
         count = min(self.places, width if setup.backend.endpoint == "in process" else math.ceil(width / PER_CORE))
-        self._seats = math.ceil(width / count)
+        seats = math.ceil(width / count)
         process = ray.remote(Answerer).options(
             num_cpus=1,
             num_gpus=setup.config.ray_gpus,
             max_restarts=-1,
-            # Beside its tasks it is opened, and told to stop.
-            max_concurrency=self._seats + 2,
+            # Beside its tasks it is opened, once for each of them, and told to stop.
+            max_concurrency=2 * seats + 1,
             scheduling_strategy="SPREAD",
         )
         known = told(setup, self._mark, tools=tools)
-        for _ in range(count):
-            actor = process.remote(known)
-            self._all.append(_Member(actor, _opened(actor)))
+        self._processes = [process.remote(known) for _ in range(count)]
+        for one in self._processes * seats:
+            self._offer(one)
         self.look()
         self._watching = threading.Thread(target=self._watch, daemon=True, name="ray watches")
         self._watching.start()
@@ -133,21 +125,23 @@ class Cluster:
                 self._images.keep(image)  # its bytes are at hand in this process alone
         why = ""
         for _ in range(LOST_ON_A_TASK):
-            holder = secrets.token_hex(8)
-            with self._free() as process:
-                opening = process.opening
-                try:
-                    outcome, (ran, hits) = self._waited(process.actor.run_task.remote(holder, job).future())
-                except self._ray.exceptions.RayTaskError as error:
-                    raise ConfigError(f"a task failed on the cluster: {first_words(error.cause)}") from error
-                except self._ray.exceptions.RayError as error:
-                    why = first_words(error)
-                    self._gate.end.remote(holder)
-                    with self._changed:
-                        if process.opening is opening:
-                            process.opening = _opened(process.actor)
-                    continue
-            with self._changed:
+            process, opening = self._seat()
+            holder, lost = secrets.token_hex(8), False
+            try:
+                _check_open(opening)
+                outcome, (ran, hits) = self._waited(process.run_task.remote(holder, job).future())
+            except self._ray.exceptions.RayTaskError as error:
+                raise ConfigError(f"a task failed on the cluster: {first_words(error.cause)}") from error
+            except self._ray.exceptions.RayError as error:
+                why, lost = first_words(error), True
+                self._gate.end.remote(holder)
+                continue
+            finally:
+                if lost:
+                    self._offer(process)
+                else:
+                    self._seats.put((process, opening))
+            with self._lock:
                 self.tool_calls = self.tool_calls[0] + ran, self.tool_calls[1] + hits
             if isinstance(outcome, Finding):
                 return outcome
@@ -164,8 +158,8 @@ class Cluster:
         """Bring the ledger and `seen` up to date, and let the cluster know of a stop."""
         stop = self._ledger.stop.is_set()
         if stop:
-            for process in self._all:
-                process.actor.stop.remote()
+            for process in self._processes:
+                process.stop.remote()
         try:
             counted, seen = self._ray.get(self._gate.look.remote(stop=stop))
         except self._ray.exceptions.RayError as error:
@@ -181,33 +175,24 @@ class Cluster:
         if self._mark is not None:
             self._watching.join()
             self._mark.unlink(missing_ok=True)
-            for actor in (*(process.actor for process in self._all), self._gate):
+            for actor in (*self._processes, self._gate):
                 self._ray.kill(actor)
         if self._ours:
             self._ray.shutdown()
 
-    @contextmanager
-    def _free(self) -> Iterator[_Member]:
-        """Take a seat in a process that is open, the one with the fewest tasks."""
-        with self._changed:
-            while not (open_ := [one for one in self._all if one.opening.done() and one.busy < self._seats]):
-                if self._closed.is_set() or self._ledger.stop.is_set():
-                    raise Interrupted(ENDED)
-                self._changed.wait(LOOK_S)
-            process = min(open_, key=lambda one: one.busy)
-            process.busy += 1
-        try:
-            try:
-                hindered = process.opening.result()
-            except Exception as error:
-                raise ConfigError(f"a process cannot be started on the cluster: {first_words(error)}") from error
-            if hindered is not None:
-                raise _raised(hindered)
-            yield process
-        finally:
-            with self._changed:
-                process.busy -= 1
-                self._changed.notify()
+    def _offer(self, process: Any) -> None:
+        """Give a process one more task once it is open."""
+        # Ray makes this call again for as long as it starts the process again.
+        opening: Future[Any] = process.open.options(max_task_retries=-1).remote().future()
+        opening.add_done_callback(lambda opened: self._seats.put((process, opened)))
+
+    def _seat(self) -> tuple[Any, Future[Any]]:
+        """Wait for a process that can take a task."""
+        while True:
+            with suppress(Empty):
+                return self._seats.get(timeout=LOOK_S)
+            if self._closed.is_set() or self._ledger.stop.is_set():
+                raise Interrupted(ENDED)
 
     def _waited(self, future: Future[Any]) -> Any:
         while not wait([future], LOOK_S).done:
@@ -220,10 +205,14 @@ class Cluster:
             self.look()
 
 
-def _opened(actor: Any) -> Future[Any]:
-    # Ray makes this call again for as long as it starts the process again.
-    future: Future[Any] = actor.open.options(max_task_retries=-1).remote().future()
-    return future
+def _check_open(opening: Future[Any]) -> None:
+    """Raise what hinders a process."""
+    try:
+        hindered = opening.result()
+    except Exception as error:
+        raise ConfigError(f"a process cannot be started on the cluster: {first_words(error)}") from error
+    if hindered is not None:
+        raise _raised(hindered)
 
 
 def _raised(raised: tuple[type[EditLoupeError], str]) -> EditLoupeError:

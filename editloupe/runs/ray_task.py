@@ -16,18 +16,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias, cast
 
 import cv2
 
 from editloupe.backends import langsmith
-from editloupe.backends.base import LMM, Traits
+from editloupe.backends.base import LMM
 from editloupe.backends.limits import ConnectionLimit, FirstCall, Seen, limit_of, stand_in
 from editloupe.backends.prices import Prices
 from editloupe.backends.stopping import sleep, stopping
-from editloupe.chat import Reply, Request, Usage
+from editloupe.chat import Usage
 from editloupe.config import RunConfig
 from editloupe.cores import use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
@@ -42,26 +43,15 @@ from editloupe.values import Json
 from editloupe.version import VERSION
 
 ENDED: Final = "the run has ended; this task goes on from here next time"
+_NOTHING: Final = "", "", ()
+"""For the ledger."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Named:
-    """A backend as the ledger knows it."""
-
-    uri: str
-    endpoint: str
-    version: str
-    traits: Traits
-
-    @classmethod
-    def of(cls, backend: LMM) -> Named:
-        """Return what the ledger must know of a backend."""
-        traits = replace(backend.traits, image_tokens=None)
-        return cls(uri=backend.uri, endpoint=backend.endpoint, version=backend.version, traits=traits)
-
-    def complete(self, request: Request, images: ImageStore) -> Reply:
-        """Raise BackendError: it stands for a backend of another process."""
-        raise BackendError(f"{self.uri} is asked in another process")
+def named(backend: LMM) -> LMM:
+    """Return what the ledger must know of a backend, as a value that crosses to the gate: a stranger's object may not."""
+    traits = replace(backend.traits, image_tokens=None)
+    kept = SimpleNamespace(uri=backend.uri, endpoint=backend.endpoint, version=backend.version, traits=traits)
+    return cast(LMM, kept)
 
 
 class Gate:
@@ -71,7 +61,7 @@ class Gate:
     """
 
     def __init__(
-        self, budget: RunBudget, prices: Prices, backends: Sequence[Named], connections: Mapping[str, int | None]
+        self, budget: RunBudget, prices: Prices, backends: Sequence[LMM], connections: Mapping[str, int | None]
     ) -> None:
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._ledger = Ledger(budget=budget, prices=prices, stop=self._stop)
@@ -94,15 +84,6 @@ class Gate:
         self._hold(holder, self._granted(self._backends[uri]))
         return self._first[uri].answered
 
-    def ended(self, holder: str, uri: str, outcome: tuple[Usage, Usage | None] | Exception | None) -> None:
-        """Take note of how a granted call ended: what it took, how it failed, or None for an answer that costs nothing."""
-        backend = self._backends[uri]
-        if isinstance(outcome, BackendError):
-            self._ledger.refuse(backend, outcome)
-        elif isinstance(outcome, tuple):
-            self._ledger.spend(backend, *outcome)
-        self.leave(holder, outcome if isinstance(outcome, Exception) else None)
-
     def connect(self, holder: str, endpoint: str, patience_s: float) -> None:
         """Wait for a connection to an endpoint. Raises Interrupted."""
         self._hold(holder, limit_of(endpoint).call(patience_s=patience_s))
@@ -116,8 +97,14 @@ class Gate:
         now = time.monotonic()
         return now - limit_of(endpoint).trouble_since(now)
 
-    def leave(self, holder: str, error: Exception | None = None) -> None:
-        """Give back what was granted last.   error: how it failed."""
+    def leave(self, holder: str, error: Exception | None, counted: tuple[str, str, Any]) -> None:
+        """Give back what was granted last.
+
+        error: how it failed.   counted: a method of the ledger that takes note of it first, the backend, and what it takes.
+        """
+        method, uri, given = counted
+        if method:
+            getattr(self._ledger, method)(self._backends[uri], *given)
         with self._lock:
             held = self._held.get(holder)
             last = held.pop() if held else None
@@ -132,7 +119,7 @@ class Gate:
             manager.__exit__(Interrupted, Interrupted(ENDED), None)
 
     @contextmanager
-    def _granted(self, backend: Named) -> Iterator[None]:
+    def _granted(self, backend: LMM) -> Iterator[None]:
         with self._ledger.call(backend), self._first[backend.uri].turn(), limit_of(backend.endpoint).asking():
             yield
 
@@ -180,9 +167,9 @@ class Answerer:
         self._gate = ray.get_actor(Path(told["mark"]).name)
         self._told, self._lock, self._stop = told, threading.Lock(), threading.Event()
         self._worker: Worker | None = None
-        self.here = threading.local()
-        """`holder`: names the thread's task to the gate.   `outcome`: what its call came to.   `told`: what the gate may
-        not have heard yet."""
+        self._here = threading.local()
+        """`holder`: names the thread's task to the gate.   `told`: what the gate may not have heard yet.   `counted`: what
+        the ledger is to know of the call that ends next."""
 
     def open(self) -> Raised | None:
         """Open the run's setup. Return what hinders it."""
@@ -201,7 +188,8 @@ class Answerer:
 
         holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
         """
-        self.here.holder, self.here.told, (task, repeat, sample) = holder, [], pickle.loads(job)
+        self._here.holder, self._here.told, self._here.counted = holder, [], _NOTHING
+        task, repeat, sample = pickle.loads(job)
         try:
             worker = self._opened()
             assert worker.run is not None
@@ -215,17 +203,35 @@ class Answerer:
             langsmith.flush()  # nobody says when the process ends
         return finding, (cache.ran, cache.hits)
 
-    def tell(self, method: str, *given: Any) -> None:
-        """Tell the gate without waiting: a reply is then recorded at once. The thread's next question waits for it."""
-        self.here.told.append(getattr(self._gate, method).remote(*given))
-
     def ask(self, method: str, *given: Any) -> Any:
         """Ask the gate. Raises what it does, and Interrupted where it is gone."""
         self._heard()
         return self._got(getattr(self._gate, method).remote(*given))
 
+    @contextmanager
+    def held(self, method: str, *given: Any) -> Iterator[Any]:
+        """Hold what a method of the gate grants to this thread's task."""
+        granted = self.ask(method, self._here.holder, *given)
+        ended: Exception | None = Interrupted(ENDED)
+        try:
+            yield granted
+            ended = None
+        except BackendError as error:
+            ended = _plain(error)
+            raise
+        finally:
+            counted, self._here.counted = self._here.counted, _NOTHING
+            # Nobody waits until the gate has heard: a reply is then recorded at once.
+            self._here.told.append(self._gate.leave.remote(self._here.holder, ended, counted))
+            if ended is not None:
+                self._heard()
+
+    def count(self, method: str, uri: str, *given: Any) -> None:
+        """Let a method of the ledger take note of the call under way when it ends."""
+        self._here.counted = method, uri, given
+
     def _heard(self) -> None:
-        told, self.here.told = self.here.told, []
+        told, self._here.told = self._here.told, []
         self._got(told)
 
     def _got(self, asked: Any) -> Any:
@@ -247,7 +253,7 @@ class Answerer:
                 cv2.setNumThreads(1)
                 for one in setup.respondents.values():
                     stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
-                setup = setup.with_backends(lambda backend: Metered(backend, _Grants(self)))
+                setup = setup.with_backends(lambda backend: Metered(backend, cast(Ledger, _Grants(self))))
                 images = ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 4)
                 self._worker = Worker(setup=setup, images=images, run=run, stop=self._stop)
             return self._worker
@@ -288,28 +294,21 @@ class _Grants:
     """The gate's ledger, as an answerer sees it."""
 
     def __init__(self, answerer: Answerer) -> None:
-        self._ask, self._tell, self._here = answerer.ask, answerer.tell, answerer.here
+        self._answerer = answerer
 
     @contextmanager
     def call(self, backend: LMM) -> Iterator[None]:
-        answered, known = self._ask("grant", self._here.holder, backend.uri), getattr(backend, "has_answered", None)
-        # A process that is new must not take an endpoint for one that has never answered.
-        if answered and known is not None:
-            known()
-        self._here.outcome = ended = Interrupted(ENDED)
-        try:
+        with self._answerer.held("grant", backend.uri) as answered:
+            # A process that is new must not take an endpoint for one that has never answered.
+            if answered and (known := getattr(backend, "has_answered", None)) is not None:
+                known()
             yield
-            if self._here.outcome is ended:
-                self._here.outcome = None
-        finally:
-            failed = isinstance(self._here.outcome, Exception)
-            (self._ask if failed else self._tell)("ended", self._here.holder, backend.uri, self._here.outcome)
 
     def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
-        self._here.outcome = usage, guess
+        self._answerer.count("spend", backend.uri, usage, guess)
 
     def refuse(self, backend: LMM, error: BackendError) -> None:
-        self._here.outcome = _plain(error)
+        self._answerer.count("refuse", backend.uri, _plain(error))
 
 
 class _Connections(ConnectionLimit):
@@ -317,13 +316,13 @@ class _Connections(ConnectionLimit):
 
     def __init__(self, endpoint: str, answerer: Answerer) -> None:
         super().__init__()
-        self._endpoint, self._ask, self._tell, self._here = endpoint, answerer.ask, answerer.tell, answerer.here
+        self._endpoint, self._answerer = endpoint, answerer
 
     def again(self) -> None:
-        self._ask("again", self._endpoint)
+        self._answerer.ask("again", self._endpoint)
 
     def trouble_since(self, now: float) -> float:
-        return now - float(self._ask("trouble_s", self._endpoint))
+        return now - float(self._answerer.ask("trouble_s", self._endpoint))
 
     @contextmanager
     def call(
@@ -333,16 +332,8 @@ class _Connections(ConnectionLimit):
         *,
         patience_s: float = math.inf,
     ) -> Iterator[None]:
-        self._ask("connect", self._here.holder, self._endpoint, patience_s)
-        ended: Exception | None = Interrupted(ENDED)
-        try:
+        with self._answerer.held("connect", self._endpoint, patience_s):
             yield
-            ended = None
-        except BackendError as error:
-            ended = _plain(error)
-            raise
-        finally:
-            (self._tell if ended is None else self._ask)("leave", self._here.holder, ended)
 
 
 def _plain(error: BackendError) -> BackendError:

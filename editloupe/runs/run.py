@@ -10,36 +10,39 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 import cv2
 
-from editloupe.backends.base import reach
+from editloupe.backends.base import LMM, reach
 from editloupe.backends.limits import MOST, limit_of
-from editloupe.backends.prices import Prices
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
-from editloupe.errors import ImageError, Interrupted, Unavailable
+from editloupe.errors import ImageError, Interrupted, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
-from editloupe.protocols.base import looks_at_outputs
+from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import set_aside
-from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of, scores_of
+from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
+from editloupe.runs.visits import added, begun, reach_new
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Json, Sample
 
 if TYPE_CHECKING:
@@ -47,10 +50,8 @@ if TYPE_CHECKING:
     from editloupe.runs.ray import Cluster
 
 
-class RunTask(Protocol):
-    """Who answers one question: `Worker.run_task`, or one like it in another process."""
-
-    def __call__(self, task: Task, *, repeat: int) -> Finding: ...
+RunTask: TypeAlias = Callable[..., Finding]
+"""Who answers one question: `Worker.run_task`, or one like it in another process."""
 
 
 def drive(
@@ -71,16 +72,19 @@ def drive(
 
     loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
-    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`). Nor is one whose
-    address takes no connection: one is tried before the first question, unless other machines ask.
-    entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
+    budget, prices: of this visit to the run; None takes the config's. A budget ends a visit like a stop, and the same call
+    goes on.   entries: judges that are to come, which are listed before anything is asked.
     spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
-    Raises ConfigError, RunMismatch and DataError before anything is spent.
+
+    A backend that refuses the key, the account or the model's name is asked no more (`Ledger.refused`). Nor is one whose
+    address takes no connection: one is tried before the first question, unless other machines ask.
+    Raises ConfigError, RunMismatch and DataError before anything is spent, and Unavailable for an address that takes no
+    connection, where the run does not list its judge yet: it is then left as it was.
     """
     stop = stop or threading.Event()
-    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
-    ledger.check(setup.backend)
+    budget, prices = budget or RunBudget.of(setup.config), prices or read_prices(setup.config.prices)
+    budget.check(setup.backend, prices)
+    ledger = Ledger(budget=budget, prices=prices, stop=stop)
     visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
     with closing(visit):
         visit.begin(loaded, entries, config, spreads=spreads)
@@ -94,6 +98,7 @@ class Driver:
     store: the run that findings go to; None keeps nothing.   ledger: grants and counts calls; None counts none.
     redo: statuses of earlier findings that are asked again.   stop: set it to stop; what is under way ends.
     graph: that of LangGraph's server; None for ours.   pool: where tools and measures compute; None for threads.
+    forgets: look up in its trace what stands, so that a service that runs for weeks keeps no finding in memory.
     """
 
     def __init__(
@@ -106,14 +111,15 @@ class Driver:
         stop: threading.Event | None = None,
         graph: Loop | None = None,
         pool: Pool | None = None,
+        forgets: bool = False,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
-        self.cache = (
-            None if store is None else ToolCache(tool_cache_of(store.folder), device=weights_of(setup.config).device)
-        )
-        self._ledger, self._graph, self._pool = ledger, graph, pool
-        self._lock = threading.Lock()
+        folder = None if store is None else store.folder
+        self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
+        self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
+        self._ledger, self._forgets = ledger, forgets
+        self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
     def planned(self, samples: Sequence[Sample]) -> Schedule:
@@ -127,51 +133,42 @@ class Driver:
 
     def worker(self, samples: Iterable[Sample], images: ImageStore, stop: threading.Event | None = None) -> Worker:
         """Return who answers single questions about these samples."""
-        return Worker(
-            setup=self.setup,
-            images=images,
-            run=None if self.store is None else self.store.folder,
-            stop=stop or self.stop,
-            samples={sample.key: sample for sample in samples},
-            cache=self.cache,
-            graph=self._graph,
-            pool=self._pool,
-        )
+        return self._made(images=images, stop=stop or self.stop, samples={sample.key: sample for sample in samples})
 
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
-        task, repeat = place.task, place.repeat
-        before = self._known(task, repeat)
-        if before is not None and self.store is not None and ends_the_same(before):
-            judge_id = self.setup.judge_of(task).id
-            set_aside(trace_path(self.store.folder, judge_id, task.id, repeat), below=self.store.folder)
-        return run_task(task, repeat=repeat)
+        if self.store is not None and not self.goes_on(place):
+            set_aside(self._trace(place), below=self.store.folder)
+        return run_task(place.task, repeat=place.repeat)
+
+    def goes_on(self, place: ScheduledTask) -> bool:
+        """Return whether a question goes on from its earlier trace: there is one, and it could end in another way."""
+        before = self._known(place.task, place.repeat)
+        return self.store is not None and self._trace(place).exists() and not (before and ends_the_same(before))
 
     def add(self, loaded: Loaded) -> None:
         """List samples, and rows that cannot be judged, in the run. Raises RunMismatch for a sample that has changed."""
-        if self.store is None:
-            return
-        with self._lock:
-            self.store.add_samples(loaded)
+        with self._writing() as store:
+            if store is not None:
+                store.add_samples(loaded)
         self.refuse(loaded.rejected)
 
     def refuse(self, rows: Sequence[RejectedRow]) -> list[Finding]:
         """Return a finding a metric for each row that cannot be judged, and write those that the run lacks."""
         found = rejected_findings(self.setup, rows)
-        if self.store is not None:
-            with self._lock:
-                self.store.add_findings([finding for finding in found if self.store.latest(finding) != finding])
+        with self._writing() as store:
+            if store is not None and found:
+                store.add_findings([finding for finding in found if store.latest(finding) != finding])
         return found
 
     def keep(self, findings: Sequence[tuple[Task, Finding]]) -> None:
         """Write findings into the run, and list who answered."""
-        if self.store is None:
-            return
-        with self._lock:
-            for task, _ in findings:
-                self.store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
-            # A disk takes as long for one as for all that have come meanwhile.
-            self.store.add_findings([finding for _, finding in findings])
+        with self._writing() as store:
+            if store is not None:
+                for task, _ in findings:
+                    store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
+                # A disk takes as long for one as for all that have come meanwhile.
+                store.add_findings([finding for _, finding in findings])
 
     def judge(self, sample: Sample) -> list[Finding]:
         """Return the findings of one sample, asked one question after another in this thread.
@@ -182,23 +179,70 @@ class Driver:
         worker = self.worker([sample], ImageStore(None if self.store is None else self.store.blobs))
         schedule = self.planned([sample])
         while (place := schedule.next()) is not None:
-            with self._alone(place.task, place.repeat):
-                finding = self.standing(place.task, place.repeat)
-                if finding is None:
-                    try:
-                        finding = self.answer(place, worker.run_task)
-                    except Interrupted:
-                        if self._ledger is None or not self._ledger.reason:
-                            raise
-                        raise Interrupted(f"the budget is used up ({self._ledger.reason})") from None
-                    self.keep([(place.task, finding)])
-            schedule.arrived(finding)
+            schedule.arrived(self.found(place, worker)[0])
         return [*schedule.findings, *schedule.problems()]
+
+    def found(self, place: ScheduledTask, worker: Worker) -> tuple[Finding, bool]:
+        """Return the finding of one question, and whether it stood before. Equal questions at once are asked once.
+
+        Raises Interrupted once the worker is to stop, or the budget is used up.
+        """
+        with self._alone(place.task, place.repeat):
+            if (standing := self.standing(place.task, place.repeat)) is not None:
+                return standing, True
+            try:
+                finding = self.answer(place, worker.run_task)
+            except Interrupted:
+                if self._ledger is None or not self._ledger.reason:
+                    raise
+                raise Interrupted(f"the budget is used up ({self._ledger.reason})") from None
+            self.keep([(place.task, finding)])
+            return finding, False
+
+    def close(self) -> None:
+        """Give the run folder back. Who answers still keeps its trace, and writes nothing more into the run."""
+        with self._lock:
+            self._closed = True
+            if self.store is not None:
+                self.store.close()
+
+    def in_other_words(self, schedule: Schedule) -> str:
+        """Return how many questions that have an answer are asked again, since their prompt or pictures changed; or ""."""
+        if self.store is None or not schedule.ready:
+            return ""
+        due = {(self.setup.judge_of(place.task).id, place.repeat, place.task.question) for place in schedule.ready}
+        answered = {(f.judge_id, f.repeat, f.question) for f in self.store.findings.values() if f.status not in self.redo}
+        if not (again := len(due & answered)):
+            return ""
+        return (
+            f"Asked again: {again:,} of the questions that {self.store.folder} holds answers to, since the prompt, or what "
+            "is shown with it, has changed. The answers of before stay in findings.jsonl and count no more."
+        )
+
+    def _trace(self, place: ScheduledTask) -> Path:
+        assert self.store is not None
+        return trace_path(self.store.folder, self.setup.judge_of(place.task).id, place.task.id, place.repeat)
 
     def _known(self, task: Task, repeat: int) -> Finding | None:
         if self.store is None:
             return None
-        return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
+        if not self._forgets:
+            return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
+        try:
+            recorded = read_trace(self._trace(ScheduledTask(task=task, repeat=repeat)))
+        except TraceError:
+            return None  # no file, or the worker says what is wrong with it and begins anew
+        return None if recorded.tampering else last_finding(recorded.events)
+
+    @contextmanager
+    def _writing(self) -> Iterator[RunStore | None]:
+        """The store, for one thread at a time. Raises Interrupted once it is closed."""
+        with self._lock:
+            if self._closed:
+                raise Interrupted("the run folder is closed; the trace holds what was done")
+            yield self.store
+            if self._forgets and self.store is not None:
+                self.store.forget()
 
     @contextmanager
     def _alone(self, task: Task, repeat: int) -> Iterator[None]:
@@ -247,7 +291,12 @@ class _Visit:
         if self._cluster is not None:
             self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
-        listed = [*self._setup.entries(), *entries]
+        before = begun(self._out)
+        for remark in added(self._setup, before, {entry.judge.id for entry in entries}):
+            self._tell(Progress(remark=remark))
+        if self._cluster is None:
+            reach_new(self._setup, before, self._reaching)
+        listed = [*self._setup.entries(options=config is not None), *entries]
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
         self._left.enter_context(closing(self._store))
         self._images.write()
@@ -260,16 +309,32 @@ class _Visit:
         if pool is not None:
             self._left.enter_context(pool)
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
+        self._plan()
+
+    def _reaching(self, backend: LMM) -> None:
+        """Try the address of one who is asked. Raises Unavailable."""
+        if backend.endpoint != "in process":
+            self._tell(Progress(phase=f"connecting to {backend.endpoint}"))
+        reach(backend)
+
+    def _plan(self) -> None:
+        """Find what is to be asked, and whether it can be: who asks, and with which tools."""
         self._refused = self._driver.refuse(self._loaded.rejected)
         self._schedule = self._driver.planned(self._loaded.samples)
         self._done = self._schedule.reused + len(self._refused)
         self._failures.update(f.status for f in self._schedule.findings if f.status != "ok")
-        self._calls_tools = any(p.task.kind == "ask" and p.task.tools and not p.task.blocked for p in self._schedule.ready)
-        if self._cluster is None:
-            if self._setup.backend.endpoint != "in process":
-                self._tell(Progress(phase=f"connecting to {self._setup.backend.endpoint}"))
-            self._ledger.refused = _unreachable(self._setup, self._schedule)
-        if self._calls_tools and self._cluster is None and not self._ledger.refused:
+        if again := self._driver.in_other_words(self._schedule):
+            self._tell(Progress(remark=again))
+        asked = [place.task for place in self._schedule.ready if place.task.kind == "ask" and not place.task.blocked]
+        self._calls_tools = any(task.tools for task in asked)
+        if self._cluster is not None:
+            return
+        try:
+            for role in sorted({task.role for task in asked}):
+                self._reaching(self._setup.respondents[role].backend)
+        except Unavailable as error:
+            self._ledger.refused = str(error)
+        if self._calls_tools and not self._ledger.refused:
             # Weights that cannot be loaded are found before anything is spent.
             self._tell(Progress(phase="opening tools"))
             self._setup.toolbox.prepare()
@@ -327,7 +392,6 @@ class _Visit:
                 phase=phase or ("measuring" if measures else "judging"),
                 done=self._done,
                 total=self._schedule.total + len(self._refused),
-                failed=len(self._refused) + self._failures.total(),
                 failures=dict(self._failures),
                 rejected=len(self._loaded.rejected),
                 reused=self._schedule.reused,
@@ -359,13 +423,15 @@ class _Visit:
         keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
         findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
         asked = self._schedule.total + len(self._refused) - sum(id_ in keys for id_, _ in places)
+        protocol, unread = self._setup.protocol, [(row.editor, row.id, row.edit_type) for row in self._loaded.rejected]
+        scores = scored(protocol, self._loaded.samples, judged, self._setup.repeats)
         return Outcome(
             store=self._store,
             setup=self._setup,
             loaded=self._loaded,
             findings=tuple(findings),
             judged=tuple(judged),
-            scores=scores_of(self._setup, self._loaded, judged),
+            scores=(*scores, *rejected_scores(protocol, unread, self._setup.metrics)),
             asked=asked,
             reused=self._schedule.reused,
             interrupted=self._stop.is_set() and len(findings) < asked,
@@ -387,17 +453,6 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(before)
-
-
-def _unreachable(setup: Setup, schedule: Schedule) -> str:
-    """Return why a backend that is asked now cannot be reached; "" if all can, as far as one connection tells."""
-    roles = {p.task.role for p in schedule.ready if p.task.kind == "ask" and p.task.blocked is None}
-    for role in sorted(roles):
-        try:
-            reach(setup.respondents[role].backend)
-        except Unavailable as error:
-            return str(error)
-    return ""
 
 
 def _cluster(setup: Setup) -> Cluster | None:

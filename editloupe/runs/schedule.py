@@ -14,16 +14,13 @@ from itertools import chain, count
 
 from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, Group, described, groups, known_of, planned
+from editloupe.protocols.base import BaseProtocol, EvalProtocol, Group, described, groups, known_of, planned
 from editloupe.protocols.repeats import Repeats
 from editloupe.tasks import Task
 from editloupe.values import Sample, digest
 
 TASKS_PER_SAMPLE = 1000
 """A group in which a protocol plans more tasks than this for each sample is given up."""
-DEEPEST = 64
-"""So is one in which more questions than this follow one from another's answer. Judging takes at most 3, building a data
-set of nine turns about 30."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,11 +106,6 @@ class Schedule:
         """Whether further tasks may follow from findings that are not there yet."""
         return bool(self._ready or self._changed) and bool(self._consulting)
 
-    @property
-    def consults(self) -> bool:
-        """Whether anything was planned from findings."""
-        return any(group.consults for group in self._groups)
-
     def arrived(self, finding: Finding) -> None:
         """Take a new finding in. What rests on it is planned before anything is asked a second time."""
         group = self._group_of[finding.task_id]
@@ -167,7 +159,7 @@ class Schedule:
                         f"{where} planned another task for a question that was planned before ({again.metric}, "
                         f"{again.about}); tell them apart by metric, turn or part"
                     )
-                _deepen(group, new, where)
+                _deepen(group, new, where, getattr(self.protocol, "deepest", BaseProtocol.deepest))
             except EditLoupeError as error:
                 group.problem = str(error)
                 break
@@ -211,15 +203,15 @@ class Schedule:
         return len(self._answers(group, task)) == self._count(task)
 
 
-def _deepen(group: _Group, new: Sequence[Task], where: str) -> None:
+def _deepen(group: _Group, new: Sequence[Task], where: str, deepest: int) -> None:
     """Note how deep new tasks lie. Raises ProtocolError, which names the protocol, for one that is too deep."""
     for task in new:
         same = [one for one in group.fresh if one.about.key == task.about.key] or group.fresh
         depth = group.depths[task.id] = 1 + max((group.depths[one.id] for one in same), default=0)
-        if depth > DEEPEST:
+        if depth > deepest:
             raise ProtocolError(
-                f"{where} plans without an end: {task.metric}, {task.about} would be asked after {DEEPEST} questions that "
-                "follow one from another's answer; plan must come to an end"
+                f"{where} plans without an end: {task.metric}, {task.about} would be asked after {deepest} questions that "
+                "follow one from another's answer; plan must come to an end, or the protocol say how many (deepest = …)"
             )
 
 

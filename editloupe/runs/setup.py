@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from editloupe.agent.judge import agent_digest
@@ -97,10 +97,15 @@ class Setup:
             return measures.judge_of(task.measure, self.models)
         return self.respondents[task.role].spec
 
-    def entries(self) -> list[Entry]:
-        """Return how run.json lists those who answer, a role each."""
-        unasked = JUDGE if self.protocol.roles and JUDGE not in self.protocol.roles else None
-        return [Entry(judge=o.spec, name=o.name, role=role) for role, o in self.respondents.items() if role != unasked]
+    def entries(self, *, options: bool = False) -> list[Entry]:
+        """Return how run.json lists those who answer, a role each.   options: with those that ask the judge again."""
+        own: dict[str, Json] = {"backend": "baseline", **self.config.judge.own()} if options else {}
+        roles = self.protocol.roles or (JUDGE,)
+        return [
+            Entry(judge=one.spec, name=one.name, role=role, options=own if role == JUDGE else {})
+            for role, one in self.respondents.items()
+            if role in roles
+        ]
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""
@@ -210,23 +215,17 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     return setup
 
 
+_SETTINGS: Final = {
+    "detect": "detector", "upscale": "upscaler", "clip": "clip", "clip_text": "clip", "dino": "dino", "lpips": "lpips",
+    "faces": "faces", "preference": "preference", "edit": "editor", "segment": "segmenter",
+}  # fmt: skip
+"""Kind of model → the setting that names its weights."""
+
+
 def models_of(weights: ToolSettings) -> measures.Models:
     """Return the door to models with these weights."""
-    return measures.Models(
-        device=weights.device,
-        names={
-            "detect": weights.detector,
-            "upscale": weights.upscaler,
-            "clip": weights.clip,
-            "clip_text": weights.clip,
-            "dino": weights.dino,
-            "lpips": weights.lpips,
-            "faces": weights.faces,
-            "preference": weights.preference,
-            "edit": weights.editor,
-            "segment": weights.segmenter,
-        },
-    )
+    names = {kind: getattr(weights, name) for kind, name in _SETTINGS.items()}
+    return measures.Models(device=weights.device, names=names)
 
 
 def options_of(protocol: EvalProtocol) -> dict[str, Json]:
@@ -237,11 +236,9 @@ def options_of(protocol: EvalProtocol) -> dict[str, Json]:
 
 def weights_of(config: RunConfig) -> ToolSettings:
     """Return what the environment says of the tools' weights, and the config above it."""
-    names = (
-        "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter",
-        "picture_budget", "marks",
-    )  # fmt: skip
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
+    given: dict[str, Any] = {
+        one.name: value for one in fields(ToolSettings) if (value := getattr(config, one.name)) is not None
+    }
     return replace(ToolSettings.from_environment(os.environ), **given)
 
 

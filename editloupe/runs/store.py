@@ -291,7 +291,7 @@ def _without_new(old: Sample, new: Sample) -> Sample:
 
 
 def _changed(old: Sample, new: Sample) -> str:
-    if old.source != new.source:
+    if old.sources != new.sources:
         return "the source image has changed"
     for number, (before, now) in enumerate(zip(old.turns, new.turns, strict=False), start=1):
         if before.edited is not None and before.edited != now.edited:

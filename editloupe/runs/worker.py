@@ -115,7 +115,7 @@ class Worker:
         sample = None if self.run is None else self.samples.get(task.about.key)
         if sample is None:
             return
-        for image in (sample.source, *(turn.edited for turn in sample.turns)):
+        for image in (*sample.sources, *(turn.edited for turn in sample.turns)):
             with suppress(ImageError):
                 if image is not None:
                     self.images.keep(image)

@@ -1,6 +1,6 @@
-"""A bounded queue before the judge: equal tasks that are asked at once share an answer, and each answer joins the run.
+"""A bounded queue before the driver, for requests that have a time and no more than so many places.
 
-Everything but `_work` runs in the event loop's thread, so that slots and tasks in flight need no lock.
+Everything but `_work` runs in the event loop's thread, so that slots and questions in flight need no lock.
 """
 
 from __future__ import annotations
@@ -8,27 +8,24 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import Interrupted, TraceError
-from editloupe.findings import PENDING, Finding
+from editloupe.errors import Interrupted
+from editloupe.findings import Finding
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.judges import Entry
-from editloupe.runs.lineage import set_aside
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import Schedule, ScheduledTask, repeatable
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import ends_the_same, trace_path
+from editloupe.runs.worker import Worker
 from editloupe.tasks import Task
-from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Sample
 
 RECENT_S: Final = 60.0
@@ -70,7 +67,7 @@ class Result:
 
     finding: Finding
     reused: bool
-    """Whether the run held it before the request."""
+    """Whether it stood before this request asked."""
 
 
 @dataclass
@@ -81,19 +78,6 @@ class Slot:
     """How many edits it has room for."""
     until: float
     """The event loop's time at which the request's time is up."""
-
-
-@dataclass
-class InFlight:
-    """One task that runs or waits for a thread."""
-
-    job: Future[Result]
-    future: asyncio.Future[Result]
-    """The job, for the event loop."""
-    stop: threading.Event
-    """Ends the job with its next step."""
-    waiting: int = 0
-    """Requests that wait for it."""
 
 
 class JudgeQueue:
@@ -107,7 +91,7 @@ class JudgeQueue:
         """
         self.setup, self.concurrency, self.timeout_s = setup, concurrency, timeout_s
         self.store = _open_store(setup, out)
-        self._driver = Driver(setup, self.store)
+        self._driver = Driver(setup, self.store, forgets=True)
         self.capacity = concurrency + max_queue
         """Edits that may be judged or wait at once."""
 
@@ -117,8 +101,8 @@ class JudgeQueue:
         self.closing = False
         """Once set, nothing new is taken; what has a place is finished."""
 
-        self.in_flight: dict[tuple[str, int], InFlight] = {}
-        """By task id and repeat."""
+        self.in_flight: dict[Future[tuple[Finding, bool]], threading.Event] = {}
+        """Questions that a thread answers or will answer, each with what ends it."""
 
         self.on_finding: Callable[[Finding], None] = lambda _: None
         """Called with each new finding."""
@@ -127,14 +111,12 @@ class JudgeQueue:
         self._mean_seconds = 1.0
         self._over = False
         self._deadlines: set[asyncio.Timeout] = set()
-        self._lock = threading.Lock()
-        self._closed = False
         self._listed: set[str] = set()
 
     @property
     def running(self) -> int:
-        """Tasks that a thread works on."""
-        return sum(one.job.running() for one in self.in_flight.values())
+        """Questions that a thread works on."""
+        return sum(job.running() for job in self.in_flight)
 
     def acquire(self) -> Slot:
         """Return a slot for one edit. Raises QueueFull, ShuttingDown."""
@@ -170,13 +152,15 @@ class JudgeQueue:
             raise ShuttingDown
         left_out = set(self.setup.metrics).difference(metrics)
         schedule = Schedule(self.setup.protocol, [sample], Repeats(), lambda task, repeat: None)
-        results: dict[str, Result] = {}
+        stop, results = threading.Event(), dict[str, Result]()
+        worker = self._driver.worker([sample], images, stop)
 
         async def answer(task: Task) -> None:
-            number = repeat if repeatable(task) else 0
-            results[task.id] = await self._result(task, sample, images, number)
+            place = ScheduledTask(task=task, repeat=repeat if repeatable(task) else 0)
+            finding, reused = await self._begun(place, worker, sample, stop)
+            results[task.id] = Result(finding=finding, reused=reused)
             # The schedule knows one repeat; which one it is, only the request knows.
-            schedule.arrived(replace(results[task.id].finding, repeat=0))
+            schedule.arrived(replace(finding, repeat=0))
             begin()
 
         def begin() -> None:
@@ -195,88 +179,54 @@ class JudgeQueue:
             message = f"no verdict within {self.timeout_s:g} s; the same request goes on from what is recorded"
             raise Timeout(message) from None
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            first = errors.exceptions[0]
+            raise (ShuttingDown(UNFINISHED) if isinstance(first, Interrupted) else first) from None
         finally:
+            # What nobody waits for any more ends with its next step. The same question goes on from there.
+            stop.set()
             self._deadlines.discard(deadline)
         problems = [Result(finding=f, reused=False) for f in schedule.problems() if f.metric not in left_out]
         return problems + [results[finding.task_id] for finding in schedule.findings]
 
-    async def _result(self, task: Task, sample: Sample, images: ImageStore, repeat: int) -> Result:
-        key = task.id, repeat
-        while (shared := self.in_flight.get(key)) is not None and shared.stop.is_set():
-            # Nobody waits for it any more. It ends with its next step, and a new one goes on from there.
-            await asyncio.wait([shared.future])
-        shared = shared or self._begin(task, sample, images, repeat)
-        shared.waiting += 1
-        try:
-            await asyncio.wait([shared.future])
-            return shared.future.result()
-        except Interrupted:
-            raise ShuttingDown(UNFINISHED) from None
-        finally:
-            shared.waiting -= 1
-            if not shared.waiting and not shared.future.done():
-                shared.stop.set()
-                shared.job.cancel()
+    def _begun(
+        self, place: ScheduledTask, worker: Worker, sample: Sample, stop: threading.Event
+    ) -> asyncio.Future[tuple[Finding, bool]]:
+        """Let a thread answer one question. What it returns goes to the counters, whoever still waits for it."""
+        loop = asyncio.get_running_loop()
+        job = self._pool.submit(self._work, place, worker, sample)
+        self.in_flight[job] = stop
 
-    def _begin(self, task: Task, sample: Sample, images: ImageStore, repeat: int) -> InFlight:
-        key, stop = (task.id, repeat), threading.Event()
-        job = self._pool.submit(self._work, task, sample, images, repeat, stop)
-        self.in_flight[key] = begun = InFlight(job=job, future=asyncio.wrap_future(job), stop=stop)
+        def ended() -> None:
+            del self.in_flight[job]
+            if job.cancelled() or job.exception() is not None or job.result()[1]:
+                return
+            finding = job.result()[0]
+            self._mean_seconds += 0.1 * (finding.seconds - self._mean_seconds)
+            self.on_finding(finding)
 
-        def ended(future: asyncio.Future[Result]) -> None:
-            del self.in_flight[key]
-            if not future.cancelled() and future.exception() is None and not future.result().reused:
-                finding = future.result().finding
-                self._mean_seconds += 0.1 * (finding.seconds - self._mean_seconds)
-                self.on_finding(finding)
+        def tell(_: object) -> None:
+            with suppress(RuntimeError):  # a thread that hung until the loop was closed
+                loop.call_soon_threadsafe(ended)
 
-        begun.future.add_done_callback(ended)
-        return begun
+        job.add_done_callback(tell)
+        return asyncio.wrap_future(job)
 
-    def _work(self, task: Task, sample: Sample, images: ImageStore, repeat: int, stop: threading.Event) -> Result:
-        """Return the recorded finding of a task, or a new one. Runs in a thread of the pool."""
-        if stop.is_set():
-            raise Interrupted
-        judge, folder = self.setup.judge_of(task), self.store.folder
-        trace = trace_path(folder, judge.id, task.id, repeat)
-        recorded = _standing(trace, folder)
-        if recorded is not None:
-            return Result(finding=recorded, reused=True)
-        if not trace.exists():
-            self._list(sample, Entry(judge=judge, role=task.role))
-        worker = self._driver.worker([sample], images, stop)
-        finding = self._driver.answer(ScheduledTask(task=task, repeat=repeat), worker.run_task)
-        with self._writing() as store:
-            store.add_finding(finding)
-        return Result(finding=finding, reused=False)
-
-    def _list(self, sample: Sample, entry: Entry) -> None:
-        """Write a sample and who answers into the run, before the first trace. A second line of a sample does no harm."""
-        with self._writing() as store:
-            store.add_judge(entry)
-            if sample.id not in self._listed:
-                store.add_samples(Loaded(format="http", samples=(sample,), rejected=()))
-                if len(self._listed) == LISTED:
-                    self._listed.clear()
-                self._listed.add(sample.id)
-
-    @contextmanager
-    def _writing(self) -> Iterator[RunStore]:
-        """The store, for one thread at a time. Raises Interrupted once it is closed; the trace then holds what was done."""
-        with self._lock:
-            if self._closed:
-                raise Interrupted
-            try:
-                yield self.store
-            finally:
-                self.store.forget()
+    def _work(self, place: ScheduledTask, worker: Worker, sample: Sample) -> tuple[Finding, bool]:
+        """Return what the driver does. Runs in a thread of the pool."""
+        if worker.stop.is_set():
+            raise Interrupted(UNFINISHED)
+        if sample.id not in self._listed:
+            self._driver.add(Loaded(format="http", samples=(sample,), rejected=()))
+            if len(self._listed) == LISTED:
+                self._listed.clear()
+            self._listed.add(sample.id)
+        return self._driver.found(place, worker)
 
     def give_up(self) -> None:
         """Stop what is in flight with its next step, and answer now those who wait for it."""
         self._over = True
-        for one in self.in_flight.values():
-            one.stop.set()
+        for stop in self.in_flight.values():
+            stop.set()
         for deadline in self._deadlines:
             if not deadline.expired():
                 deadline.reschedule(0)
@@ -285,27 +235,11 @@ class JudgeQueue:
         """Close the run folder, at the latest after `wait_s`. Return how many threads still hang in a call."""
         self.closing = True
         self.give_up()
-        in_flight = {one.future for one in self.in_flight.values()}
-        hanging = (await asyncio.wait(in_flight, timeout=wait_s))[1] if in_flight else set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
-            self._closed = True
-            self.store.close()
+        in_flight = {asyncio.wrap_future(job) for job in self.in_flight}
+        hanging = (await asyncio.wait(in_flight, timeout=wait_s))[1] if in_flight else set()
+        self._driver.close()
         return len(hanging)
-
-
-def _standing(trace: Path, run: Path) -> Finding | None:
-    """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
-    try:
-        recorded = read_trace(trace)
-    except TraceError:
-        return None  # no file, or the worker says what is wrong with it and begins anew
-    finding = None if recorded.tampering else last_finding(recorded.events)
-    if finding is None or finding.status not in PENDING:
-        return finding
-    if ends_the_same(finding):
-        set_aside(trace, below=run)
-    return None
 
 
 def _open_store(setup: Setup, out: Path) -> RunStore:

@@ -115,7 +115,7 @@ def _samples(run: Run) -> Markup:
         said.setdefault(finding.about.key, []).append(f"{finding.metric}: {answer[:80]}")
     rows = []
     for sample in run.samples[:_ROWS]:
-        pictures = [shown.picture(sample.source, "source", side=96)]
+        pictures = [shown.picture(image, "source", side=96) for image in sample.sources]
         if sample.edited is not None:
             pictures.append(shown.picture(sample.edited, "edited", side=96))
         rows.append((sample.key, _row(pictures), sample.instruction[:200], "; ".join(said.get(sample.key, [])[:4])))

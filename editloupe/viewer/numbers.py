@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
+from editloupe.build.probes.trial import Trial, put_on_trial
+from editloupe.build.probes.trial_tables import tables as trial_tables
 from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.findings import Finding
@@ -18,8 +20,6 @@ from editloupe.reports.means import means_table
 from editloupe.reports.plots import NARROW, WIDTH, draw
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import specs
-from editloupe.reports.trial import Trial, put_on_trial
-from editloupe.reports.trial_tables import tables as trial_tables
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.viewer.reader import RunReader
 

@@ -39,14 +39,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from editloupe.backends.prices import Prices
+from editloupe.build.probes.trial_tables import answers, heading
+from editloupe.build.probes.trial_tables import tables as trial_tables
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError, DataError, EditLoupeError
 from editloupe.findings import Finding
 from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.render import html
-from editloupe.reports.trial_tables import answers, heading
-from editloupe.reports.trial_tables import tables as trial_tables
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
@@ -718,7 +718,7 @@ def _matrix(
 def _same_edit(one: RunSample, other: RunSample) -> bool:
     """Whether two runs judged the same pictures and instruction; a row that could not be read is no other edit."""
     a, b = one.sample, other.sample
-    return a is None or b is None or (a.source.sha256, a.turns) == (b.source.sha256, b.turns)
+    return a is None or b is None or (a.sources, a.turns) == (b.sources, b.turns)
 
 
 def _judges_of(reader: RunReader) -> dict[str, str]:
@@ -740,14 +740,15 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     if sample is None:
         return []
     found = [("source", "Source", sample.source)]
+    more = [("more", f"Source {number}", image) for number, image in enumerate(sample.further, start=2)]
     # Of a chain the last turn that has an output; the strip of turns says where there is none.
     last = next((n for n in range(len(sample.turns), 0, -1) if sample.turns[n - 1].edited is not None), 0)
     edited = sample.turns[last - 1].edited if last else None
     if edited is not None:
         found.append(("edited", "Edited" if len(sample.turns) == 1 else f"After turn {last}", edited))
     if sample.reference is not None:
-        found.append(("more", "Reference", sample.reference))
-    return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
+        more.append(("more", "Reference", sample.reference))
+    return found + more + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
 def _strip(entry: RunSample) -> list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]]:
@@ -755,7 +756,10 @@ def _strip(entry: RunSample) -> list[tuple[str, str, ImageRef | None, list[tuple
     sample = entry.sample
     if sample is None or len(sample.turns) == 1:
         return []
-    found: list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]] = [("Source", "", sample.source, [])]
+    found: list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]] = [
+        ("Source" if number == 1 else f"Source {number}", "", image, [])
+        for number, image in enumerate(sample.sources, start=1)
+    ]
     by_turn = {k: v for k, v in sample.extra.items() if isinstance(v, list | tuple) and len(v) == len(sample.turns)}
     for number, turn in enumerate(sample.turns):
         columns = [(name.replace("_", " "), _value(values[number])) for name, values in by_turn.items()]

@@ -526,7 +526,7 @@ def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
     """The images of the question by alias, after those of the sample."""
     found: dict[str, ImageRef] = {}
     if sample.sample is not None:
-        found["Original Image"] = sample.sample.source
+        found |= sample.sample.originals
         if sample.sample.edited is not None:
             found["Edited Image"] = sample.sample.edited
     return found | {view.alias: view.origin for view in (task.views if task else ())}

@@ -13,7 +13,6 @@ from types import ModuleType, SimpleNamespace
 import polars
 import pytest
 
-from editloupe import plugins
 from tests.cli.hub_server import COMMIT, serving
 from tests.conftest import pngs
 
@@ -196,21 +195,18 @@ def test_a_download_that_breaks_off_leaves_nothing(
     ("columns", "expected"),
     [
         ("source", "--columns source: expected ROLE=COLUMN,…, such as source=image"),
-        ("sauce=image", "columns: 'sauce' is nothing that a column holds; expected source, edited, instruction"),
-        ("source=nothing", "no column named 'nothing'; found image, output, text"),
-        ("source=text", "no column with images 'text'; found image, output, text"),
+        (
+            "sauce=image",
+            "columns: 'sauce' is nothing that a column holds; did you mean 'source'? expected source, edited, instruction",
+        ),
+        ("source=nothing", "no column 'nothing', which --columns names for source; the columns are text, image, output"),
+        (
+            "source=text",
+            "no column with images 'text', which --columns names for source; the columns are text, image, output",
+        ),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(editloupe: Editloupe, tmp_path: Path, columns: str, expected: str) -> None:
     split(1).write_parquet(tmp_path / "rows.parquet")
     code, _, err = editloupe("check", "rows.parquet", "--columns", columns)
     assert code == 2 and expected in " ".join(err.split())
-
-
-def test_columns_go_with_rows_that_hold_images(editloupe: Editloupe, tmp_path: Path) -> None:
-    split(1).write_parquet(tmp_path / "rows.parquet")
-    code, _, err = editloupe("check", "rows.parquet", "--columns", COLUMNS, "--layout", "pairs")
-    assert code == 2 and "a map of columns goes with the layout datasets, not with pairs; leave one out" in " ".join(
-        err.split()
-    )
-    assert "datasets" in plugins.names("loaders")

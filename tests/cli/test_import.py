@@ -117,7 +117,7 @@ def test_the_same_command_again_adds_what_is_new(folder: Path, editloupe: Progra
     first.unlink()
     command = ("import", "unicbench", "results", "--data", "unic", "--out", "run")
     code, out, err = editloupe(*command)
-    assert code == 0 and "46 findings" in out and "6 of 8 samples have a row; not judged yet: 2" in err
+    assert code == 0 and "46 findings" in out and "6 of 8 samples have an entry; not judged yet: 2" in err
     assert Counter(score for score in Run("run").frame()["missing"].to_list())["not judged yet"] == 8
     first.write_bytes(kept)
     code, out, _ = editloupe(*command)
@@ -189,4 +189,4 @@ def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editlo
 def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:
     write(folder / "other", [row(500)])
     code, _, err = editloupe("import", "unicbench", "results", "--data", "other", "--out", "run")
-    assert code == 2 and "no row is about a sample of other; name the data that was judged" in words(err)
+    assert code == 2 and "no entry is about a sample of other; name the data that was judged" in words(err)

@@ -57,7 +57,7 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
         "2 lines have no reason: a random number of 0 to 10, which the script writes for a reply that it cannot read"
         in said
     )
-    assert "editor 'bagel': scores that are off_menu (off the scale of 0 to 10): 1" in said
+    assert "editor 'bagel': scores that are off_menu (sementics_score is off the scale of 0 to 10): 1" in said
     # √(4 · 9) = 6.
     assert "bagel en subject-add O 6.0000 1 6.0000 (1/1) +0.0000" in joined(out)
     code, out, err = editloupe("report", "run")
@@ -101,7 +101,7 @@ def test_imgedit_replies_off_the_scale_are_no_score(editloupe: Program, tmp_path
     imgedit(tmp_path / "data")
     write(tmp_path / "results/bagel/result.json", {"1082": "A: 7\nB: 4\nC: 4", "673": 3, "9": "A: 1\nB: 1\nC: 1"})
     code, _, err = editloupe("import", "imgedit", "results", "--data", "data", "--out", "run")
-    assert code == 0 and "entries not counted: 1: bagel/result.json, key '9': the data has no sample '9'" in joined(err)
+    assert code == 0 and "bagel/result.json, key '9': the data has no sample '9'" in joined(err)
     assert findings(tmp_path / "run") == {("1082", "overall"): ("off_menu", None), ("673", "overall"): ("unparsed", None)}
 
 
@@ -137,7 +137,7 @@ def test_kris_entries_about_another_instruction_do_not_count(editloupe: Program,
     write(tmp_path / "results/bagel/biology/metrics.json", {"1": {"instruction": "Other.", "quality_score": 5}})
     code, _, err = editloupe("import", "kris", "results", "--data", "data", "--out", "run")
     assert code == 2 and "no entry is about a sample of data" in joined(err)
-    assert "its instruction is 'Other.', and the data's 'Draw the front view.'" in joined(err)
+    assert "its instruction is text 'Other.', and the data's 'Draw the front view.'" in joined(err)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_kris_entries_about_another_instruction_do_not_count(editloupe: Program,
             "gedit",
             gedit,
             "bagel_tone_transfer_en_vie_score.csv",
-            "key,score\n",
+            "key,score\n1,2\n",
             "no column 'sementics_score'; expected MODEL_",
         ),
         (
@@ -155,11 +155,11 @@ def test_kris_entries_about_another_instruction_do_not_count(editloupe: Program,
             gedit,
             "other_score.csv",
             HEADER,
-            "official script writes them; saw other_score.csv",
+            "files of other names or places: 1: other_score.csv",
         ),
-        ("imgedit", imgedit, "result.json", "[]", "expected an object with an entry for each edit, found list"),
+        ("imgedit", imgedit, "result.json", "[]", "expected an object, found the list []"),
         ("imgedit", imgedit, "other.json", "{}", "no result file; expected EDITOR/result.json"),
-        ("kris", kris, "bagel/biology/metrics.json", '{"1": 5}', "expected an object with scores, found int"),
+        ("kris", kris, "bagel/biology/metrics.json", '{"1": 5}', "expected an object with scores, found the number 5"),
         ("kris", kris, "bagel/biology/metrics.json", "{", "cannot be read"),
     ],
 )

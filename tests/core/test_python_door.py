@@ -37,6 +37,7 @@ from editloupe.values import ImageRef
 from tests.conftest import draw_edits, final, png
 
 Cli = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[2]
 BEFORE = np.full((60, 80, 3), 200, np.uint8)
 AFTER = BEFORE.copy()
 AFTER[10:30, 20:50] = (200, 30, 30)
@@ -295,10 +296,10 @@ def test_samples_are_judged_as_they_come_in_streams_and_coroutines() -> None:
         if len(seen) == 3:
             break
     assert seen == [(True, "Wrong Action")] * 3
-    assert [one.done for one in told] == [1, 2, 3] and told[0].known is None
+    assert [(one.done, one.total) for one in told] == [(1, 0), (2, 0), (3, 0)]
     pair = [edit(id="a"), edit(id="b")]
     plain(says("Nonsense")).judge_all(pair, progress=told.append)
-    assert (told[-1].done, told[-1].known, told[-1].failed) == (2, 2, {"unparsed": 2})
+    assert (told[-1].done, told[-1].total, told[-1].failures) == (2, 2, {"unparsed": 2})
 
     async def both() -> tuple[str | None, list[str]]:
         return (await judge.ajudge(edit()))[0].label, [sample.id async for sample, _ in judge.astream(pair)]
@@ -342,26 +343,31 @@ def test_a_function_judges_a_folder_and_is_compared_with_a_run_of_the_command_li
     assert code == 0 and "2/3" in said and "other content" not in said + warned
 
 
-SCRIPT = """
-from editloupe import Judge, Sample
-
-samples = [Sample.from_images("before.png", f"after-{name}.png", "Add a red box.") for name in "ab"]
-for findings in Judge("baseline").judge_all(samples):
-    for finding in findings:
-        print(finding.sample_id, finding.metric, finding.label or finding.status)
+NOTEBOOK = """
+import asyncio, sys
+async def cell(text=sys.stdin.read()):
+    exec(compile(text, "<cell>", "exec"), {"__name__": "__main__"})
+asyncio.run(cell())
 """
+"""A cell as a kernel runs it: amid a loop of events, in a program that is no file."""
 
 
-def test_a_script_without_a_guard_judges(tmp_path: Path) -> None:
-    for name, array in (("before", BEFORE), ("after-a", AFTER), ("after-b", BEFORE)):
-        (tmp_path / f"{name}.png").write_bytes(png(array))
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command, env = [sys.executable, "script.py"], os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()
-    assert [line.split()[0] for line in said] == ["after-a", "after-a", "after-b", "after-b"]
-    assert said[3] == "after-b visual_consistency Perfect Consistency"
+@pytest.mark.parametrize("way", ["a file", "a notebook", "an interpreter"])
+def test_the_snippet_of_the_readme_runs_as_it_stands(way: str, tmp_path: Path) -> None:
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")
+    snippet, _, _ = rest.partition("```")
+    script = tmp_path / "script.py"
+    script.write_text(snippet, encoding="utf-8")
+    # Whoever types ends a block with an empty line.
+    typed = snippet.replace("\n)\n", "\n)\n\n") + "\n"
+    words = {"a file": [str(script)], "a notebook": ["-c", NOTEBOOK], "an interpreter": ["-i", "-q"]}[way]
+    given = typed if way == "an interpreter" else snippet
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *words], input=given, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
+    assert done.stdout == "instruction_following Flawless Execution\nvisual_consistency Perfect Consistency\n"
 
 
 def test_every_public_name_is_there_and_listed() -> None:

@@ -62,8 +62,13 @@ def kris(root: Path) -> None:
     write(root / "KRIS_Bench/viewpoint_change/annotation.json", {"1": one})
     write(root / "KRIS_Bench/biology/annotation.json", {"1": {**one, "gt_img": ""}})
     write(root / "KRIS_Bench/temporal_prediction/annotation.json", {"1": several})
-    for name in ("viewpoint_change/1", "viewpoint_change/1_gt", "biology/1"):
-        draw(root / f"KRIS_Bench/{name}.png")
+    for name in (
+        "viewpoint_change/1",
+        "viewpoint_change/1_gt",
+        "biology/1",
+        *(f"temporal_prediction/1-{n}" for n in (1, 2, 3)),
+    ):
+        draw(root / f"KRIS_Bench/{name}.png", len(name) + int(name[-1]) if name[-1].isdigit() else 0)
     draw(root / "out/viewpoint_change/1.jpg", edited=True)
 
 

@@ -201,23 +201,6 @@ def test_a_parquet_row_is_a_sample_or_rejected(root: Path, row: dict[str, Any]) 
     check(as_parquet(root, **{name: [None, value, None] for name, value in row.items()}), as_parquet(root))
 
 
-@pytest.mark.parametrize("kind", [polars.Date, polars.Datetime("ms"), polars.Duration("ms")])
-def test_a_date_beyond_the_calendar_rejects_its_row_alone(root: Path, kind: Any) -> None:
-    whole = polars.Series([0, 2**31 - 1 if kind is polars.Date else 2**62, 0])
-    note = whole.cast(polars.Int32 if kind is polars.Date else polars.Int64).cast(kind)
-    found = as_parquet(root, note=note)
-    check(found, as_parquet(root))
-    assert "holds a value that cannot be read" in found.rejected[0].message
-
-
-def test_deep_columns_are_refused_before_the_reader_of_parquet_crashes(root: Path) -> None:
-    kind: Any = polars.Int64
-    for _ in range(60):
-        kind = polars.List(kind)
-    with pytest.raises(DataError, match="its columns are nested in more than 100 levels"):
-        as_parquet(root, bbox=polars.Series([None] * 3, dtype=kind))
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_a_damaged_parquet_file_is_an_error_of_the_data(root: Path, seed: int) -> None:
     as_parquet(root, bbox=[[0.0, 0.0, 9.0, 9.0]] * 3)

@@ -59,9 +59,10 @@ def test_its_layout_is_recognised_and_can_be_named(folder: Path) -> None:
         assert load(folder, store=ImageStore(), format=format).notes == ("three edits",)
 
 
-def test_only_a_loader_with_a_box_file_takes_a_mapping_file(folder: Path) -> None:
+def test_only_a_layout_of_columns_takes_a_mapping_file(folder: Path) -> None:
     assert box_file("toy") is None and box_file("imagefolder") is None
     boxes = box_file("dlebench")
     assert boxes is not None and (boxes.name, boxes.id_key, boxes.boxes_key) == ("boxes.jsonl", "id", "bbox")
-    with pytest.raises(ConfigError, match=r"a mapping file \(map.toml\) goes with the format dlebench, not with toy"):
-        load(folder, store=ImageStore(), format="toy", fields=Path("map.toml"))
+    (folder / "map.toml").write_text("[columns]\nsource = 'a'\n")
+    with pytest.raises(ConfigError, match=r"laid over one of imagefolder, datasets, dice, .*, not over 'toy'"):
+        load(folder, store=ImageStore(), format="toy", fields=folder / "map.toml")

@@ -120,10 +120,15 @@ def test_instructions_are_needed_once_and_with_their_columns(folder: Path, write
     with pytest.raises(DataError, match=r"expected the instructions in one of instructions\.csv"):
         opened(folder)
     file = write("set/instructions.csv", ["picture,prompt", "cat,red"])
-    with pytest.raises(SampleError, match=r"expected the column instruction and one of name.*found picture, prompt"):
+    with pytest.raises(
+        SampleError,
+        match=r"no column for the id; looked for name, stem.*the columns are picture, prompt\. Say which it is: --col",
+    ):
         opened(folder)
     write("set/instructions.txt", ["Make it red."])
-    with pytest.raises(DataError, match=r"found instructions\.csv, instructions\.txt; keep one"):
+    with pytest.raises(
+        DataError, match=r"several tables could be the data: instructions\.csv, instructions\.txt; give the path"
+    ):
         opened(folder)
     file.write_text('name,instruction\ncat,"an open quote\n', encoding="utf-8")
     (folder / "instructions.txt").unlink()

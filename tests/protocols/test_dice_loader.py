@@ -83,16 +83,16 @@ def test_a_row_that_cannot_be_used_is_kept_with_its_reason(folder: Path) -> None
     ]
     loaded = load(write(folder, rows), store=ImageStore())
     assert len(loaded.samples) == 1
-    assert "gone.png" in loaded.rejected[0].message and "line 2" in loaded.rejected[0].message
+    assert "gone.png" in loaded.rejected[0].message and "row 2" in loaded.rejected[0].message
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "cannot be read as JSON"),
-        ("{}", "expected a JSON list"),
-        ("[]", "expected a JSON list"),
-        ("[7]", "row 1: expected an object"),
+        ("[", "is not JSON that can be read"),
+        ("{}", "holds no rows"),
+        ("[]", "holds no rows"),
+        ("[7]", "expected an object, found the number 7"),
     ],
 )
 def test_a_file_of_another_shape_is_refused(folder: Path, text: str, message: str) -> None:

@@ -68,10 +68,10 @@ def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -
     assert read_chain(samples["1"]).edits[1].old_text == 'Open "now"'
     assert loaded.notes == (
         "6 lines about 2 images: 2 of 3 turns",
-        f"editor 'bagel', multipass: outputs in {folder}/multipass; 2 of 2 chains have all outputs, 0 missing, "
-        "0 images belong to no chain",
-        f"editor 'bagel', singlepass: outputs in {folder}/singlepass; 6 of 6 prompts have all outputs, 0 missing, "
-        "0 images belong to no chain",
+        f"editor 'bagel': files in {folder} named "
+        "{mode}/{image}_input_raw_turn_{turn}; 0 missing, 0 belong to no row",
+        "editor 'bagel', multipass: 2 of 2 chains have all outputs",
+        "editor 'bagel', singlepass: 6 of 6 prompts have all outputs",
     )
 
 
@@ -117,9 +117,8 @@ def test_a_missing_output_leaves_its_turn_empty(tmp_path: Path) -> None:
     warnings = {sample.id: sample.warnings for sample in loaded.samples}
     assert warnings["0"] == ("turn 1: no edited image",) and warnings["1.c2"] == ("no edited image",)
     told = "\n".join(loaded.notes)
-    assert "0 of 2 chains have all outputs, 2 missing, 2 images belong to no chain" in told
-    assert "editor 'bagel', multipass: chains with an output after a turn without one: 1 (0)" in told
-    assert "editor 'bagel', singlepass: outputs in" in told and "5 of 6 prompts have all" in told
+    assert "3 missing, 2 belong to no row" in told and "0 of 2 chains have all outputs" in told
+    assert "with an output after a turn without one: 1 (0)" in told and "5 of 6 prompts have all" in told
 
 
 def test_an_output_of_another_size_is_noted_and_not_resized(tmp_path: Path) -> None:
@@ -172,7 +171,7 @@ def test_a_line_that_cannot_be_read_costs_its_own_image_alone(
     )
     for row in loaded.rejected:
         assert row.message.startswith("edival.csv, line 5: image 1, turn 1: ") and message in row.message, row.message
-    assert "0 images belong to no chain" in "".join(loaded.notes)
+    assert "0 belong to no row" in "".join(loaded.notes)
 
 
 def test_a_prompt_does_not_suffer_from_a_later_line(tmp_path: Path) -> None:
@@ -251,7 +250,7 @@ def test_two_files_for_one_output_reject_the_chain_of_that_editor(tmp_path: Path
     put(folder / "multipass" / "0_input_raw_turn_2.jpg")
     loaded = opened(root, edited={"bagel": folder, "flux": edit(tmp_path / "flux", modes=("multipass",))})
     (twice,) = loaded.rejected
-    assert twice.key == "bagel/0" and "several files could be the output of image 0, turn 2: multipass/0_" in twice.message
+    assert twice.key == "bagel/0" and "several files could be the output: multipass/0_" in twice.message
     assert [sample.key for sample in loaded.samples] == ["bagel/1", "flux/0", "flux/1"]
 
 
@@ -279,7 +278,10 @@ def test_of_several_files_one_must_be_named(tmp_path: Path) -> None:
 def test_a_folder_of_other_images_is_refused(tmp_path: Path) -> None:
     root = write(tmp_path / "data", lines())
     put(tmp_path / "out" / "logo.png")
-    with pytest.raises(DataError, match=r"no image there belongs to any chain; expected the outputs .*; saw logo\.png"):
+    with pytest.raises(
+        DataError,
+        match=r"no image there belongs to any row; saw 'logo', expected names such as 'multipass/0_input_raw_turn_1'",
+    ):
         opened(root, edited={"bagel": tmp_path / "out"})
     edit(tmp_path / "out" / "bagel")
     with pytest.raises(DataError, match=r"give one folder for each editor: --edited bagel=.*/out/bagel"):

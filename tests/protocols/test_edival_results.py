@@ -12,7 +12,7 @@ from PIL import Image
 
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
-from editloupe.protocols.edival.results import read_consistency, read_verdict
+from editloupe.protocols.edival.results import EDIVAL, read_consistency, read_followed
 from editloupe.reports.run import Run
 from tests.protocols import edival_files
 
@@ -146,13 +146,13 @@ def test_notes_count_what_is_no_verdict_and_what_cannot_be_told(folder: Path, ed
     said = words(err)
     assert code == 0
     for note in (
-        "editor 'bagel', multipass: 3 of 3 samples have a result",
-        "verdicts that are not_defined (the detector did not find the object before the edit): 1",
+        "editor 'bagel', multipass: 3 of 3 samples have an entry",
+        "scores that are not_defined (the detector did not find the object before the edit): 1",
         "0 after a model's no, which the code also writes for a model that failed: 1",
         "1 for an object that is not seen, which the code also writes for a detector that failed: 1",
         "image_rate.json differs from the images' own files: 1 images (2)",
-        "editor 'bagel', singlepass: 6 of 9 samples have a result",
-        "no outputs of bagel: pages show the sources alone",
+        "editor 'bagel', singlepass: 6 of 9 samples have an entry; not judged yet: 3",
+        "no outputs beside the results of bagel: pages show the sources alone",
     ):
         assert note in said, note
 
@@ -203,7 +203,9 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
     base = {"base_image_quality": {"base_image_human_preference_score": 4.5}}
     put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": entry(3)})
     code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "object_consistency of 0 that is not_defined" in words(err)
+    assert code == 0 and "scores that are not_defined (object_consistency of 0: no box of an unchanged object): 1" in words(
+        err
+    )
     found = {
         (one["metric"], one["turn"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
@@ -221,7 +223,7 @@ def test_a_number_off_its_scale_takes_no_other_score_along(folder: Path, editlou
     code, _, err = editloupe(*IMPORT)
     assert code == 0
     for metric in ("luminance_p99", "preference"):
-        assert f"{metric} that is no number on its scale: 1" in words(err)
+        assert f"{metric} that is no number on its scale): 1" in words(err)
     found = {
         (one["metric"], one["turn"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
@@ -253,7 +255,7 @@ def test_results_of_one_editor_in_two_folders_are_refused(folder: Path, editloup
     for place, score in (("first", 1), ("second", 0)):
         put(folder / "all" / place / "bagel" / "multipass" / "0_input_raw.json", {"1": entry(1, score)})
     code, _, err = editloupe("import", "edival", "all", "--data", "data", "--out", "run")
-    assert code == 2 and "two folders hold results of editor 'bagel', multipass" in words(err)
+    assert code == 2 and "two folders hold results of bagel, multipass" in words(err)
     assert not (folder / "run").exists()
 
 
@@ -276,7 +278,7 @@ def test_a_file_that_cannot_be_used_is_named_and_the_others_count(
 ) -> None:
     put(folder / "results" / "bagel" / "multipass" / name, values)
     code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "multipass: not counted: 1" in words(err) and said in words(err)
+    assert code == 0 and "multipass: entries not counted: 1" in words(err) and said in words(err)
 
 
 def test_a_prompt_with_a_list_of_another_length_is_named(folder: Path, editloupe: Program) -> None:
@@ -329,7 +331,8 @@ def test_what_is_missing_is_said_and_nothing_is_written(
     ],
 )  # fmt: skip
 def test_a_zero_that_is_no_verdict_is_a_status(value: Any, reason: str, kind: str, status: str) -> None:
-    assert read_verdict(value, reason, kind).status == status
+    given = {"instruction_following": value, "instruction_following_reason": reason, "task_type": kind}
+    assert read_followed(EDIVAL.mapping, given).status == status
 
 
 @pytest.mark.parametrize(
@@ -379,7 +382,7 @@ def test_results_on_the_benchmark_as_it_is_downloaded(
     put(tmp_path / "results" / "bagel" / "singlepass" / "0_input_raw_turn_2.json", values)
     code, _, err = editloupe(*IMPORT, "--edited", "bagel=bagel")
     assert code == 0, err
-    assert "multipass: 1 of 2 samples have a result" in words(err) and "no outputs" not in err
+    assert "multipass: 1 of 2 samples have an entry" in words(err) and "no outputs" not in err
     found = {
         (one["sample"], one["turn"], one["part"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()

@@ -299,6 +299,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 36)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
+        ("chain", "plans without an end: right, b, 9 would be asked after 8 questions that follow one from another's"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
         ("measure", "planned the measure 'no-such-measure'; installed are"),
         ("op", "planned a view with the op 'blur'; known are whole, crop"),
@@ -308,8 +309,8 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
         ("origin", "planned a task (right, b) with the view 'Edited Image' of None; expected a picture of the sample"),
-        ("crossed", "raised in plan: AttributeError: 'str' object has no attribute 'turns' (faulty.py, line 62)"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 79)"),
+        ("crossed", "raised in plan: AttributeError: 'str' object has no attribute 'turns' (faulty.py, line 67)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 84)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.build.targets import TargetRow, TargetTable, as_csv, with_boxes
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
@@ -22,7 +23,6 @@ from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detector
 from editloupe.prompts import render
 from editloupe.protocols.targets.protocol import PROMPT, Targets
-from editloupe.reports.targets import TargetRow, TargetTable, as_csv, with_boxes
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup

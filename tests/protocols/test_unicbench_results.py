@@ -13,7 +13,8 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
-from editloupe.protocols.unicbench.results import read, read_score, result_files
+from editloupe.protocols.importer import ResultSaid, read_said
+from editloupe.protocols.unicbench.results import UNICBENCH
 from editloupe.protocols.unicbench.terms import METRICS
 from tests.protocols.unicbench_files import edit, put, result, row, rows, write, write_results
 
@@ -23,7 +24,7 @@ def imported(tmp_path: Path, results: list[dict[str, Any]], *, given: list[dict[
     given = rows() if given is None else given
     root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", results)
     edit(save / "bagel", given, ("en",))
-    return read(save, data=root, edited={}, store=ImageStore())
+    return UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
 
 
 def of(found: Imported, metric: str) -> dict[str, Finding]:
@@ -52,14 +53,18 @@ def of(found: Imported, metric: str) -> dict[str, Finding]:
     ],
 )
 def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, status: str, value: float | None) -> None:
-    found = read_score({"if_score": score, "if_reason": reason}, "if")
+    found = said({"if_score": score, "if_reason": reason})
     assert (found.status, found.value) == (status, value)
     assert found.status == "ok" or found.reason
 
 
+def said(row: dict[str, Any]) -> ResultSaid:
+    return read_said("instruction_following", UNICBENCH.mapping.metrics["instruction_following"], row)
+
+
 def test_a_row_without_the_key_has_no_score() -> None:
-    assert read_score({"nc_score": 8.0}, "if").reason == "the row has no if_score"
-    assert read_score({"if_score": 0.0, "if_reason": "Parse error"}, "if").reason.startswith("Parse error; ")
+    assert said({"nc_score": 8.0}).reason == "the row has no if_score"
+    assert said({"if_score": 0.0, "if_reason": "Parse error"}).reason.startswith("Parse error; ")
 
 
 @pytest.mark.parametrize("below", [".", "bagel", "bagel/eval_output", "bagel/eval_output/gpt-4.1"])
@@ -68,8 +73,8 @@ def test_files_are_found_below_any_folder_of_the_official_tree(tmp_path: Path, b
     write_results(tmp_path, [result(one, "cn") for one in rows(1)], language="cn")
     (save / "bagel" / "eval_output" / "gpt-4.1" / "statistics").mkdir()
     (save / "bagel" / "eval_output" / "gpt-4.1" / "statistics" / "en_statistics.json").write_text("{}")
-    found = result_files(save / below)
-    assert Counter((file.editor, file.judge, file.language) for file in found) == {
+    found, _ = UNICBENCH.files(UNICBENCH.mapping, save / below)
+    assert Counter((its["editor"], its["judge"], its["language"]) for _, its in found) == {
         ("bagel", "gpt-4.1", "en"): 4,
         ("bagel", "gpt-4.1", "cn"): 4,
     }
@@ -88,10 +93,10 @@ def test_a_folder_without_result_files_is_refused(tmp_path: Path, given: str) ->
         "nothing": "no result file; expected MODEL/eval_output/JUDGE/SUBTASK_en",
         "file": "is a file; expected a folder with",
         "gone": "no such folder",
-        "elsewhere": "lies in no folder eval_output/JUDGE, so that nobody knows whose it is",
+        "elsewhere": "files of other names or places: 1: Tone_Transformation_en_results.jsonl",
     }
     with pytest.raises(DataError, match=said[given]):
-        result_files(folder)
+        UNICBENCH.files(UNICBENCH.mapping, folder)
 
 
 def test_scores_become_findings_of_the_judge_that_its_folder_names(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ def test_scores_become_findings_of_the_judge_that_its_folder_names(tmp_path: Pat
     assert (first.status, first.value, first.reason, first.editor) == ("ok", 9.0, "Because of if.", "bagel")
     assert first.judge_id == spec.id and len({finding.key for finding in found.findings}) == len(found.findings)
     assert all(sample.edited is not None for sample in found.loaded.samples) and len(found.loaded.samples) == 8
-    assert "editor 'bagel', judge 'gpt-4.1', en: 8 of 8 samples have a row" in found.notes
+    assert "editor 'bagel', judge 'gpt-4.1', en: 8 of 8 samples have an entry" in found.notes
 
 
 def test_zeros_of_replies_that_could_not_be_read_are_unparsed(tmp_path: Path) -> None:
@@ -137,7 +142,7 @@ def test_scores_off_the_scale_are_statuses_and_no_numbers(tmp_path: Path) -> Non
     found = imported(tmp_path, results)
     first = {finding.metric: finding.status for finding in found.findings if finding.sample_id == f"{given[0]['key']}.en"}
     assert list(first.values()) == ["off_menu", "off_menu", "unparsed"]
-    assert of(found, "visual_quality")[f"{given[1]['key']}.en"].reason == "the row has no vq_score"
+    assert of(found, "visual_quality")[f"{given[1]['key']}.en"].reason == "the row has no vq_score; Because of vq."
     reasoning = of(found, "reasoning_accuracy")[f"{given[6]['key']}.en"]
     assert (reasoning.status, reasoning.reason) == ("unparsed", "the row has no ra_score")
     assert all(finding.value is None for finding in found.findings if finding.status != "ok")
@@ -153,31 +158,31 @@ def test_a_part_of_the_files_leaves_the_rest_not_judged_or_missing(tmp_path: Pat
     given = rows()
     root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given[:5]])
     edit(save / "bagel", given[:6], ("en",))
-    found = read(save, data=root, edited={}, store=ImageStore())
+    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
     statuses = {key: finding.status for key, finding in of(found, "instruction_following").items()}
     assert list(statuses.values()) == ["ok"] * 5 + ["missing_output"] * 2
     assert f"{given[5]['key']}.en" not in statuses and len(found.loaded.samples) == 8
     # The two without an output are of Reasoning Editing, which is asked for RA too.
     assert [finding.status for finding in of(found, "reasoning_accuracy").values()] == ["missing_output"] * 2
-    said = "editor 'bagel', judge 'gpt-4.1', en: 5 of 8 samples have a row; missing outputs: 2; not judged yet: 1"
+    said = "editor 'bagel', judge 'gpt-4.1', en: 5 of 8 samples have an entry; missing outputs: 2; not judged yet: 1"
     assert said in found.notes
 
 
 def test_without_outputs_the_scores_are_read_all_the_same(tmp_path: Path) -> None:
     given = rows()
     root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given[:7]])
-    found = read(save, data=root, edited={}, store=ImageStore())
+    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
     assert all(sample.edited is None for sample in found.loaded.samples)
     assert {finding.status for finding in found.findings} == {"ok"} and len(of(found, "visual_quality")) == 7
     notes = "\n".join(found.notes)
-    assert "7 of 8 samples have a row; not judged yet: 1" in notes
+    assert "7 of 8 samples have an entry; not judged yet: 1" in notes
     assert "no outputs beside the results of bagel: pages show the sources alone; name them with --edited" in notes
-    named = read(save, data=root, edited={"bagel": edit(tmp_path / "else", given)}, store=ImageStore())
+    named = UNICBENCH.read(save, data=root, edited={"bagel": edit(tmp_path / "else", given)}, store=ImageStore())
     assert all(sample.edited is not None for sample in named.loaded.samples)
     with pytest.raises(DataError, match=r"--edited omni: no result of this editor below .*; there are bagel"):
-        read(save, data=root, edited={"omni": tmp_path / "else"}, store=ImageStore())
-    with pytest.raises(DataError, match="no output is there; expected the outputs of editor 'bagel'"):
-        read(save, data=root, edited={"bagel": put(tmp_path / "empty" / "a.png").parent}, store=ImageStore())
+        UNICBENCH.read(save, data=root, edited={"omni": tmp_path / "else"}, store=ImageStore())
+    with pytest.raises(DataError, match="no image there belongs to any row; saw 'a'"):
+        UNICBENCH.read(save, data=root, edited={"bagel": put(tmp_path / "empty" / "a.png").parent}, store=ImageStore())
 
 
 def test_an_output_that_cannot_be_read_costs_its_picture_alone(tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_an_output_that_cannot_be_read_costs_its_picture_alone(tmp_path: Path) -
     edit(save / "bagel", given, ("en",))
     for one in given[:2]:
         put(save / "bagel" / "Background_Change" / "en" / f"{one['key']}.png", b"")
-    found = read(save, data=root, edited={}, store=ImageStore())
+    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
     sample = found.loaded.samples[0]
     assert sample.edited is None and "the file is empty" in sample.warnings[-1]
     said = of(found, "visual_quality")
@@ -195,7 +200,7 @@ def test_an_output_that_cannot_be_read_costs_its_picture_alone(tmp_path: Path) -
     # The script leaves out a sample whose output it cannot open.
     other = said[f"{given[1]['key']}.en"]
     assert other.status == "input_error" and "the file is empty" in other.reason
-    assert any("7 of 8 samples have a row; outputs that cannot be read: 1" in note for note in found.notes)
+    assert any("7 of 8 samples have an entry; outputs that cannot be read: 1" in note for note in found.notes)
 
 
 def test_rows_that_are_not_about_the_data_are_named_and_not_counted(tmp_path: Path) -> None:
@@ -206,7 +211,7 @@ def test_rows_that_are_not_about_the_data_are_named_and_not_counted(tmp_path: Pa
     results[1] |= {"instruction_language": "cn"}
     found = imported(tmp_path, [*results, result(strange), result(given[2], scores={"if": 1.0})])
     notes = "\n".join(found.notes)
-    assert "lines not counted: 4: " in notes and f"line 3: the data has no key '{999:032x}'" in notes
+    assert "entries not counted: 4: " in notes and f"line 3: the data has no sample '{999:032x}.en'" in notes
     assert "its instruction is text 'Replace the sky.', and the data's 'Replace background 0 with city lights.'" in notes
     counted = of(found, "instruction_following")
     # The first of two rows about one sample counts; the published mean is of all ten.
@@ -214,27 +219,14 @@ def test_rows_that_are_not_about_the_data_are_named_and_not_counted(tmp_path: Pa
     assert next(one.count for one in found.published if one.metric == "instruction_following") == 10
 
 
-def test_an_overall_score_that_is_not_the_mean_of_its_row_is_named(tmp_path: Path) -> None:
-    given = rows()
-    results = [result(one) for one in given]
-    results[0] |= {"overall_score": 9.5}
-    results[1] |= {"overall_score": None}
-    # As the script does it for a row without reasoning points: a mean of three.
-    results[6] = result(given[6], scores={"ra": None}, overall_score=7.958114)
-    found = imported(tmp_path, results)
-    (said,) = [note for note in found.notes if "overall scores that are not" in note]
-    assert "geometric mean of their rows: 2: " in said
-    assert "line 1 has the number 9.5, the mean is 7.9581; " in said and "line 2 has null, the mean is 7.9581" in said
-
-
 def test_a_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     given = rows()
     root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given])
     file = save / "bagel" / "eval_output" / "gpt-4.1" / "Background_Change_en_results.jsonl"
     file.write_bytes(file.read_bytes()[:-30])
-    found = read(save, data=root, edited={}, store=ImageStore())
+    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
     assert len(of(found, "instruction_following")) == 7
-    (said,) = [note for note in found.notes if "lines not counted: 1: " in note]
+    (said,) = [note for note in found.notes if "entries not counted: 1: " in note]
     assert "Background_Change_en_results.jsonl, line 2: not read: " in said
 
 
@@ -244,7 +236,7 @@ def test_several_judges_editors_and_languages_stand_beside_one_another(tmp_path:
     for editor, judge, language in (("a", "gpt-4.1", "en"), ("a", "qwen25vl", "en"), ("b", "gpt-4.1", "cn")):
         its = [result(one, language) for one in given]
         write_results(save, its, editor=editor, judge=judge, language=language)
-    found = read(save, data=root, edited={}, store=ImageStore())
+    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
     assert sorted(found.judges) == ["gpt-4.1", "qwen25vl"]
     assert Counter((s.editor, s.extra["language"]) for s in found.loaded.samples) == {("a", "en"): 8, ("b", "cn"): 8}
     names = {spec.id: name for name, spec in found.judges.items()}
@@ -260,7 +252,9 @@ def test_data_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "test_data.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows()))
     with pytest.raises(DataError, match=r"no sample can be used, and a finding needs one with its source image: .*no such"):
-        read(save, data=tmp_path / "bare", edited={}, store=ImageStore())
+        UNICBENCH.read(save, data=tmp_path / "bare", edited={}, store=ImageStore())
     other = write(tmp_path / "other", [row(500)])
-    with pytest.raises(DataError, match=r"no row is about a sample of .*; name the data that was judged: .*has no key"):
-        read(save, data=other, edited={}, store=ImageStore())
+    with pytest.raises(
+        DataError, match=r"no entry is about a sample of .*; name the data that was judged: .*has no sample"
+    ):
+        UNICBENCH.read(save, data=other, edited={}, store=ImageStore())

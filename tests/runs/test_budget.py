@@ -134,18 +134,20 @@ def test_calls_under_way_count_against_a_budget_as_much_as_the_largest_so_far(bu
     assert most[0] == 1 and max(most) >= 3
 
 
-@pytest.mark.parametrize("budget", [{"max_tokens": 1}, {"max_cost": 1e-6}])
-def test_budgets_hold_where_the_endpoint_tells_no_usage(tmp_path: Path, budget: dict[str, float]):
-    outcome = run(tmp_path, prices=CHEAP, lmm=silent(HUNDRED), **budget)
-    assert (outcome.ledger.calls, outcome.interrupted) == (1, True)
-    assert ": about " in outcome.ledger.reason
-
-
-@pytest.mark.parametrize("budget", [{"max_tokens": 10**9}, {"max_cost": 1e9}])
-def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path, budget: dict[str, float]):
-    outcome = run(tmp_path, prices=CHEAP, lmm=silent(None), **budget)
-    assert (outcome.ledger.calls, outcome.interrupted) == (1, True)
-    assert "tells no usage, and no rule is known for the tokens of images of openai/m" in outcome.ledger.reason
+@pytest.mark.parametrize(
+    ("rule", "tokens", "cost", "reason"),
+    [
+        (HUNDRED, 1, 1e-6, ": about "),
+        (None, 10**9, 1e9, "tells no usage, and no rule is known for the tokens of images of openai/m"),
+    ],
+)
+def test_a_budget_holds_or_stops_the_run_where_the_endpoint_tells_no_usage(
+    tmp_path: Path, rule: ImageTokens | None, tokens: float, cost: float, reason: str
+):
+    for name, most in (("max_tokens", tokens), ("max_cost", cost)):
+        outcome = run(tmp_path / name, prices=CHEAP, lmm=silent(rule), **{name: most})
+        assert (outcome.ledger.calls, outcome.interrupted) == (1, True)
+        assert reason in outcome.ledger.reason
 
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
@@ -208,10 +210,6 @@ def test_an_unknown_price_is_no_zero(tmp_path: Path):
     assert not (tmp_path / "other").exists()
 
 
-def test_an_embedded_judge_costs_nothing():
-    assert Prices().of(ScriptedLMM([]), Usage(input_tokens=5)) == 0.0
-
-
 @pytest.mark.skipif(find_spec("genai_prices") is None, reason="genai-prices is not installed")
 def test_list_prices_hold_for_a_providers_own_endpoint_only():
     usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000, cached_tokens=0)
@@ -223,11 +221,12 @@ def test_list_prices_hold_for_a_providers_own_endpoint_only():
     assert Prices().of(Priced("openai/no-such-model"), usage) is None
 
 
-def test_cached_input_has_its_own_price_where_it_has_one():
+def test_cached_input_has_its_own_price_where_it_has_one_and_an_embedded_judge_costs_nothing():
     usage = Usage(input_tokens=1000, output_tokens=0, cached_tokens=400)
     # 600 · 2 + 400 · 0.5 = 1 400 millionths.
     assert ModelPrice(input=2.0, output=10.0, cached_input=0.5).of(usage) == pytest.approx(0.0014)
     assert ModelPrice(input=2.0, output=10.0).of(usage) == pytest.approx(0.002)
+    assert Prices().of(ScriptedLMM([]), usage) == 0.0
 
 
 def test_a_file_of_prices_is_read_by_model_or_by_uri(tmp_path: Path):

@@ -97,7 +97,7 @@ def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_
     assert start(folder, killed, log).wait(timeout=120) == 0
 
     assert findings(killed) == findings(calm)
-    assert [part.wrong for part in verify(killed)] == [[]] * 4
+    assert not any(part.wrong for part in verify(killed))
     paid = Counter(lines(log))
     assert len(paid) == 2 * SAMPLES
     # Each kill can lose the calls in flight, one a thread, and no other call was made twice.

@@ -162,7 +162,7 @@ def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Cal
         assert len(list(dies.folder.iterdir())) == times
     lost = outcome.findings[0]
     assert (lost.reason, lost.ending) == (killed, "tools")
-    assert [part.wrong for part in verify(tmp_path / "run2")] == [[]] * 4
+    assert not any(part.wrong for part in verify(tmp_path / "run2"))
     # The same command goes on: the task is asked again.
     outcome = judged(folder, tmp_path / "run2", Where(dies), processes=2)
     assert [finding.status for finding in outcome.findings] == ["ok", "ok"]

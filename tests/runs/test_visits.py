@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +63,8 @@ def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others
     config, told = visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
     run = tmp_path / "run"
     beside = "second is another judge (by model or settings), added beside. Nothing there is replaced."
-    assert told.index(f"{run} already holds findings of baseline; {beside}") < told.index("reading the data")
+    assert told.index("reading the data") < told.index(f"{run} already holds findings of baseline; {beside}")
+    assert told.index(beside) < told.index("judging")
     more = "Visual Consistency is added, for second alone: baseline has none of it."
     assert f"{run} was asked about Instruction Following. {more}" in told
     assert f"{run} was asked about Instruction Following too, which second is not." in told
@@ -81,6 +83,28 @@ def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new(visit: Any, tmp_pa
     visit("--criteria", "if", "--limit", "1")
     _, told = visit("--limit", "1")
     assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
+
+
+@pytest.mark.usefixtures("toys")
+def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is_asked(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    aspects = importlib.import_module("editloupe_toys.stars").ASPECTS
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps(final("8")) + "\n")
+    words = ("judge", edits(3), "--protocol", "stars", "--backend", f"scripted/{replies}", "--out", "run")
+    again = "Asked again: 3 of the questions that run holds answers to, since the prompt, or what"
+    assert "Asked again" not in editloupe(*words)[2]
+    monkeypatch.setitem(aspects, "keeps", "How well is everything else kept?")
+    told = editloupe(*words)[2]
+    assert told.count(again) == 1 and told.index(again) < told.index("judging")
+    # Nothing is left to ask.
+    assert "Asked again" not in editloupe(*words)[2]
+    monkeypatch.setitem(aspects, "keeps", "How well is all else kept?")
+    events = [json.loads(line) for line in editloupe(*words, "--json")[1].splitlines()]
+    kinds = [one["event"] for one in events]
+    assert [one["text"].startswith(again) for one in events if one["event"] == "remark"] == [True]
+    assert kinds.count("finding") == 3 and kinds.index("remark") < kinds.index("finding")
 
 
 def test_a_switch_that_is_off_stays_off(visit: Any):

@@ -118,13 +118,15 @@ def serving(
     protocol: str = "dlebench",
     options: Mapping[str, Any] | None = None,
     criteria: tuple[str, ...] | None = None,
+    backend: str = "",
     mode: str = "plain",
     roles: Mapping[str, ScriptedLMM] | None = None,
     max_turns: int = 6,
 ) -> Iterator[Service]:
     """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it.
 
-    script: of who has the role "judge"; None for a protocol without it.   roles: who has the protocol's other roles.
+    script: of who has the role "judge"; None for a protocol without it.   backend: asked in its place.
+    roles: who has the protocol's other roles.
     criteria, mode: options of DLEBench, unless `options` holds a protocol's own.
     """
     needs_extra()
@@ -146,7 +148,7 @@ def serving(
     lmm = ScriptedLMM(script or [])
     lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
     option = {"mode": mode, "criteria": criteria} if options is None else dict(options)
-    judge = {} if script is None else {"backend": lmm}
+    judge = {} if script is None else {"backend": backend or lmm}
     role = {name: {"backend": one} for name, one in (roles or {}).items()}
     setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
     queue = JudgeQueue(setup, out, concurrency=concurrency, max_queue=max_queue, timeout_s=timeout_s)

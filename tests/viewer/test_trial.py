@@ -9,7 +9,7 @@ import pytest
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Response, Site
 from editloupe.viewer.reader import RunReader
-from tests.reports.probes import full_set, probe, run_of, said
+from tests.build.probe_runs import full_set, probe, run_of, said
 
 
 def make(folder: Path, judge: str, *, failures: tuple[str, ...] = ("flawless", "wrong_colour"), mode: str = "tool") -> Path:

@@ -22,8 +22,9 @@ class DataSet:
     edited: Mapping[str, Path] = field(default_factory=dict)
     """Folder of outputs by the editor's name."""
     fields: Path | None = None
+    """A mapping file that is laid over the layout's own."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """source, edited, instruction, id, … → the column that holds it, for a loader of rows with images."""
+    """source, edited, instruction, id, … → the column that holds it, over what the mapping says."""
     outputs: bool = True
     """False where edited images are not needed, and may be absent as a whole."""
 
@@ -43,9 +44,9 @@ class BoxFile:
 class Loader(Protocol):
     """One layout: a module or an object behind the entry point group `editloupe.loaders`, under the name of the format.
 
-    A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`. One whose metadata
-    file has another ending than .jsonl, .csv or .parquet has `ENDINGS`, such as (".json",). One that heeds `columns` has
-    `COLUMN_ROLES`, the names that may stand in it.
+    Most are a `editloupe.data.loaders.mapped.Mapped`, which takes `fields` and `columns`. A loader with boxes in a file of
+    their own also has `box_file(fields: Path | None) -> BoxFile`. One whose file may be named in place of its folder, and
+    has another ending than .jsonl, .csv, .tsv or .parquet, has `ENDINGS`, such as (".json",).
     """
 
     @property

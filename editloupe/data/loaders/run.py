@@ -95,6 +95,9 @@ def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
             sample,
             # Without an output nothing is asked, and the source was not kept.
             source=needed(sample.source, "source") if any(turn.edited for turn in turns) else sample.source,
+            further=tuple(needed(ref, "source") for ref in sample.further)
+            if any(turn.edited for turn in turns)
+            else sample.further,
             turns=tuple(turns),
             reference=sample.reference and (kept(sample.reference) or sample.reference),
             masks={name: kept(ref) or ref for name, ref in sample.masks.items()},

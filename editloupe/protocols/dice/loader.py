@@ -2,7 +2,7 @@
 
 A row has the two images, the instruction and either `differences`, a list of objects, or one difference of its own: then
 the rows of one edit make one sample. A row with neither is an edit of which nobody said what changed.
-Paths count from the file's folder. `given_boxes` says how boxes are written.
+`given_boxes` says how boxes are written. Which columns hold the images is said by `dice.toml`.
 
     [{"id": "7", "source": "a.png", "edited": "b.png", "prompt": "remove the cat",
       "differences": [{"op": "REMOVE", "object": "cat", "box": [0.1, 0.2, 0.3, 0.4], "coherent": true}]}]
@@ -12,95 +12,53 @@ Paths count from the file's folder. `given_boxes` says how boxes are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.rows import Loaded, Row, assemble, named, read_row
-from editloupe.data.tables import TableLine, shown
-from editloupe.errors import SampleError
-from editloupe.files import read_bytes
+from editloupe.data.loaders.layout import Layout, RowShape
+from editloupe.data.loaders.mapped import Mapped, Rows
+from editloupe.data.tables import TableLine
 from editloupe.protocols.dice.differences import DIFFERENCES
-from editloupe.values import Json, check_extent, parse_json
+from editloupe.values import Json
 
-LAYOUT: Final = "differences.json: a JSON list of edits with their differences"
-ENDINGS: Final = (".json",)
-FILES: Final = ("differences.json", "predicted_differences.json")
-
-_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "source_file_name": ("source", "original", "original_path"),
-    "edited_file_name": ("edited", "edited_path"),
-    "instruction": ("prompt", "gt_prompt", "edit_prompt"),
-}
-"""Column → other names of it."""
 _OPS: Final = ("op", "operation", "command")
 _BOXES: Final = ("box", "bbox", "bounding_box")
 _OBJECTS: Final = ("object", "subject", "complete_difference")
 _OWN: Final = (*_OPS, *_BOXES, *_OBJECTS, "coherent", "confidence")
 
 
-def matches(data: DataSet) -> bool:
-    """Return whether such a file is there, or was named."""
-    return _file(data) is not None
+class DiceData(Mapped):
+    """The rows, those of one edit as one."""
+
+    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
+        for rows in super().tables(layout, shape, files, data):
+            yield replace(rows, table=replace(rows.table, lines=tuple(_edits(rows))))
 
 
-def load(data: DataSet) -> Loaded:
-    """Load a sample an edit. Raises SampleError for a file that is no such list."""
-    file = _file(data)
-    assert file is not None
-    rows: dict[str, TableLine] = {}
-    for number, values in enumerate(_rows(file), start=1):
-        line = _line(number, values)
-        edit = [str(line.values.get(name)) for name in ("id", "editor", *_COLUMNS)]
-        key = repr(edit) if _is_one_difference(values) else str(number)
-        if key in rows:
-            before, more = (one.values[DIFFERENCES] for one in (rows[key], line))
-            assert isinstance(before, list) and isinstance(more, list)
-            line = TableLine(number=rows[key].number, values={**rows[key].values, DIFFERENCES: [*before, *more]})
-        rows[key] = line
-    folder = Folder(file.parent, data.store)
-    read: list[Row] = [read_row(line, folder=folder, text_only=False) for line in rows.values()]
-    return assemble(named(read), format="dice", dataset="", metadata=file)
+DICE: Final = DiceData(Path(__file__).with_name("dice.toml"))
 
 
-def _file(data: DataSet) -> Path | None:
-    if data.metadata is not None:
-        return data.metadata if data.metadata.name in FILES else None
-    return next((path for name in FILES if (path := data.root / name).is_file()), None)
-
-
-def _rows(file: Path) -> list[Mapping[str, Json]]:
-    try:
-        listed = parse_json(read_bytes(file).decode("utf-8-sig"))
-        check_extent(listed)
-    except (OSError, ValueError) as error:
-        raise SampleError(f"cannot be read as JSON: {error}", file=file) from error
-    if not isinstance(listed, list) or not listed:
-        raise SampleError(f"expected a JSON list with a row for each edit, found {shown(listed)}", file=file)
-    for number, row in enumerate(listed, start=1):
-        if not isinstance(row, Mapping):
-            raise SampleError(f"row {number}: expected an object, found {shown(row)}", file=file)
-    return listed
-
-
-def _line(number: int, row: Mapping[str, Json]) -> TableLine:
-    """Return a row under the names of docs/data.md."""
-    values = {name: value for name, value in row.items() if DIFFERENCES in row or name not in _OWN}
-    for column, others in _COLUMNS.items():
-        if column not in values and (name := next((name for name in others if name in values), None)):
-            values[column] = values.pop(name)
-    listed = row.get(DIFFERENCES)
-    if _is_one_difference(row):
-        listed = [row]
-    if isinstance(listed, list):
-        values[DIFFERENCES] = [_difference(one) if isinstance(one, Mapping) else one for one in listed]
-    return TableLine(number=number, values=values)
-
-
-def _is_one_difference(row: Mapping[str, Json]) -> bool:
-    return DIFFERENCES not in row and any(name in row for name in _OPS)
+def _edits(rows: Rows) -> Iterator[TableLine]:
+    """Yield a line for each edit, with its differences under our names."""
+    found: dict[str, TableLine] = {}
+    for line in rows.table.lines:
+        row = line.values
+        alone = DIFFERENCES not in row and any(name in row for name in _OPS)
+        listed = [row] if alone else row.get(DIFFERENCES)
+        values = {name: value for name, value in row.items() if DIFFERENCES in row or name not in _OWN}
+        if isinstance(listed, list):
+            values[DIFFERENCES] = [_difference(one) if isinstance(one, Mapping) else one for one in listed]
+        names = ("id", "editor", *(name for its in rows.roles.values() for name in its))
+        key = repr([row.get(name) for name in names]) if alone else str(line.number)
+        before = found[key].values[DIFFERENCES] if key in found else []
+        assert isinstance(before, list)
+        merged = {**values, DIFFERENCES: [*before, *values[DIFFERENCES]]} if before else values  # type: ignore[misc]
+        found.setdefault(key, line)
+        found[key] = replace(found[key], values=merged)
+    yield from found.values()
 
 
 def _difference(item: Mapping[str, Json]) -> dict[str, Json]:

@@ -20,7 +20,7 @@ Differs:
 - targets are outlined on crops, and an instruction about all targets as a set, such as Change Count, is asked about once.
 
 Not covered:
-- how the data set was made: that is the protocol `dlebench-build` (docs/dlebench-build.md);
+- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-build-dlebench);
 - the names and areas of its targets (Figure 3, appendix 11): that is the protocol `targets`.
 """
 
@@ -169,6 +169,7 @@ class DLEBench(RubricProtocol):
                 images.pop("reference", None)
             # One for all questions: pictures are much of what a large plan holds.
             whole = tuple(Recipe(alias=_NAMES[role], origin=image) for role, image in images.items())
+            whole = (whole[0], *_further(sample), *whole[1:])
             for criterion in self.criteria:
                 for number in self._targets(sample, criterion):
                     yield self._task(sample, criterion, number, images, whole)
@@ -238,7 +239,9 @@ class DLEBench(RubricProtocol):
                 views = tuple(self._masked(sample, images))
             case _:
                 views = whole
-        names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
+        names = dict.fromkeys([*sample.originals, "Edited Image", *(view.alias for view in views)])
+        if shown != "whole":
+            views = (views[0], *_further(sample), *views[1:])
         focus = None if shown == "whole" else _focus(views[0], sample, targets, together=not number)
         prompt = self._prompt(criterion, one_line(sample.instruction), list(names), focus)
         return Ask(
@@ -319,6 +322,11 @@ class DLEBench(RubricProtocol):
             return Recipe(alias=_NAMES[role], origin=image, op="mask", params=params)
 
         return [masked(role, image) for role, image in images.items()]
+
+
+def _further(sample: Sample) -> tuple[Recipe, ...]:
+    """Return the input images after the source, as they are."""
+    return tuple(Recipe(alias=alias, origin=image) for alias, image in sample.originals.items())[1:]
 
 
 def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together: bool) -> dict[str, Json]:

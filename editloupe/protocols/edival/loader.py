@@ -8,23 +8,22 @@ prompt becomes one, INDEX.cN, which asks for the first N instructions at once. `
 from __future__ import annotations
 
 import ast
-import csv
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain as joined
 from pathlib import Path
 from typing import Final, TypeAlias, get_args
 
 from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
-from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.rows import DataRow, Loaded, RejectedRow, Row, assemble, rejected
-from editloupe.data.tables import TableLine, read_table, shown
-from editloupe.errors import ConfigError, DataError, SampleError
-from editloupe.files import open_plain
+from editloupe.data.loaders.layout import Layout, RowShape
+from editloupe.data.loaders.mapped import Mapped, Rows
+from editloupe.data.rows import DataRow, RejectedRow, Row
+from editloupe.data.tables import TableLine, columns_of, shown
+from editloupe.errors import DataError, SampleError
 from editloupe.protocols.edival.chain import (
     AVAILABLE,
     BACKGROUND,
@@ -42,17 +41,10 @@ from editloupe.values import Json, in_one
 INDEX: Final = "image_index"
 TURN: Final = "turns"
 COLUMNS: Final = (INDEX, TURN, TYPES, SENTENCES, BRACKETED, BACKGROUND, UNCHANGED, AVAILABLE, EVER)
-LAYOUT: Final = (
-    f"a .csv file with the columns {', '.join(COLUMNS[:3])}, … beside base images INDEX_input_raw.jpg (outputs given with "
-    "--edited)"
-)
-IMAGE_FOLDERS: Final = ("", "input_images_resize_512", "images")
-"""Where base images are looked for, below the folder of the file."""
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 _EDITS: Final = (TYPES, SENTENCES, BRACKETED)
 _POOLS: Final = (UNCHANGED, AVAILABLE, EVER)
-_NAMES: Final = "{multipass,singlepass}/INDEX_input_raw_turn_N.png"
 _SOME: Final = 10
 
 
@@ -71,64 +63,64 @@ _Chain: TypeAlias = Mapping[int, _Line | RejectedRow]
 """The lines of an image by turn."""
 
 
-def matches(data: DataSet) -> bool:
-    """Return whether the file is there, or was named."""
-    return bool(_files(data.root) if data.metadata is None else _has_columns(data.metadata))
+class EdiValData(Mapped):
+    """The lines as chains, and as prompts where an editor has outputs of the mode singlepass."""
+
+    def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
+        return ()
+
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
+        every = sorted(data.root.glob("*.csv")) if data.metadata is None else [data.metadata]
+        fitting = [file for file in every if {*layout.needs} <= {*columns_of(file)}]
+        files = fitting or every
+        if len(files) != 1:
+            names = ", ".join(file.name for file in files)
+            what = "several .csv files with its columns" if fitting else "no .csv file with its columns"
+            then = "give the path of the one that is meant" if fitting else f"expected {', '.join(COLUMNS)}"
+            raise DataError(f"{data.root}: {what}: found {names or 'none'}; {then}")
+        if lacking := [name for name in COLUMNS if name not in columns_of(files[0])]:
+            seen, listed = ", ".join(columns_of(files[0])), ", ".join(COLUMNS)
+            raise SampleError(f"lacks the column {', '.join(lacking)}; expected {listed}; found {seen}", file=files[0])
+        return layout, [Folder(data.root, data.store).own(files[0].name)]
+
+    def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
+        (rows,) = tables
+        chains, strays = _chains(rows.table.lines)
+        lengths = Counter(map(len, chains.values()))
+        spread = ", ".join(f"{number} of {turns} turns" for turns, number in sorted(lengths.items()))
+        notes.append(f"{len(rows.table.lines)} lines about {len(chains)} images: {spread or 'none'}")
+        sources = _sources(rows)
+        found = [*_rows(chains, sources, "multipass"), *(_rows(chains, sources, "singlepass") if data.edited else ())]
+        return [*strays, *found]
+
+    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
+        if not data.edited:
+            return rows
+        out: list[Row] = []
+        for editor, path in data.edited.items():
+            folder = open_folder(path, data.store, what=f"the outputs of editor {editor!r}")
+            modes = [mode for mode in MODES if folder.own(mode).is_dir()]
+            modes = modes or ["singlepass" if path.absolute().name == "singlepass" else "multipass"]
+            its = [row for row in rows if not row.names or row.names[MODE] in modes]
+            mine = super().attached(its, shape, replace(data, edited={editor: path}), notes)
+            notes.extend(_told(editor, mode, [row for row in mine if row.names.get(MODE) == mode]) for mode in modes)
+            out += mine
+        return out
 
 
-def load(data: DataSet) -> Loaded:
-    """Load each chain once for each editor and mode. A turn whose output is not there has `Turn.edited` None.
-
-    Raises ConfigError: no outputs given. DataError, SampleError: no file, or not one, with the columns; an editor's folder
-    in which nothing fits.
-    """
-    root = Folder(data.root, data.store)
-    file = root.own((data.metadata or _the_file(data.root)).name)
-    table = read_table(file)
-    if lacking := [name for name in COLUMNS if table.columns and name not in table.columns]:
-        seen = ", ".join(table.columns)
-        raise SampleError(f"lacks the column {', '.join(lacking)}; expected {', '.join(COLUMNS)}; found {seen}", file=file)
-    if data.outputs and not data.edited:
-        raise ConfigError(
-            f"{data.root}: EdiVal-Bench holds no edited images; give each editor's outputs with --edited NAME=FOLDER, "
-            f"where they lie as {_NAMES}"
-        )
-    chains, strays = _chains(table.lines)
-    lengths = Counter(map(len, chains.values()))
-    spread = ", ".join(f"{number} of {turns} turns" for turns, number in sorted(lengths.items()))
-    notes = [f"{len(table.lines)} lines about {len(chains)} images: {spread or 'none'}"]
-    sources = _Sources.of(root)
-    rows: list[Row] = [] if data.edited else [*strays, *_rows(chains, sources, "multipass")]
-    for editor, path in data.edited.items():
-        rows += [replace(row, editor=editor) for row in strays]
-        for outputs in _outputs(editor, path, data.store, chains):
-            rows += outputs.attached(list(_rows(chains, sources, outputs.mode)), notes)
-    return assemble(rows, format="edival", dataset="EdiVal-Bench", metadata=file, notes=notes)
+EDIVAL: Final = EdiValData(Path(__file__).with_name("edival.toml"))
 
 
-def _has_columns(file: Path) -> bool:
-    try:
-        with open_plain(file) as opened:
-            header = opened.readline(10_000).decode("utf-8-sig")
-    except (OSError, ValueError):
-        return False
-    return any(set(COLUMNS) <= {name.strip() for name in next(csv.reader([header], delimiter=d), [])} for d in ",;\t")
-
-
-def _files(root: Path) -> list[Path]:
-    return [file for file in sorted(root.glob("*.csv")) if _has_columns(file)]
-
-
-def _the_file(root: Path) -> Path:
-    found, every = _files(root), sorted(root.glob("*.csv"))
-    if not found and len(every) == 1:
-        return every[0]  # it is told which column it lacks
-    if len(found) != 1:
-        names = ", ".join(file.name for file in found or every)
-        what = "several .csv files with its columns" if found else "no .csv file with its columns"
-        then = "give the path of the one that is meant" if found else f"expected {', '.join(COLUMNS)}"
-        raise DataError(f"{root}: {what}: found {names or 'none'}; {then}")
-    return found[0]
+def _told(editor: str, mode: Mode, rows: Sequence[Row]) -> str:
+    """Return how many chains or prompts of a mode have their outputs."""
+    found = [row for row in rows if isinstance(row, DataRow)]
+    gaps = [row for row in found if None in row.edited]
+    noun = "chains" if mode == "multipass" else "prompts"
+    told = f"editor {editor!r}, {mode}: {len(found) - len(gaps)} of {len(found)} {noun} have all outputs"
+    if behind := [row.id for row in gaps if any(row.edited[row.edited.index(None) :])]:
+        listed = ", ".join(behind[:_SOME]) + (", …" if len(behind) > _SOME else "")
+        told += f"; with an output after a turn without one: {len(behind)} ({listed})"
+    return told
 
 
 def _chains(lines: Sequence[TableLine]) -> tuple[dict[str, _Chain], list[RejectedRow]]:
@@ -190,53 +182,41 @@ def _texts(line: TableLine, column: str) -> list[str]:
     raise RowError("row", f"column {column!r}: expected a list of texts such as ['a', 'b'], found {shown(cell)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sources:
-    """The base images, looked for but not opened."""
-
-    folder: Folder
-    names: Mapping[str, Sequence[str]]
-    """Stem → the files of that name."""
-
-    @classmethod
-    def of(cls, folder: Folder) -> _Sources:
-        return cls(folder=folder, names=_by_stem(folder, [p for p in IMAGE_FOLDERS if folder.own(p).is_dir()]))
-
-    def image(self, index: str) -> ImageFile:
-        """Return the base image of an index. Raises RowError: none, or several."""
-        stem = f"{index}_input_raw"
-        found = _one(self.folder, self.names.get(stem, ()), f"the base image of image {index}")
-        if found is None:
-            places = " or ".join(f"{name}/" for name in IMAGE_FOLDERS[1:])
-            what = f"image {index}: no base image {stem}.jpg or {stem}.png in {self.folder.root} or its sub-folder {places}"
-            raise RowError("missing_file", f"{what}; put it there", path=self.folder.root / f"{stem}.jpg")
-        return found
+Sources: TypeAlias = Callable[[str], ImageFile]
+"""Index → its base image, not opened. Raises RowError: none, or several."""
 
 
-def _by_stem(folder: Folder, places: Sequence[str]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for name in joined.from_iterable(map(folder.images, places)):
+def _sources(rows: Rows) -> Sources:
+    folder, names = rows.images, dict[str, list[str]]()
+    places = rows.shape.folders["source"]
+    for name in joined.from_iterable(folder.images(place) for place in places if folder.own(place).is_dir()):
         names.setdefault(plain_stem(name), []).append(name)
-    return names
+
+    def image(index: str) -> ImageFile:
+        stem = f"{index}_input_raw"
+        found = names.get(stem, [])
+        if len(found) > 1:
+            several = f"several files could be the base image of image {index}: {', '.join(found)}"
+            raise RowError("no_match", f"{folder.root}: {several}; remove all but one", path=folder.root / found[0])
+        if not found:
+            where = " or ".join(f"{name}/" for name in places if name)
+            what = f"image {index}: no base image {stem}.jpg or {stem}.png in {folder.root} or its sub-folder {where}"
+            raise RowError("missing_file", f"{what}; put it there", path=folder.root / f"{stem}.jpg")
+        return ImageFile(folder=folder, name=found[0])
+
+    return image
 
 
-def _one(folder: Folder, names: Sequence[str], what: str) -> ImageFile | None:
-    """Return the only file, None where there is none. Raises RowError where there are several."""
-    if len(names) > 1:
-        message = f"{folder.root}: several files could be {what}: {', '.join(names)}; remove all but one"
-        raise RowError("no_match", message, path=folder.root / names[0])
-    return ImageFile(folder=folder, name=names[0]) if names else None
-
-
-def _rows(chains: Mapping[str, _Chain], sources: _Sources, mode: Mode) -> Iterator[Row]:
+def _rows(chains: Mapping[str, _Chain], sources: Sources, mode: Mode) -> Iterator[Row]:
     """Yield the rows of a mode, without outputs."""
     for index, chain in chains.items():
         for turns in [max(chain)] if mode == "multipass" else sorted(chain):
             row = _row(index, chain, turns, sources, mode)
-            yield replace(row, id=index if mode == "multipass" else f"{index}.c{turns}")
+            names = {MODE: mode, "image": index, **({} if mode == "multipass" else {"turn": str(turns)})}
+            yield replace(row, id=index if mode == "multipass" else f"{index}.c{turns}", names=names)
 
 
-def _row(index: str, chain: _Chain, turns: int, sources: _Sources, mode: Mode) -> Row:
+def _row(index: str, chain: _Chain, turns: int, sources: Sources, mode: Mode) -> Row:
     """Return the first turns of a chain as a row without an id."""
     lines: list[_Line] = []
     for turn in range(1, turns + 1):
@@ -254,7 +234,7 @@ def _row(index: str, chain: _Chain, turns: int, sources: _Sources, mode: Mode) -
             return RejectedRow(line=line.number, message=f"image {index}, turn {turn}: {what}")
         lines.append(line)
     try:
-        source = sources.image(index)
+        source = sources(index)
     except RowError as error:
         return RejectedRow(line=lines[0].number, kind=error.kind, message=str(error), file=error.path)
     last = lines[-1]
@@ -270,75 +250,3 @@ def _row(index: str, chain: _Chain, turns: int, sources: _Sources, mode: Mode) -
     instructions = tuple(asked) if mode == "multipass" else (in_one(asked),)
     edited = (None,) * len(instructions)
     return DataRow(line=last.number, source=source, edited=edited, instructions=instructions, extra=extra)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outputs:
-    """One editor's outputs in one mode."""
-
-    editor: str
-    mode: Mode
-    folder: Folder
-    place: str
-    """Sub-folder of the mode; "" for the folder itself."""
-    names: Mapping[str, Sequence[str]]
-    """Stem → the files of that name."""
-    strange: int
-    """Images that belong to no chain."""
-
-    def attached(self, rows: Sequence[Row], notes: list[str]) -> list[Row]:
-        """Return the rows of the mode with these outputs, and tell what is missing."""
-        out: list[Row] = []
-        for row in rows:
-            row = replace(row, editor=self.editor)
-            if isinstance(row, DataRow):
-                try:
-                    row = replace(row, edited=tuple(self._of(row)))
-                except RowError as error:
-                    row = rejected(row, error)
-            out.append(row)
-        found = [row for row in out if isinstance(row, DataRow)]
-        gaps = [row for row in found if None in row.edited]
-        missing = sum(edited is None for row in gaps for edited in row.edited)
-        who = f"editor {self.editor!r}, {self.mode}"
-        noun = "chains" if self.mode == "multipass" else "prompts"
-        what = f"{len(found) - len(gaps)} of {len(found)} {noun} have all outputs"
-        where = self.folder.root / self.place
-        notes.append(f"{who}: outputs in {where}; {what}, {missing} missing, {self.strange} images belong to no chain")
-        if behind := [row.id for row in gaps if any(row.edited[row.edited.index(None) :])]:
-            listed = ", ".join(behind[:_SOME]) + (", …" if len(behind) > _SOME else "")
-            notes.append(f"{who}: chains with an output after a turn without one: {len(behind)} ({listed})")
-        return out
-
-    def _of(self, row: DataRow) -> Iterator[ImageFile | None]:
-        """Yield the output of each turn. Raises RowError where several files could be it."""
-        index, _, prompt = row.id.partition(".c")
-        for turn in [int(prompt)] if prompt else range(1, len(row.edited) + 1):
-            names = self.names.get(f"{index}_input_raw_turn_{turn}", ())
-            yield _one(self.folder, names, f"the output of image {index}, turn {turn}")
-
-
-def _outputs(editor: str, path: Path, store: ImageStore, chains: Mapping[str, _Chain]) -> list[_Outputs]:
-    """Return an editor's outputs by mode. Raises DataError: no such folder, or none of its images belongs to a chain."""
-    folder = open_folder(path, store, what=f"the outputs of editor {editor!r}")
-    places: dict[Mode, str] = {mode: mode for mode in MODES if folder.own(mode).is_dir()}
-    if not places:
-        places = {"singlepass" if path.absolute().name == "singlepass" else "multipass": ""}
-    turns = {f"{index}_input_raw_turn_{turn}" for index, chain in chains.items() for turn in chain}
-    # The official scripts put a copy of the base image beside the outputs.
-    known = turns | {f"{index}_input_raw" for index in chains}
-    found = []
-    for mode, place in places.items():
-        names = _by_stem(folder, [place])
-        strange = sum(len(files) for stem, files in names.items() if stem not in known)
-        found.append(_Outputs(editor=editor, mode=mode, folder=folder, place=place, names=names, strange=strange))
-    if turns and not any(turns & one.names.keys() for one in found):
-        seen = sorted(p.name + "/" * p.is_dir() for p in path.iterdir() if not p.name.startswith("."))
-        listed = ", ".join(seen[:5]) + (", …" if len(seen) > 5 else "")
-        inner = next((p.parent for p in sorted(path.glob("*/*")) if p.name in MODES and p.is_dir()), None)
-        advice = f"; give one folder for each editor: --edited {inner.name}={inner}" if inner else ""
-        raise DataError(
-            f"{path}: no image there belongs to any chain; expected the outputs of editor {editor!r} as {_NAMES}; saw "
-            f"{listed or 'nothing'}{advice}"
-        )
-    return found

@@ -1,456 +1,285 @@
 """The official code's result files as findings: `EDITOR/multipass/INDEX_input_raw.json`, `EDITOR/singlepass/…_turn_N.json`.
 
-The code writes 0 for much that is no verdict: an instruction that it cannot read, an exception, an object that it does not
-find before the edit, unchanged objects of which it finds no box. Where the reason or the lists beside the number tell it,
-that is a status here. What cannot be told is counted in a note: a model that fails says "no", a detector that fails sees
-nothing. `image_rate.json` of multipass repeats the same numbers without reasons; it is compared and not used. Neither are
-`task_rate.json`, and the rates of singlepass, which count the last edit of a prompt alone.
+What `results.toml` cannot say: an image has an entry after each turn, a prompt one with a list of verdicts, and consistency
+and quality stand beside them. `image_rate.json` of multipass repeats the same numbers without reasons; it is compared and
+not used. Neither are `task_rate.json`, and the rates of singlepass, which count the last edit of a prompt alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain as joined
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, cast, get_args
-from urllib.parse import quote
+from typing import Final
 
-from editloupe.answers import Answer, Number, Record
-from editloupe.chat import Sampling
-from editloupe.data.images import ImageStore
-from editloupe.data.rows import NO_OUTPUT
-from editloupe.data.samples import Loaded, RejectedRow, load
+from editloupe.answers import Number, Record
+from editloupe.data.rows import Loaded
 from editloupe.data.tables import shown
-from editloupe.errors import DataError
-from editloupe.files import read_bytes
-from editloupe.findings import Finding, JudgeSpec
+from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.edival import instructions
-from editloupe.protocols.edival.chain import MODE, SENTENCES, Chain, Mode, read_chain
-from editloupe.protocols.edival.consistency import CONTENT
+from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
-from editloupe.protocols.imported import Imported, Published
-from editloupe.scores import Metric
-from editloupe.tasks import About, Status
-from editloupe.values import Json, Sample, Turn, digest, distinct_keys, finite, in_one, parse_json
-
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-OPTIONS: Final[Mapping[str, Json]] = {
-    "if": "official",
-    "miss": "status",
-    "cc_rules": "official",
-    "cc_tokens": "official",
-    "quality": "all",
-    "preference_prompt": "instruction",
-}
-"""Of the protocol: as the official code, but that an object which is not seen before the edit gives no verdict."""
-
-_FILES: Final[Mapping[Mode, re.Pattern[str]]] = {
-    "multipass": re.compile(r"([0-9]{1,9})_input_raw\.json"),
-    "singlepass": re.compile(r"([0-9]{1,9})_input_raw_turn_([0-9]{1,3})\.json"),
-}
-_WHERE: Final = (
-    "EDITOR/multipass/INDEX_input_raw.json or EDITOR/singlepass/INDEX_input_raw_turn_N.json, as the official eval.py writes"
+from editloupe.protocols.imported import Published
+from editloupe.protocols.importer import (
+    ResultEntry,
+    ResultFiles,
+    ResultGroup,
+    ResultMapping,
+    ResultSaid,
+    read_object,
+    read_said,
 )
-_FAILED: Final[tuple[tuple[re.Pattern[str], Status, str], ...]] = tuple(
-    (re.compile(pattern), cast(Status, status), what)
-    for pattern, status, what in (
-        (r"Invalid instruction format|Unknown task type|Invalid position", "input_error",
-         "the official grammar cannot read the instruction"),
-        (r"Error during evaluation", "tool_failed", "the official code raised"),
-        (r"VLM error", "backend_failed", "the official model failed"),
-        (r"Failed to detect \[.*\] in source image|Source (?:object \[.*\] )?detected: False", "not_defined",
-         "the detector did not find the object before the edit"),
-    )
-)  # fmt: skip
-"""Beginning or part of the reason of a 0 → what it is in truth."""
-_NO_REFERENCE: Final = re.compile(r"Reference object \[.*\] detected: False")
-"""In the image before the edit for an added object, in the one after it for a moved one."""
-_SAID_NO: Final = re.compile(r"VLM response: 'no'")
-_GONE: Final = "Successfully removed"
-_CONSISTENCY: Final[Mapping[str, tuple[str, str]]] = {
+from editloupe.scores import Metric
+from editloupe.values import Json, Sample, Turn, finite, in_one
+
+CONSISTENCY: Final[Mapping[str, tuple[str, str]]] = {
     "object_consistency": ("object_dinov3_consistency_mean", "object_dinov3_consistency"),
     "object_l1": ("object_l1_consistency_mean", "object_l1_consistency"),
     "background_consistency": ("background_dinov3_consistency", ""),
     "background_l1": ("background_l1_consistency", ""),
 }
 """Metric → its key, and the list beside it that holds a number for each box."""
-_STATISTICS: Final[Mapping[str, str]] = {
-    "luminance_p99": "p99", "luminance_p999": "p999", "saturation": "mean_s", "sharpness": "sharpness",
-    "contrast": "contrast",
-}  # fmt: skip
-_QUALITY: Final[Mapping[str, Mapping[str, str]]] = {
-    "image_statistics": _STATISTICS, "preference": {"preference": "human_preference_score"},
+QUALITY: Final[Mapping[str, Mapping[str, str]]] = {
+    "image_statistics": {"luminance_p99": "p99", "luminance_p999": "p999", "saturation": "mean_s", "sharpness": "sharpness",
+                         "contrast": "contrast"},
+    "preference": {"preference": "human_preference_score"},
 }  # fmt: skip
 """Question → the metrics that it answers, and their keys."""
-_BASE: Final = "base_image_"
+_OF_PROMPT: Final = {
+    "task_type": "task_types", FOLLOWING: "instruction_following_list", "instruction": "instructions",
+    "instruction_following_reason": "instruction_following_reason_list", "format_instructions": "format_instructions",
+}  # fmt: skip
+"""Key of one edit → key of all edits of a prompt."""
+_REASON: Final = "instruction_following_reason"
+EDITS: Final = "edits"
+BASE: Final = "base_image_quality"
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What a result says of one metric."""
+class EdiValResults(ResultFiles):
+    """Entries by image and turn, or by prompt."""
 
-    status: Status
-    value: float | None = None
-    """None unless the status is ok."""
-    reason: str = ""
+    def entries(
+        self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]
+    ) -> Iterator[ResultEntry]:
+        index, multi = its["index"], its[MODE] == "multipass"
+        try:
+            values = read_object(path)
+            turns = sorted(int(name) for name in values if re.fullmatch("[1-9][0-9]{0,2}", name))
+            if multi and not turns:
+                names = ", ".join(map(repr, values)) or "none"
+                raise ValueError(f"holds no turn; expected the keys 1, 2 …, found {names}")
+        except ValueError as error:
+            refused.append(f"{path}: {error}")
+            return
+        base = values.get("base_image_quality")
+        for edits in turns if multi else [int(its["edits"])]:
+            row = values[str(edits)] if multi else values
+            if not isinstance(row, Mapping):
+                refused.append(f"{path}: turn {edits} is {shown(row)}; expected an object")
+                continue
+            # The base image has one quality, which stands with the first entry.
+            first = not multi or edits == turns[0]
+            more: dict[str, Json] = {EDITS: edits, BASE: (base if isinstance(base, dict) else {}) if first else None}
+            id_ = index if multi else f"{index}.c{edits}"
+            yield ResultEntry(sample_id=id_, item=str(edits), place=f"{path}, turn {edits}", row={**its, **row, **more})
+
+    def samples(self, loaded: Loaded) -> Iterable[Sample]:
+        """Return the chains, and their first edits as prompts where the data has no prompts of its own."""
+        prompts = any(sample.extra.get(MODE) == "singlepass" for sample in loaded.samples)
+        for sample in loaded.samples:
+            yield replace(sample, extra={MODE: "multipass", **sample.extra})
+            yield from () if prompts else _prompts(sample)
+
+    def kept(self, group: ResultGroup) -> Iterable[Sample]:
+        # Without outputs nobody knows which other samples were to be judged: the code leaves out those without one.
+        return [s for id_, s in group.samples.items() if group.known or id_ in group.judged]
+
+    def said(self, mapping: ResultMapping, entry: ResultEntry, sample: Sample) -> Iterable[ResultSaid]:
+        chain, edits = read_chain(sample), int(str(entry.row[EDITS]))
+        multi = chain.mode == "multipass"
+        due = chain.edits[edits - 1 : edits] if multi else chain.edits
+        if len(due) != (1 if multi else edits):
+            raise ValueError(f"it is about {edits} edits, and the data has {len(chain.edits)}")
+        rows = _edits(entry.row, len(due))
+        for row, edit in zip(rows, due, strict=True):
+            kind, bracketed, sentence = (_text(row[name]) for name in ("task_type", "format_instructions", "instruction"))
+            if parse_edit(kind, bracketed, sentence) != edit:
+                raise ValueError(f"its instruction is {sentence or bracketed!r}, and the data's {edit.sentence()!r}")
+        turn, metrics = (edits if multi else 1), _metrics(mapping)
+        for place, row in enumerate(rows, start=1):
+            yield replace(read_followed(mapping, row), turn=turn, part="" if multi else f"instruction {place}")
+        for metric in (name for name in CONSISTENCY if name in metrics):
+            yield replace(read_consistency(entry.row, metric), turn=turn)
+        images: dict[int, tuple[Json, str]] = {turn: (entry.row, ""), 0: (entry.row[BASE], "base_image_")}
+        for number, (values, prefix) in images.items():
+            if isinstance(values, Mapping):
+                found = (_quality(question, values, prefix, metrics) for question in QUALITY)
+                yield from (replace(one, turn=number) for one in found if one is not None)
+
+    def findings(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
+        # The protocol itself tells which outputs are missing.
+        return super().findings(mapping, replace(group, known=False), judge_id)
+
+    def published(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Published]:
+        """Yield the means as the official notebook computes them, with the zeros."""
+        rows = {(one.row["index"], int(one.item)): one.row for one in group.every}
+        mode = group.key[2]
+        for edits in sorted({turn for _, turn in rows}):
+            whole = [index for index, turn in rows if turn == edits]
+            at = [rows[index, edits] for index in whole]
+            needed = range(1, edits + 1) if mode == "multipass" else (edits,)
+            success = [[n for turn in needed for n in _numbers(rows.get((index, turn), {}))] for index in whole]
+            means = {SUCCESS: [float(all(numbers)) for numbers in success if None not in numbers]}
+            means[FOLLOWING] = [number for row in at for number in _numbers(row) if number is not None]
+            for metric, (key, _) in CONSISTENCY.items():
+                means[metric] = [number for row in at if (number := finite(row.get(key))) is not None]
+            for metric, numbers in means.items():
+                if numbers:
+                    part = f"instruction {edits}" if mode == "singlepass" and metric == SUCCESS else None
+                    dims: dict[str, str | int] = {"mode": mode, "turns": edits}
+                    mean, editor = fmean(numbers), group.key[0]
+                    yield Published(judge_id=judge_id, editor=editor, dims=dims, part=part, metric=metric, mean=mean,
+                                    count=len(numbers))  # fmt: skip
+
+    def notes(self, mapping: ResultMapping, group: ResultGroup) -> Iterator[str]:
+        yield from super().notes(mapping, group)
+        said = [one for _, its in group.found.values() for one in its if one.metric == FOLLOWING and one.status == "ok"]
+        for what, count in (
+            ("0 after a model's no, which the code also writes for a model that failed",
+             sum(one.value == 0 and "VLM response: 'no'" in one.reason for one in said)),
+            ("1 for an object that is not seen, which the code also writes for a detector that failed",
+             sum(one.value == 1 and one.reason.startswith("Successfully removed") for one in said)),
+        ):  # fmt: skip
+            if count:
+                yield f"{group.title}: {what}: {count}"
+        if group.key[2] == "multipass" and group.every:
+            yield from _compared(group)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultEntry:
-    """What was written about one image after a number of edits."""
-
-    path: Path
-    values: Mapping[str, Any]
-    edits: int
-    """How many edits the image has had."""
-    base: Mapping[str, Any]
-    """Quality of the base image."""
-
-    def followed(self) -> list[Verdict]:
-        """Return whether each edit that the entry tells of was followed: the last one, or all of a prompt."""
-        types, kinds, reasons = (self._each(name) for name in ("task_type", "instruction_following", _REASON))
-        return [
-            read_verdict(kind, text(reason), text(type_)) for type_, kind, reason in zip(types, kinds, reasons, strict=True)
-        ]
-
-    def numbers(self) -> list[float | None]:
-        """Return the zeros and ones as they are written; None for what is no number."""
-        listed = self.values.get(_LISTS["instruction_following"])
-        return list(map(_number, listed if isinstance(listed, list) else [self.values.get("instruction_following")]))
-
-    def sentences(self) -> list[tuple[str, str, str]]:
-        """Return type, sentence with brackets and plain sentence of each of these edits."""
-        types = self._each("task_type")
-        both = [self._each("format_instructions", len(types)), self._each("instruction", len(types))]
-        return [(text(a), text(b), text(c)) for a, b, c in zip(types, *both, strict=True)]
-
-    def _each(self, name: str, count: int | None = None) -> list[Any]:
-        """Return a value as a list with an item for each edit. Raises ValueError for another number of them."""
-        listed = self.values.get(_LISTS[name])
-        found = list(listed) if isinstance(listed, list) else [self.values.get(name)]
-        due = self.edits if _LISTS["instruction_following"] in self.values else 1
-        if len(found) != (count or due):
-            raise ValueError(f"expected {count or due} of {_LISTS[name]!r}, found {len(found)}")
-        return found
+EDIVAL: Final = EdiValResults(Path(__file__).with_name("results.toml"), name="edival")
 
 
-_REASON: Final = "instruction_following_reason"
-_LISTS: Final[Mapping[str, str]] = {
-    "task_type": "task_types",
-    "instruction_following": "instruction_following_list",
-    _REASON: "instruction_following_reason_list",
-    "instruction": "instructions",
-    "format_instructions": "format_instructions",
-}
-"""Key of one edit → key of all edits of a prompt."""
+def _metrics(mapping: ResultMapping) -> dict[str, Metric]:
+    return {one.id: one for one in make_protocol(mapping.protocol, mapping.options).metrics}
 
 
-def text(value: object) -> str:
-    """Return a text; "" for anything else."""
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def read_verdict(value: object, reason: str, edit_type: str) -> Verdict:
+def _edits(row: Mapping[str, Json], due: int) -> list[dict[str, Json]]:
+    """Return what an entry says of each edit: the last one, or all of a prompt. Raises ValueError for another number."""
+    columns: dict[str, list[Json]] = {}
+    for name, several in _OF_PROMPT.items():
+        value = row.get(several, row.get(name))
+        columns[name] = list(value) if isinstance(value, list) else [row.get(name)]
+        if len(columns[name]) != due:
+            raise ValueError(f"expected {due} of {several!r}, found {len(columns[name])}")
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _numbers(row: Mapping[str, Json]) -> list[float | None]:
+    """Return the zeros and ones of an entry as they are written; None for what is no number."""
+    listed = row.get(_OF_PROMPT[FOLLOWING])
+    return [_number(one) for one in (listed if isinstance(listed, list) else [row.get(FOLLOWING)])]
+
+
+def _number(value: Json) -> float | None:
+    """Return a finite number; true and false are 1 and 0."""
+    return float(value) if isinstance(value, bool) else finite(value)
+
+
+def read_followed(mapping: ResultMapping, row: Mapping[str, Json]) -> ResultSaid:
     """Return what 0 or 1 with its reason says of an edit."""
-    number = _number(value)
-    if number is None:
-        return Verdict(status="unparsed", reason=f"instruction_following is no number: {shown(value)}")
-    if number not in (0, 1):
-        return Verdict(status="off_menu", reason=f"instruction_following is neither 0 nor 1: {number:g}")
-    if number == 0:
-        for pattern, status, what in _FAILED:
-            if pattern.search(reason):
-                return Verdict(status=status, reason=f"{what}: {reason}")
-        if edit_type == instructions.SUBJECT_ADD and _NO_REFERENCE.search(reason):
-            return Verdict(
-                status="not_defined", reason=f"the detector did not find the reference before the edit: {reason}"
-            )
-    return Verdict(status="ok", value=number, reason=reason)
+    number, kind, reason = _number(row.get(FOLLOWING)), _text(row.get("task_type")), _text(row.get(_REASON))
+    given = row.get(FOLLOWING) if number is None else number
+    said = read_said(FOLLOWING, mapping.metrics[FOLLOWING], {FOLLOWING: given, _REASON: f"{kind}: {reason}"})
+    said = replace(said, reason=said.reason.replace(f"{kind}: {reason}", reason))
+    if said.status == "ok" and said.value not in (0, 1):
+        return ResultSaid(
+            metric=FOLLOWING,
+            status="off_menu",
+            reason=f"{FOLLOWING} is neither 0 nor 1: {number:g}",
+            kind="neither 0 nor 1",
+        )
+    return said
 
 
-def read_consistency(values: Mapping[str, Any], metric: str) -> Verdict:
+def read_consistency(row: Mapping[str, Json], metric: str) -> ResultSaid:
     """Return what an entry says of one kind of consistency, -1 to 1. A mean of no boxes is not defined."""
-    key, listed = _CONSISTENCY[metric]
-    value, details = values.get(key), values.get("object_details")
+    key, listed = CONSISTENCY[metric]
+    value, details = row.get(key), row.get("object_details")
     if value is None:
-        unchanged = isinstance(values.get("bg_details"), Mapping)
+        unchanged = isinstance(row.get("bg_details"), Mapping)
         why = (
             "there is nothing to compare"
             if unchanged
             else "the official code compares nothing after a change of background"
         )
-        return Verdict(status="not_defined", reason=why)
+        return ResultSaid(metric=metric, status="not_defined", reason=why)
     number = finite(value)
     if number is None or not -1 <= number <= 1:
-        return Verdict(status="unparsed", reason=f"{key} is no number from -1 to 1: {shown(value)}")
+        return ResultSaid(
+            metric=metric,
+            status="unparsed",
+            reason=f"{key} is no number from -1 to 1: {shown(value)}",
+            kind=f"{key} is no number",
+        )
     boxes = details.get(listed) if isinstance(details, Mapping) else None
     if listed and number == 0 and not boxes:
         found = "no box of an unchanged object" if boxes == [] else "0 without details, which is what it writes for no box"
-        return Verdict(status="not_defined", reason=f"the official code found {found}")
-    return Verdict(status="ok", value=number)
-
-
-@dataclass(kw_only=True)
-class _Group:
-    """The results of one editor in one mode."""
-
-    editor: str
-    mode: Mode
-    folder: Path
-    entries: dict[tuple[str, int], ResultEntry] = field(default_factory=dict)
-    """(index, number of edits) → what is written."""
-    refused: list[str] = field(default_factory=list)
-    """Files, and entries of files, that do not count, and why."""
-    used: dict[str, Sample] = field(default_factory=dict)
-    """Sample id → the samples that have a result."""
-    counted: Counter[str] = field(default_factory=Counter)
-    """What a note says how often."""
-
-    @property
-    def title(self) -> str:
-        return f"editor {self.editor!r}, {self.mode}"
-
-    def read(self) -> None:
-        """Read the files. What cannot be read is refused, one by one."""
-        for path in sorted(self.folder.iterdir()):
-            match = _FILES[self.mode].fullmatch(path.name)
-            if match is None or not path.is_file():
-                continue
-            try:
-                values = _read_object(path)
-                found = [(int(match[2]), values)] if self.mode == "singlepass" else list(_turns(values))
-            except ValueError as error:
-                self.refused.append(f"{path}: {error}")
-                continue
-            base = values.get("base_image_quality")
-            for edits, entry in found:
-                if isinstance(entry, Mapping):
-                    known = base if isinstance(base, Mapping) else {}
-                    self.entries[match[1], edits] = ResultEntry(path=path, values=entry, edits=edits, base=known)
-                else:
-                    self.refused.append(f"{path}: turn {edits} is {shown(entry)}; expected an object")
-
-    def findings(self, samples: Mapping[str, Sample], judge_id: str, metrics: Mapping[str, Metric]) -> Iterator[Finding]:
-        """Yield the findings of all entries that are about a sample. metrics: those that the protocol declares, by id."""
-        for (index, edits), entry in self.entries.items():
-            id_ = index if self.mode == "multipass" else f"{index}.c{edits}"
-            sample = samples.get(id_)
-            try:
-                if sample is None:
-                    raise ValueError(f"the data has no sample {id_!r}")
-                said = list(self._said(entry, read_chain(sample)))
-            except (ValueError, DataError) as error:
-                self.refused.append(f"{entry.path}, turn {edits}: {error}")
-                continue
-            for turn, part, metric, verdict in said:
-                if metric in metrics:
-                    self._count(metric, verdict)
-                    answer = None if verdict.value is None else Number(value=verdict.value)
-                    about = About.of(sample, turn=turn, part=part)
-                    yield _finding(about, metric, judge_id, verdict.status, answer, verdict.reason)
-            images = {edits if self.mode == "multipass" else 1: (entry.values, "")}
-            if id_ not in self.used:
-                images[0] = (entry.base, _BASE)
-            self.used[id_] = sample
-            for turn, (values, prefix) in images.items():
-                for question, keys in _QUALITY.items():
-                    given = {metric: values.get(prefix + key) for metric, key in keys.items() if metric in metrics}
-                    found = {metric: _on_scale(value, metrics[metric]) for metric, value in given.items()}
-                    for metric in (name for name, value in given.items() if value is not None and found[name] is None):
-                        self.counted[f"{metric} that is no number on its scale"] += 1
-                    if given:
-                        yield _of_quality(About.of(sample, turn=turn), question, judge_id, given, found)
-
-    def _said(self, entry: ResultEntry, chain: Chain) -> Iterator[tuple[int, str, str, Verdict]]:
-        """Yield turn, part, metric and verdict. Raises ValueError and DataError: the entry is about other edits."""
-        multi = self.mode == "multipass"
-        edits = chain.edits[entry.edits - 1 : entry.edits] if multi else chain.edits
-        if len(edits) != (1 if multi else entry.edits):
-            raise ValueError(f"it is about {entry.edits} edits, and the data has {len(chain.edits)}")
-        for sentence, edit in zip(entry.sentences(), edits, strict=True):
-            if parse_edit(*sentence) != edit:
-                raise ValueError(f"its instruction is {sentence[2] or sentence[1]!r}, and the data's {edit.sentence()!r}")
-        turn = entry.edits if multi else 1
-        for place, verdict in enumerate(entry.followed(), start=1):
-            yield turn, "" if multi else f"instruction {place}", FOLLOWING, verdict
-        for metric in _CONSISTENCY:
-            yield turn, "", metric, read_consistency(entry.values, metric)
-
-    def _count(self, metric: str, verdict: Verdict) -> None:
-        """Count what a note tells."""
-        if metric == FOLLOWING:
-            if verdict.status != "ok":
-                self.counted[f"verdicts that are {verdict.status} ({verdict.reason.partition(':')[0]})"] += 1
-            elif verdict.value == 0 and _SAID_NO.search(verdict.reason):
-                self.counted["0 after a model's no, which the code also writes for a model that failed"] += 1
-            elif verdict.value == 1 and verdict.reason.startswith(_GONE):
-                self.counted["1 for an object that is not seen, which the code also writes for a detector that failed"] += 1
-        elif metric in _CONSISTENCY and verdict.reason.startswith("the official code found"):
-            self.counted[f"{metric} of 0 that is not_defined ({verdict.reason})"] += 1
-
-    def published(self, judge_id: str) -> Iterator[Published]:
-        """Yield the means as the official notebook computes them, with the zeros."""
-        for edits in sorted({edits for _, edits in self.entries}):
-            whole = [index for index, turns in self.entries if turns == edits]
-            at = [self.entries[index, edits] for index in whole]
-            means = {SUCCESS: [value for index in whole if (value := self._success(index, edits)) is not None]}
-            means[FOLLOWING] = [value for one in at for value in one.numbers() if value is not None]
-            for metric, (key, _) in _CONSISTENCY.items():
-                means[metric] = [value for one in at if (value := finite(one.values.get(key))) is not None]
-            last = {SUCCESS: f"instruction {edits}"} if self.mode == "singlepass" else {}
-            for metric, values in means.items():
-                if values:
-                    yield Published(
-                        judge_id=judge_id,
-                        editor=self.editor,
-                        dims={"mode": self.mode, "turns": edits},
-                        part=last.get(metric),
-                        metric=metric,
-                        mean=fmean(values),
-                        count=len(values),
-                    )
-
-    def _success(self, index: str, edits: int) -> float | None:
-        """Return 1 if all edits so far have a 1, else 0; None where one of them has no number."""
-        turns = range(1, edits + 1) if self.mode == "multipass" else (edits,)
-        entries = [self.entries.get((index, turn)) for turn in turns]
-        numbers = [number for entry in entries for number in (entry.numbers() if entry is not None else [None])]
-        return None if None in numbers else float(all(numbers))
-
-    def notes(self, asked: int) -> Iterator[str]:
-        """Yield what a reader should know of the group. asked: samples of the data."""
-        yield f"{self.title}: {len(self.used)} of {asked} samples have a result"
-        if self.refused:
-            more = "; and so on" if len(self.refused) > _SHOWN else ""
-            yield f"{self.title}: not counted: {len(self.refused)}: {'; '.join(self.refused[:_SHOWN])}{more}"
-        yield from (f"{self.title}: {what}: {count}" for what, count in self.counted.items())
-        if self.mode == "multipass":
-            yield from self._compared()
-
-    def _compared(self) -> Iterator[str]:
-        """Yield how image_rate.json differs from the files of the images."""
-        path = self.folder / "image_rate.json"
-        if not path.is_file():
-            return
-        try:
-            rates = _read_object(path)
-        except ValueError as error:
-            yield f"{self.title}: not compared: {path}: {error}"
-            return
-        own: dict[str, list[float | None]] = {}
-        for (index, _), entry in sorted(self.entries.items()):
-            own.setdefault(index, []).extend(entry.numbers())
-        if differing := [index for index in {**own, **rates} if own.get(index) != rates.get(index)]:
-            listed = ", ".join(sorted(differing)[:_SHOWN])
-            yield f"{self.title}: {path.name} differs from the images' own files: {len(differing)} images ({listed})"
-
-
-def read(folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
-    """Read the result files below a folder as findings on the samples of `data`.
-
-    edited: folder of outputs by the editor's name. Raises DataError: no result file, none about `data`, no sample that can
-    be used. SampleError, ConfigError: as the loader does.
-    """
-    groups = list(_groups(folder))
-    editors = list(dict.fromkeys(group.editor for group in groups))
-    if unknown := sorted(set(edited) - {*editors}):
-        raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {', '.join(editors)}")
-    bare = load(data, store=store, outputs=False)
-    shown_too = load(data, store=store, edited=edited) if edited else None
-    if not bare.samples:
-        first = bare.rejected[0].message if bare.rejected else "it holds no row"
-        raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
-    notes = list((shown_too or bare).notes)
-    protocol = make_protocol("edival", OPTIONS)
-    metrics = {metric.id: metric for metric in protocol.metrics if metric.id not in (SUCCESS, CONTENT)}
-    judge = _judge()
-    findings: list[Finding] = []
-    samples: list[Sample] = []
-    rejected: list[RejectedRow] = []
-    for group in groups:
-        group.read()
-        given = shown_too if shown_too is not None and group.editor in edited else None
-        its = {s.id: s for s in _samples(bare if given is None else given, group, of=group.editor if given else None)}
-        findings += group.findings(its, judge.id, metrics)
-        # Without outputs nobody knows which other samples were to be judged: the code leaves out those without one.
-        samples += its.values() if given is not None else group.used.values()
-        notes += group.notes(len(its))
-    for editor in editors:
-        kept = shown_too.rejected if shown_too is not None and editor in edited else bare.rejected
-        rejected += [replace(row, editor=editor) for row in kept if row.editor in ("", editor)]
-    if not findings:
-        why = next(joined.from_iterable(group.refused for group in groups), "the files are empty")
-        raise DataError(f"{folder}: no result is about a sample of {data}; name the data that was judged: {why}")
-    if without := [editor for editor in editors if editor not in edited]:
-        notes.append(
-            f"no outputs of {', '.join(without)}: pages show the sources alone; name them with --edited NAME=FOLDER"
+        return ResultSaid(
+            metric=metric, status="not_defined", reason=f"the official code found {found}", kind=f"{metric} of 0: {found}"
         )
-    return Imported(
-        protocol="edival",
-        options=OPTIONS,
-        judges={"official": judge},
-        loaded=Loaded(format=bare.format, samples=tuple(samples), rejected=tuple(rejected)),
-        findings=tuple(findings),
-        published=tuple(one for group in groups for one in group.published(judge.id)),
-        notes=tuple(notes),
-    )
+    return ResultSaid(metric=metric, status="ok", value=number)
 
 
-def _judge() -> JudgeSpec:
-    """Return the identity of the official code, which does not say by which models it judged."""
-    unknown = Sampling(temperature=None, seed=None, max_tokens=None)
-    return JudgeSpec(
-        backend=f"imported/edival/{quote('official')}",
-        endpoint="recorded elsewhere",
-        sampling=unknown,
-        tool_protocol="none",
-    )
-
-
-def _groups(folder: Path) -> Iterator[_Group]:
-    """Yield the folders of results, sorted: of all editors, of one, or of one mode. Raises DataError: none."""
-    root = folder.resolve()
-    if not root.is_dir():
-        raise DataError(f"{folder}: {'is a file' if root.exists() else 'no such folder'}; expected a folder with {_WHERE}")
-    below = [path for path in (root, *sorted(root.rglob("*"))) if path.name in MODES and path.is_dir()]
-    found = [
-        _Group(editor=path.parent.name, mode=cast(Mode, path.name), folder=path)
-        for path in below
-        if any(_FILES[cast(Mode, path.name)].fullmatch(file.name) for file in path.iterdir())
+def _quality(question: str, row: Mapping[str, Json], prefix: str, metrics: Mapping[str, Metric]) -> ResultSaid | None:
+    """Return one number, or a record of several; None where the protocol has none of them."""
+    given = {name: row.get(prefix + key) for name, key in QUALITY[question].items() if name in metrics}
+    found = {name: _on_scale(value, metrics[name]) for name, value in given.items()}
+    wrong = [
+        f"{name} that is no number on its scale"
+        for name, value in given.items()
+        if value is not None and found[name] is None
     ]
-    if not found:
-        raise DataError(f"{folder}: no result file; expected {_WHERE}")
-    at: dict[tuple[str, Mode], Path] = {}
-    for group in found:
-        if (other := at.setdefault((group.editor, group.mode), group.folder)) != group.folder:
-            raise DataError(
-                f"{folder}: two folders hold results of {group.title}: {other} and {group.folder}; name one of them, or "
-                "give the editors different names"
-            )
-    yield from found
+    numbers = [number for number in found.values() if number is not None]
+    kind = ", ".join(wrong)
+    if not given:
+        return None
+    if not numbers:
+        why = kind or f"the file has no {', '.join(found)}"
+        return ResultSaid(metric=question, status="unparsed" if wrong else "not_defined", reason=why, kind=kind)
+    answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
+    return ResultSaid(metric=question, status="ok", answer=answer, kind=kind)
 
 
-def _samples(loaded: Loaded, group: _Group, *, of: str | None) -> Iterable[Sample]:
-    """Return the samples that a group may be about. of: the editor; None for data without outputs."""
-    for sample in loaded.samples:
-        mode = sample.extra.get(MODE, "multipass")
-        if of is not None:
-            if (sample.editor, mode) == (of, group.mode):
-                yield sample
-            continue
-        warnings = tuple(dict.fromkeys((*sample.warnings, NO_OUTPUT)))
-        sample = replace(sample, editor=group.editor, warnings=warnings)
-        if mode == group.mode:
-            yield sample
-        elif mode == "multipass":
-            yield from _prompts(sample)
+def _on_scale(value: Json, metric: Metric) -> float | None:
+    """Return a number that a metric can have; None for anything else."""
+    number, bounds = finite(value), metric.domain.bounds
+    return number if number is None or bounds is None or bounds[0] <= number <= bounds[1] else None
+
+
+def _compared(group: ResultGroup) -> Iterator[str]:
+    """Yield how image_rate.json differs from the files of the images."""
+    path = Path(group.every[0].place.rpartition(", turn")[0]).parent / "image_rate.json"
+    if not path.is_file():
+        return
+    try:
+        rates = read_object(path)
+    except ValueError as error:
+        yield f"{group.title}: not compared: {path}: {error}"
+        return
+    own: dict[str, list[float | None]] = {}
+    for entry in sorted(group.every, key=lambda one: (one.sample_id, int(one.item))):
+        own.setdefault(entry.sample_id, []).extend(_numbers(entry.row))
+    if differing := [index for index in {**own, **rates} if own.get(index) != rates.get(index)]:
+        listed = ", ".join(sorted(differing)[:_SHOWN])
+        yield f"{group.title}: {path.name} differs from the images' own files: {len(differing)} images ({listed})"
 
 
 def _prompts(sample: Sample) -> Iterator[Sample]:
@@ -459,69 +288,6 @@ def _prompts(sample: Sample) -> Iterator[Sample]:
     lists = {name: value for name, value in sample.extra.items() if isinstance(value, list | tuple)}
     for edits in range(1, len(sentences) + 1):
         cut = {name: list(value[:edits]) for name, value in lists.items() if len(value) == len(sentences)}
-        yield replace(
-            sample,
-            id=f"{sample.id}.c{edits}",
-            turns=(Turn(instruction=in_one(sentences[:edits]), edited=None),),
-            extra={**sample.extra, **cut, SENTENCES: sentences[:edits], MODE: "singlepass"},
-        )
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file. Raises ValueError."""
-    try:
-        values = parse_json(read_bytes(path), object_pairs_hook=distinct_keys)
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror or error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"expected an object, found {shown(values)}")
-    return values
-
-
-def _turns(values: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the entries of a multipass file by turn. Raises ValueError where there is none."""
-    turns = sorted(int(key) for key in values if re.fullmatch("[1-9][0-9]{0,2}", key))
-    if not turns:
-        raise ValueError(f"holds no turn; expected the keys 1, 2 …, found {', '.join(map(repr, values)) or 'none'}")
-    for turn in turns:
-        yield turn, values[str(turn)]
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number; true and false are 1 and 0."""
-    return float(value) if isinstance(value, bool) else finite(value)
-
-
-def _on_scale(value: object, metric: Metric) -> float | None:
-    """Return a number that a metric can have; None for anything else."""
-    number, bounds = finite(value), metric.domain.bounds
-    return number if number is None or bounds is None or bounds[0] <= number <= bounds[1] else None
-
-
-def _of_quality(
-    about: About, question: str, judge_id: str, given: Mapping[str, object], found: Mapping[str, float | None]
-) -> Finding:
-    """Return the finding of one number, or a record of several. given: as it is written.   found: what can be used."""
-    numbers = [number for number in found.values() if number is not None]
-    if not numbers:
-        wrong = [
-            f"{metric} is no number on its scale: {shown(value)}" for metric, value in given.items() if value is not None
-        ]
-        why = "; ".join(wrong) or f"the file has no {', '.join(found)}"
-        return _finding(about, question, judge_id, "unparsed" if wrong else "not_defined", None, why)
-    answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
-    return _finding(about, question, judge_id, "ok", answer)
-
-
-def _finding(about: About, metric: str, judge_id: str, status: Status, answer: Answer | None, reason: str = "") -> Finding:
-    return Finding(
-        task_id=digest({"imported": "edival", "about": about.to_json(), "metric": metric}),
-        judge_id=judge_id,
-        repeat=0,
-        **vars(about),
-        metric=metric,
-        status=status,
-        answer=answer,
-        ending="answer",
-        reason=reason,
-    )
+        turn = Turn(instruction=in_one(sentences[:edits]), edited=None)
+        extra = {**sample.extra, **cut, SENTENCES: sentences[:edits], MODE: "singlepass"}
+        yield replace(sample, id=f"{sample.id}.c{edits}", turns=(turn,), extra=extra)

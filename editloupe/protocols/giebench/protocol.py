@@ -155,7 +155,7 @@ class GIEBench(BaseProtocol):
             return
         form = shown(question, self._order(sample, question), letters=self.options.answer == "letters")
         compares = self.options.original == "always" or question.compares
-        images = {"Original Image": sample.source} if compares else {}
+        images = sample.originals if compares else {}
         if sample.edited is not None:
             images["Edited Image"] = sample.edited
         prompt = render(

@@ -101,7 +101,7 @@ class Pairwise(RubricProtocol):
 
     def _task(self, first: Sample, second: Sample, criterion: Criterion) -> Ask:
         assert first.edited is not None and second.edited is not None
-        images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
+        images = {**first.originals, FIRST: first.edited, SECOND: second.edited}
         prompt = render(PROMPT, criterion=criterion, instruction=one_line(first.instruction), images=list(images))
         return Ask(
             protocol=self.name,

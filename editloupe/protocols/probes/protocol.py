@@ -3,11 +3,8 @@
 Beside each question stands its truth, a finding of kind "key": the label, or the band of scores, that is right. Whether a
 verdict is right is a score of its own, from which `editloupe trial` makes its figures.
 
-Reproduced: no paper. What is asked, and how, is that of the protocol that asks (`asks`).
-
-Not covered:
-- how probes are made: that is `editloupe build probes`;
-- what is not certain: a metric whose truth people could dispute has a verdict, and nobody is right or wrong about it.
+Reproduced: no paper. What is asked, and how, is that of the protocol that asks (`asks`). A metric whose truth people could
+dispute has a verdict, and nobody is right or wrong about it.
 """
 
 from __future__ import annotations
@@ -32,10 +29,7 @@ Asks: TypeAlias = Literal["dlebench", "unicbench", "giebench"]
 RIGHT: Final = "right_"
 """Before the id of a metric: whether the verdict on it is right."""
 OWN_KEY: Final = {"giebench": ("accuracy", "evaluation_question")}
-"""Protocol that has keys of its own → the metric that says whether an answer is right, and the column of the question.
-
-A probe without this column is not asked.
-"""
+"""Protocol that has keys of its own → the metric that says whether an answer is right, and its question's column."""
 DIMS: Final = ("failure", "area", "nuisance", "trap", "twin", "scene")
 """Fields of a probe by which tables group."""
 
@@ -81,8 +75,8 @@ class Probes(BaseProtocol):
         """The protocol that asks."""
         self.tools = asker.tools
         own, self._column = OWN_KEY.get(name, ("", ""))
-        of_some = asker.of_some | {RIGHT + id_ for id_ in asker.of_some}
-        self.of_some = of_some if not own else of_some | {m.id for m in asker.metrics}  # type: ignore[misc]
+        of_some = {*asker.of_some, *(RIGHT + id_ for id_ in asker.of_some), *(m.id for m in asker.metrics if own)}
+        self.of_some = frozenset(of_some)  # type: ignore[misc]
         self.edit_type_name = getattr(self.asker, "edit_type_name", str)
         asked = {criterion.id for criterion in getattr(self.asker, "criteria", ())}
         self.keyed: dict[str, Metric] = {} if own else {m.id: m for m in self.asker.metrics if m.id in asked}
@@ -203,5 +197,5 @@ def _dims(sample: Sample) -> dict[str, str | int | float | None]:
 
 def _table(dim: str, metrics: tuple[str, ...], order: Sequence[str | float]) -> TableSpec:
     # Means and not percents, since the means of all metrics at the end of a run are of the first table's kind.
-    title = f"Share of right verdicts by {dim}"
-    return TableSpec(title=title, metrics=metrics, rows=dim, order=tuple(map(str, order)), name=f"right-by-{dim}")
+    title, name = f"Share of right verdicts by {dim}", f"right-by-{dim}"
+    return TableSpec(title=title, metrics=metrics, rows=dim, order=tuple(map(str, order)), name=name)

@@ -147,7 +147,7 @@ class UnicBench(RubricProtocol):
         return [c for c in self.criteria if reasoning or c.id != REASONING_ACCURACY]
 
     def _task(self, sample: Sample, criterion: Criterion) -> Ask:
-        images = {"Original Image": sample.source}
+        images = sample.originals
         blocked = missing_output(sample)
         points = points_in(sample.extra.get("reasoning_points")) if criterion.id == REASONING_ACCURACY else ()
         if sample.edited is not None:
@@ -160,7 +160,7 @@ class UnicBench(RubricProtocol):
             criterion=self._wording[language].criterion(criterion.id),
             instruction=one_line(sample.instruction),
             points=[one_line(point) for point in points],
-            images=["Original Image", "Edited Image"],
+            images=[*sample.originals, "Edited Image"],
         )
         return Ask(
             protocol=self.name,

@@ -11,8 +11,8 @@ from editloupe.values import Box
 
 class FaultyOptions(Options):
     fault: Literal[
-        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline", "origin",
-        "crossed", "misspelt",
+        "plan", "score", "twice", "forever", "chain", "role", "measure", "op", "empty", "fold", "crop", "off", "outline",
+        "origin", "crossed", "misspelt",
     ] = "plan"  # fmt: skip
 
 
@@ -26,11 +26,11 @@ class Faulty(BaseProtocol):
             if self.options.fault == "misspelt":
                 yield self._ask(sample, metric="rihgt")
             elif sample.id == "b" and self.options.fault != "score":
-                yield from self._wrong(sample)
+                yield from self._wrong(sample, known)
             else:
                 yield self._ask(sample)
 
-    def _wrong(self, sample):
+    def _wrong(self, sample, known):
         match self.options.fault:
             case "plan":
                 raise KeyError("no such column")
@@ -40,6 +40,11 @@ class Faulty(BaseProtocol):
             case "forever":
                 number = 0
                 while number := number + 1:
+                    yield self._ask(sample, about=About.of(sample, part=str(number)))
+            case "chain":
+                number = 0
+                while not number or known.answer("right", About.of(sample, part=str(number))):
+                    number += 1
                     yield self._ask(sample, about=About.of(sample, part=str(number)))
             case "role":
                 yield self._ask(sample, role="nobody")

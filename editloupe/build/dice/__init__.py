@@ -1,0 +1,1 @@
+"""DICE's training data: pairs of similar photographs, inpainted photographs, and judged differences."""

@@ -1,0 +1,140 @@
+"""The engine of sets that ask nobody: each item is made once, kept in a journal, and left out with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from editloupe import files
+from editloupe.build.base import Built, LeftOut, stages_of
+from editloupe.build.engine import SetTold
+from editloupe.values import Json, json_line, parse_json
+
+DONE: Final = "done.jsonl"
+"""What was made of each item, by which the same command continues."""
+
+
+class DoneJournal:
+    """What was made so far, a line an item. A torn last line is cut off.
+
+    named: returns the files in the folder that an item needs.
+    """
+
+    def __init__(
+        self, folder: Path, name: str = DONE, *, named: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    ) -> None:
+        self.folder, self._file = folder, folder / name
+        self._named = named or (lambda made: made.get("images", ()))
+        self._done: dict[str, Mapping[str, Any]] = {}
+        with files.writing(folder):
+            try:
+                data = files.read_bytes(self._file)
+            except FileNotFoundError:
+                return
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(whole) < len(data):
+                files.write_whole(self._file, whole, below=folder)
+        for line in whole.splitlines():
+            try:
+                row = parse_json(line)
+            except ValueError:
+                continue  # what it says is made again
+            if isinstance(row, dict) and isinstance(row.get("key"), str):
+                self._done[str(row["key"])] = row
+
+    def done(self, key: str) -> Mapping[str, Any] | None:
+        """Return what was made of an item before, if its images are still there; None where it has to be made."""
+        found = self._done.get(key)
+        return found if found and all((self.folder / name).is_file() for name in self._named(found)) else None
+
+    def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
+        """Keep what was made of an item. Raises StorageError."""
+        with files.writing(self.folder), files.append(self._file, below=self.folder) as file:
+            file.write(json_line({"key": key, **made}))
+        self._done[key] = made
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkItem:
+    """One thing that may become rows."""
+
+    about: Mapping[str, Json]
+    """What left_out.jsonl calls it."""
+    make: Callable[[], Mapping[str, Json]]
+    """Returns the rows, and in `images` the files that they name. Raises LeftOut."""
+    key: str = ""
+    """What names it and all that it is made of; "" for one that is not kept."""
+
+    @classmethod
+    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "", *, at: str = "read") -> WorkItem:
+        """Return one that cannot be used."""
+
+        def make() -> Mapping[str, Json]:
+            raise LeftOut(why, detail, at=at)
+
+        return cls(about=about, make=make)
+
+
+@dataclass(kw_only=True)
+class Worked:
+    """What came of all items."""
+
+    made: list[Mapping[str, Any]] = field(default_factory=list)
+    """What is kept, with `why` where it is no row."""
+    lost: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(stage, why) → how many."""
+    left_out: list[dict[str, Json]] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[Mapping[str, Any]]:
+        """What becomes rows."""
+        return [one for one in self.made if not one.get("why")]
+
+    def built(self, read: int, stages: Mapping[str, str], told: SetTold, *, noun: str, unit: str) -> Built:
+        """Return the funnel.   stages: name → what passes."""
+        return Built(
+            read=read,
+            written=len(self.written),
+            noun=noun,
+            unit=unit,
+            stages=stages_of(stages, self.lost),
+            counts=told.counts,
+            tables=told.tables,
+            notes=told.notes,
+        )
+
+
+def work(
+    items: Sequence[WorkItem], journal: DoneJournal, *, unit: str, stopped: Callable[[], bool], tell: Callable[[str], None]
+) -> Worked | None:
+    """Make what the journal does not hold yet; None where it was stopped before. Raises StorageError.
+
+    What may go otherwise another time (`LeftOut.failed`) is left out and not kept.
+    """
+    found = Worked()
+    for number, item in enumerate(items, start=1):
+        if stopped():
+            return None
+        tell(f"{unit.capitalize()} {number:,} of {len(items):,}")
+        try:
+            made = journal.done(item.key) if item.key else None
+            made = made or _made(item, journal)
+        except LeftOut as error:
+            made = {"why": error.why, "at": error.at or "read", "detail": str(error), **error.told}
+            if item.key and not error.failed:
+                made = journal.add(item.key, made)
+        found.made.append(made)
+        found.left_out += made.get("faults", ())
+        if why := made.get("why"):
+            found.lost[made["at"], why] += 1
+            found.left_out.append({**item.about, "stage": made["at"], "why": why, "detail": made["detail"]})
+    return found
+
+
+def _made(item: WorkItem, journal: DoneJournal) -> Mapping[str, Any]:
+    made = item.make()
+    return journal.add(item.key, made) if item.key else made

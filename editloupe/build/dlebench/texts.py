@@ -1,0 +1,211 @@
+"""From an image to instructions about its small targets: what is asked, and what an answer must hold.
+
+Pure functions (paper, 3.1). The wording of the prompts is ours.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
+from editloupe.build.base import LeftOut
+from editloupe.build.engine import IMAGE
+from editloupe.imaging.geometry import expand
+from editloupe.imaging.render import display_scale
+from editloupe.imaging.views import LONG_SIDE
+from editloupe.protocols.dlebench.tables import EDIT_TYPES
+from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.replies import one_line
+from editloupe.tasks import Recipe
+from editloupe.values import Box, ImageRef, Json, parse_json
+
+CLOSE_UP: Final = "Close-up"
+
+TYPES: Final[Mapping[str, str]] = {
+    "Change Color": "another colour of the target or of a part of it",
+    "Change Material": "another material, such as wood in place of metal",
+    "Change OCR": "other letters, digits or words on the target",
+    "Change Shape": "another shape, such as round in place of square",
+    "Removal Object": "the target is gone, and what was behind it can be seen",
+    "Replace Object": "a thing of another kind is in the target's place",
+    "Change Count": "another number of such things, which the instruction states",
+}
+"""Edit type → what the edit brings."""
+
+NONE: Final = "None"
+"""The type of a target that no edit suits."""
+CAPTION_WORDS: Final = 40
+LONGEST_NAME: Final = 80
+"""Characters of a target's name."""
+LONGEST_TEXT: Final = 400
+"""Characters of an instruction or a caption."""
+
+CAPTION: Final = FreeText(max_words=5 * CAPTION_WORDS)
+NAME: Final = FreeText(max_words=12)
+TARGETS: Final = LabelledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
+
+_TEXTS: Final = ("target", "instruction", "source_caption", "reference_caption")
+METADATA: Final = RecordOf(
+    schema={
+        "type": "object",
+        "properties": {"type": {"enum": [*TYPES, NONE]}, **{name: {"type": "string"} for name in _TEXTS}},
+        "required": ["type", *_TEXTS],
+        "additionalProperties": False,
+    }
+)
+
+_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
+_MARK: Final = re.compile(r"^\s*(?:\(?([A-Za-z])[).:]|([A-Za-z])\s*[-–]\s)\s*")
+"""The letter before an option: "(A) red", "B. blue"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTarget:
+    """What one instruction is about: one thing, or several of one name."""
+
+    name: str
+    boxes: tuple[Box, ...]
+    """In px of the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceQuestion:
+    """A question about an image with its answers, as benchmarks of visual reasoning have them: (Q, O, A) of the paper."""
+
+    text: str
+    answer: str
+    wrong: tuple[str, ...]
+    """The other options; () where the data names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What is written of an edit: (S_C, T_O, Type, Instruction, R_C) of the paper."""
+
+    edit_type: str
+    target: str
+    instruction: str
+    source_caption: str
+    reference_caption: str
+
+
+def read_targets(
+    answer: Answer | None, image: ImageRef, *, most: int
+) -> tuple[list[NamedTarget], list[tuple[str, str, str]]]:
+    """Return the targets that a model lists, at most so many, and the others: (name, why, detail) each.
+
+    Things of one name are one target. why: "unusable_entry" (of a box that leaves the image, or is none), "unusable_name",
+    or "beyond_the_most".
+    """
+    data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
+    boxes: dict[str, list[Box]] = {}
+    others = [(str(one["entry"])[:LONGEST_NAME], "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
+    for one in data["targets"]:
+        name = plain_name(one["name"])
+        if not name or len(name) > LONGEST_NAME:
+            others.append((name[:LONGEST_NAME], "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
+            continue
+        boxes.setdefault(name, []).append(Box.from_thousandths(one["box"], width=image.width, height=image.height))
+    found = [NamedTarget(name=name, boxes=tuple(places)) for name, places in boxes.items()]
+    others += [(one.name, "beyond_the_most", f"at most {most} of an image") for one in found[most:]]
+    return found[:most], others
+
+
+def plain_name(text: str) -> str:
+    """Return a name in lower case on one line, without an article and without signs around it."""
+    return _ARTICLE.sub("", one_line(text).casefold().strip("\"'`“”‘’*_ \t.,;:"))
+
+
+def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[Box, ...] | None:
+    """Return for each box the seen one that overlaps it most, each once; None where one has none of at least this IoU."""
+    pairs = sorted(((a.iou(b), i, j) for i, a in enumerate(wanted) for j, b in enumerate(seen)), reverse=True)
+    found: dict[int, int] = {}
+    for overlap, i, j in pairs:
+        if overlap >= iou and i not in found and j not in found.values():
+            found[i] = j
+    return tuple(seen[found[i]] for i in range(len(wanted))) if len(found) == len(wanted) else None
+
+
+def close_up(image: ImageRef, boxes: Sequence[Box]) -> Recipe:
+    """Return the picture of the place about boxes, as large as Eq. 1 makes it, with the boxes outlined."""
+    region = expand(reduce(Box.union, boxes), width=image.width, height=image.height)
+    scale = display_scale(region.width, region.height, long_side=LONG_SIDE)
+    width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))
+    inside = [box.shifted(-region.x0, -region.y0).scaled(width / region.width, height / region.height) for box in boxes]
+    params: dict[str, Json] = {"size": [width, height], "marks": [[round(v, 1) for v in box] for box in inside]}
+    return Recipe(alias=CLOSE_UP, origin=image, op="crop", region=region, params=params)
+
+
+def draw_type(seed: str) -> str:
+    """Return one of the seven types by a seed."""
+    return random.Random(f"{seed} type").choice(EDIT_TYPES)
+
+
+def draw_wrong(question: SourceQuestion, seed: str) -> str:
+    """Return one of a question's wrong options by a seed; "" where it has none."""
+    return "" if not question.wrong else random.Random(f"{seed} wrong").choice(question.wrong)
+
+
+def read_metadata(answer: Answer | None) -> Metadata:
+    """Return what a model wrote of an edit.
+
+    Raises LeftOut, why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
+    """
+    data: Any = answer.data if isinstance(answer, Record) else {}
+    if data.get("type") == NONE:
+        raise LeftOut("no_edit", "the model knows no edit that suits the target")
+    texts = {name: one_line(str(data.get(name, ""))).strip() for name in _TEXTS}
+    if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
+        raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
+    if fold(texts["source_caption"]) == fold(texts["reference_caption"]):
+        raise LeftOut("captions_are_equal", f"before and after: {texts['source_caption']!r}")
+    return Metadata(edit_type=str(data["type"]), **texts)
+
+
+def read_text(answer: Answer | None) -> str:
+    """Return a text answer on one line; "" for none."""
+    return one_line(answer.text) if isinstance(answer, Text) else ""
+
+
+def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
+    """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
+
+    options: a list of texts, also as JSON text, or an object from letters to texts; none leave the wrong answer open.
+    answer: one of them, or its letter.
+    Raises ValueError for what cannot be read, and where no option is wrong.
+    """
+    text, options, answer = (values.get(name) for name in ("question", "options", "answer"))
+    said = one_line(str(answer or ""))
+    if not text:
+        return None
+    if not options:
+        if not said:
+            raise ValueError("column 'answer': expected the answer to the question, found none")
+        return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
+    if isinstance(options, str):
+        try:
+            options = parse_json(options)
+        except ValueError as error:
+            raise ValueError(f"column 'options': expected a list of texts, found {options[:60]!r}") from error
+    if isinstance(options, Mapping):
+        options = [f"{letter}. {option}" for letter, option in options.items()]
+    if not isinstance(options, list | tuple) or not all(isinstance(one, str) for one in options):
+        raise ValueError(f"column 'options': expected a list of texts, found {options!r}"[:200])
+    marks = [_MARK.match(str(one)) for one in options]
+    letters = [(m[1] or m[2]).upper() if m else chr(ord("A") + i) for i, m in enumerate(marks)]
+    texts = [one_line(_MARK.sub("", str(one))) for one in options]
+    plain = fold(_MARK.sub("", said))
+    right = next((i for i, one in enumerate(texts) if fold(one) == plain), None)
+    if right is None:
+        right = next((i for i, letter in enumerate(letters) if said.strip("().: ").upper() == letter), None)
+    if right is None:
+        raise ValueError(f"column 'answer': expected one of the options or its letter, found {answer!r}"[:200])
+    wrong = tuple(one for one in texts if one and fold(one) != fold(texts[right]))
+    if not wrong:
+        raise ValueError("column 'options': expected a wrong option beside the answer, found none")
+    return SourceQuestion(text=one_line(str(text)), answer=texts[right], wrong=wrong)

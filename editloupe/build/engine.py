@@ -1,0 +1,346 @@
+"""One engine for data sets that are asked for: an image becomes rows, and a row goes through named steps.
+
+A step is a function of a row. It asks, measures or checks; where the row gets no further it raises `LeftOut`. Steps are
+run from the findings that there are, each time anew: what was answered is known, what is open is planned, and a run that
+was stopped goes on where it was. A row ends kept, left out (at which step, why) or waiting for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from editloupe.answers import AnswerSpec
+from editloupe.build.base import LeftOut, Lost
+from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
+from editloupe.build.places import ImagePlace
+from editloupe.data.image_lists import load_images
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import DataRow, Loaded
+from editloupe.findings import FAILURES, Finding
+from editloupe.protocols.base import BaseProtocol, Group, Known
+from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.stats.spec import TableSpec
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.values import Json, Sample
+
+T = TypeVar("T")
+
+IMAGE: Final = "Image"
+"""What questions about an image call it."""
+REVIEWED: Final = "reviewed"
+"""The last step of a set that people look through."""
+
+
+@dataclass(frozen=True)
+class RowStep:
+    """One step of a row."""
+
+    name: str
+    passes: str
+    """What passes, in words."""
+    do: Callable[[Any], object]
+    """Takes the row further. Raises LeftOut."""
+
+
+@dataclass(kw_only=True)
+class SetRow(Generic[T]):
+    """A row under way: of an image, what is known by now and what can be asked by now."""
+
+    recipe: SetRecipe
+    sample: Sample
+    known: Known
+    id: str
+    """Of the row: the sample's, a hyphen, and which row of the image it is."""
+    data: T
+    """What the recipe knows of it."""
+    part: str = ""
+    """What of the image its questions are about."""
+    tasks: list[Task] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    """What it rests on."""
+    lost: Lost | None = None
+    """None for a whole row."""
+    passed: bool = False
+    """Whether people passed it as it is."""
+    waits: str = ""
+    """Why people have not decided about it; "" where they have, or were not asked."""
+
+    def becomes(self, number: int, data: Any, *, part: str) -> SetRow[Any]:
+        """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
+        return SetRow(
+            recipe=self.recipe,
+            sample=self.sample,
+            known=self.known,
+            id=f"{self.id}-{number}",
+            data=data,
+            part=part,
+            findings=list(self.findings),
+        )
+
+    def look(self, task: Task) -> Finding | None:
+        """Plan a task; return its finding, which the row rests on from now on, or None while there is none."""
+        self.tasks.append(task)
+        finding = self.known.finding(task.metric, task.about)
+        if finding is not None:
+            self.findings.append(finding)
+        return finding
+
+    def take(self, task: Task) -> Finding:
+        """Plan a task and return its finding. Raises LeftOut while there is none, and where it has no answer."""
+        return answered(self.look(task))
+
+    def ask(
+        self,
+        metric: str,
+        prompt: str,
+        answer: AnswerSpec,
+        *views: Recipe,
+        role: str,
+        part: str | None = None,
+        alone: bool = False,
+    ) -> Ask:
+        """Return a question about the image.   views: beside it.   alone: show these alone."""
+        image = Recipe(alias=IMAGE, origin=self.sample.source)
+        return Ask(
+            protocol=self.recipe.name,
+            metric=metric,
+            about=About.of(self.sample, part=self.part if part is None else part),
+            role=role,
+            prompt=prompt,
+            views=views if alone else (image, *views),
+            answer=answer,
+            budget=self.recipe.budget,
+            rests_on=self.rests_on(),
+        )
+
+    def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Measure:
+        """Return a measure of the image."""
+        return Measure(
+            protocol=self.recipe.name,
+            metric=metric,
+            about=About.of(self.sample, part=self.part if part is None else part),
+            measure=measure,
+            args=args,
+            views=(Recipe(alias="image", origin=self.sample.source),),
+            rests_on=self.rests_on(),
+        )
+
+    def rests_on(self) -> tuple[str, ...]:
+        """Return the tasks whose findings it rests on."""
+        return tuple(finding.task_id for finding in self.findings)
+
+    def verdict(self, seen: str) -> RowVerdict | None:
+        """Return what people say of the row where it showed them this; None where nobody has said a word."""
+        return verdicts_of(self.sample).get((self.id, seen))
+
+
+def answered(finding: Finding | None) -> Finding:
+    """Return a finding that has an answer. Raises LeftOut for none, and for one without."""
+    if finding is None:
+        raise LeftOut(NOT_JUDGED, failed=NOT_JUDGED)
+    if finding.answer is None:
+        raise LeftOut(finding.status, finding.reason, failed=finding.status if finding.status in FAILURES else "")
+    return finding
+
+
+@dataclass(kw_only=True)
+class Drafted:
+    """What is known of an image: its rows, or why it has none."""
+
+    sample: Sample
+    tasks: list[Task]
+    """All that can be asked by now."""
+    rows: list[SetRow[Any]]
+    lost: Lost | None
+    """Why the image has no row; None where it has one."""
+    others: list[dict[str, Json]]
+    """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMade:
+    """All that came of a set's images."""
+
+    images: Sequence[Drafted]
+    rows: Sequence[SetRow[Any]]
+    kept: Sequence[SetRow[Any]]
+    waiting: Sequence[SetRow[Any]]
+    """Whole rows that people have not passed."""
+    looked: bool
+    """Whether people were asked about the set."""
+    read: int
+    """Images, those included that cannot be read."""
+    refused: Mapping[str, int]
+    """Reason → images without a row."""
+
+
+@dataclass(kw_only=True)
+class SetTold:
+    """What the funnel says of a set beside its stages, and what else is printed."""
+
+    counts: dict[str, Json] = field(default_factory=dict)
+    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class SetRecipe(BaseProtocol):
+    """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run.
+
+    `made.SetBuilder` is its builder.
+    """
+
+    outputs = False
+    deepest = 10_000  # tries, turns and targets have bounds of their own, as options
+    summary: ClassVar[str]
+    """What the command does, for `--help`."""
+    noun: ClassVar[str] = "row"
+    """What a row is."""
+    unit: ClassVar[str] = "row"
+    """What is read, one by one: "image" where each image is one row."""
+    first: ClassVar[str]
+    """The stage of what an image is asked before it has rows."""
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Further options of the command by which models are found."""
+    review: ClassVar[type[Review] | None] = None
+    """The questions for people; None where nobody looks through the set."""
+    file: ClassVar[str]
+    """The benchmark's file in the set's folder: .jsonl, .json or .csv."""
+    folders: ClassVar[tuple[str, ...]]
+    """The folders of the images that it names."""
+    header: ClassVar[Sequence[str]] = ()
+    """The columns of a .csv."""
+    SetOptions: ClassVar[type[BaseModel] | None] = None
+    """What the command offers, if more than the protocol has."""
+    source: ClassVar[str] = ""
+    """Where in the paper the recipe stands."""
+    counted: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Metric → its name, and the step that what is counted has passed."""
+    aside: ClassVar[tuple[str, ...]] = ()
+    """Columns of an ImageFolder that are not read."""
+
+    def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
+        super().__init__(options, budget=budget)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.metrics = tuple(
+            Metric(id=id_, name=name, domain=Real(), better=None, source=cls.source)
+            for id_, (name, _) in cls.counted.items()
+        )
+        cls.tables = (TableSpec(title=f"{cls.noun.capitalize()}s of an image", metrics=tuple(cls.counted), rows="editor"),)
+
+    def needed(self) -> Mapping[str, str]:
+        """Return the kinds of models that the options need, each with what to do without it (`need`)."""
+        return {}
+
+    def check_options(self) -> None:
+        """Raise ConfigError for options that cannot be met."""
+
+    def checked(self, row: DataRow) -> DataRow:
+        """Return a row of the images' metadata as it counts. Raises RowError where it cannot be used."""
+        return row
+
+    def loaded(self, path: Path, store: ImageStore, folder: Path) -> Loaded:
+        """Return the images of a path. Raises as `load_images`."""
+        return load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
+
+    def told(self, made: SetMade) -> SetTold:
+        """Return what is said of a set beside its stages."""
+        return SetTold()
+
+    def steps(self) -> Sequence[RowStep]:
+        """Return the steps of a row, in their order."""
+        raise NotImplementedError
+
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+        """Return the rows that an image may become, and add what can be none. Raises LeftOut for an image without."""
+        raise NotImplementedError
+
+    def seen(self, row: SetRow[Any]) -> str:
+        """Return a digest of what people see of a row."""
+        return ""
+
+    def about(self, row: SetRow[Any]) -> dict[str, Json]:
+        """Return what left_out.jsonl says of a row beside the reason."""
+        return {}
+
+    def columns(self, row: SetRow[Any], place: ImagePlace, number: int) -> dict[str, Json]:
+        """Return a row of the ImageFolder; its images are placed.   number: of the row, from 0."""
+        raise NotImplementedError
+
+    def lines(self, row: SetRow[Any], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
+        """Yield what a row becomes in the benchmark's file; its images are placed."""
+        raise NotImplementedError
+
+    # What follows is the engine's.
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return what can be asked about each image by now."""
+        for sample in group:
+            yield from self.drafted(sample, known).tasks
+
+    def drafted(self, sample: Sample, known: Known) -> Drafted:
+        """Return what is known of an image's rows, and what can be asked. Pure."""
+        image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
+        others: list[dict[str, Json]] = []
+        rows: list[SetRow[Any]] = []
+        lost = None
+        try:
+            rows = self.rows(image, others)
+        except LeftOut as error:
+            lost = Lost.at(self.first, error)
+        tasks = list(image.tasks)
+        for row in rows:
+            self._follow(row)
+            tasks += row.tasks
+        return Drafted(sample=sample, tasks=tasks, rows=rows, lost=lost, others=others)
+
+    def _follow(self, row: SetRow[Any]) -> None:
+        """Take a row as far as it is known."""
+        for step in self.steps():
+            try:
+                step.do(row)
+            except LeftOut as error:
+                row.lost = Lost.at(step.name, error)
+                return
+        if self.review is None or (verdict := row.verdict(self.seen(row))) is None:
+            row.waits = "not_reviewed"
+        elif verdict.kind == "disagree":
+            row.waits = "people_disagree"
+        elif verdict.kind == "passed":
+            row.passed = True
+        else:
+            row.lost = Lost(stage=REVIEWED, why=verdict.why, detail=verdict.detail)
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return what was counted for each image."""
+        for sample in group:
+            found = self.drafted(sample, known)
+            for metric in self.counted:
+                count = self.count(metric, found)
+                lost = count if isinstance(count, Lost) else None
+                yield Score(
+                    sample_id=sample.id,
+                    editor=sample.editor,
+                    metric=metric,
+                    value=None if isinstance(count, Lost) else float(count),
+                    missing=None if lost is None else lost.failed or "not_defined",
+                    reason="" if lost is None else lost.detail,
+                    findings=tuple(dict.fromkeys(one.task_id for row in found.rows for one in row.findings)),
+                )
+
+    def count(self, metric: str, found: Drafted) -> int | Lost:
+        """Return a metric of an image, or what leaves it open.
+
+        What failed, or is not known yet, is not counted as left out.
+        """
+        names = [self.first, *(step.name for step in self.steps()), REVIEWED]
+        stages = names[: names.index(self.counted[metric][1]) + 1]
+        losses = [one for one in (found.lost, *(row.lost for row in found.rows)) if one is not None and one.stage in stages]
+        unknown = next((one for one in losses if one.failed), None)
+        return unknown or sum(row.lost is None or row.lost.stage not in stages for row in found.rows)

@@ -1,0 +1,48 @@
+"""Where change is allowed: a row's mask at the size of its image, and as the benchmark's few cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.data.images import ImageStore
+from editloupe.errors import ImageError
+from editloupe.imaging.masked import inside
+from editloupe.protocols.giebench.loader import MASK_PX
+from editloupe.values import Box, ImageRef, Sample
+
+Mask = NDArray[np.bool_]
+
+
+def problem(sample: Sample, store: ImageStore) -> str:
+    """Return why a sample's mask is none; "" for no mask, and for one that tells two parts of the image apart."""
+    if (mask := sample.masks.get("edit")) is None:
+        return ""
+    try:
+        share = float(inside(store.array(mask)).mean())
+    except ImageError as error:
+        return f"the mask cannot be read: {error}"
+    return {0.0: "the mask is empty", 1.0: "the mask is full: nothing lies outside it"}.get(share, "")
+
+
+def of_boxes(image: ImageRef, boxes: Sequence[Box], *, whole: bool) -> Mask:
+    """Return the inside of boxes as a mask of an image.   whole: whether all of the image is inside."""
+    found = np.full((image.height, image.width), whole)
+    for box in boxes:
+        x0, y0, x1, y1 = box.clipped(width=image.width, height=image.height).ints()
+        found[y0:y1, x0:x1] = True
+    return found
+
+
+def reduced(mask: Mask, side: int = MASK_PX) -> Mask:
+    """Return a mask as side×side cells, True where any pixel of a cell is: what is small is never lost."""
+    found = mask
+    for axis in (0, 1):
+        length, cells = found.shape[axis], np.arange(side)
+        # Each cell has whole pixels, at least one: those that it touches.
+        low, high = cells * length // side, -(-(cells + 1) * length // side)
+        sums = np.insert(np.cumsum(found, axis=axis, dtype=np.int64), 0, 0, axis=axis)
+        found = np.take(sums, high, axis=axis) > np.take(sums, low, axis=axis)
+    return found

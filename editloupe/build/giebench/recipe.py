@@ -1,0 +1,409 @@
+"""GIE-Bench's own making: edits of drawn types with a question each, and masks of what they are about.
+
+The role `write` writes instruction, question, options and answer, the role `target` names what has to be edited, a detector
+and a segmenter make its mask, and the role `answer` is asked the question before anything was edited. What is drawn at
+random follows from the seed and the image's content.
+
+Reproduced (section 3.1 of the paper and its figures 8 and 9):
+- three types of edit for each image, drawn from nine, Textual Edit only for an image with text;
+- one prompt for each type, for an instruction, a question, its options and the answer, in one reply;
+- the target as a phrase for what the original shows, "entire image" for an edit of all of it;
+- the mask: of the box that the detector is surest of, by a segmenter;
+- the question about the unedited image, and people who look through all (`giebench-review`).
+
+Differs:
+- the prompts are ours, and Scene and Background Change have one together;
+- a question that is answered right before the edit is dropped; the paper reports how many are;
+- options stand in the order of a seed: in the published set the right one is first in 52 % of rows;
+- the option that says it cannot be told is added by rule;
+- options that are alike, or an answer that is none of them, leave the row out: the published set has such rows.
+
+Not covered:
+- the choice of images; as many edits of each type as of any other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from editloupe.answers import YES_NO, Boxes, Choice
+from editloupe.build.base import LeftOut
+from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered
+from editloupe.build.giebench import masks, texts
+from editloupe.build.giebench.review import DIGEST, GIEBenchReview
+from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
+from editloupe.build.made import SetBuilder
+from editloupe.build.places import ImagePlace
+from editloupe.config import Whole
+from editloupe.data.folders import RowError
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import DataRow, Loaded, RejectedRow
+from editloupe.data.write import IMAGES, file_stem
+from editloupe.findings import Finding
+from editloupe.imaging.masked import inside
+from editloupe.prompts import render
+from editloupe.protocols.base import Options
+from editloupe.protocols.giebench.loader import FILE
+from editloupe.protocols.giebench.protocol import PAPER, PROMPT
+from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION, shown
+from editloupe.protocols.giebench.tables import EDIT_TYPES
+from editloupe.replies import one_line
+from editloupe.tasks import Recipe
+from editloupe.values import Box, ImageRef, Json, Sample, digest
+
+PAPERS_SHARE: Final = 0.17
+"""Of the published set's questions, so many are answered right before the edit (paper, section 3.1)."""
+_EDITED: Final = "Edited Image"
+_ORIGINAL: Final = "Original Image"
+_ORDER_SEED: Final = 0
+"""Of the order in which options are shown: the judge's own default."""
+
+
+class GIEBenchBuildOptions(Options):
+    """What a run may set."""
+
+    edits: Annotated[Whole, Field(ge=1, le=9)] = 3
+    """Edits of an image, each of another type."""
+    masks: Literal["segmenter", "given"] = "segmenter"
+    """What makes masks that the data lacks: a detector and a segmenter, or nothing (given: masks and boxes of the data)."""
+    unedited: Literal["drop", "keep"] = "drop"
+    """What becomes of a question that is answered right before the edit."""
+    seed: Annotated[Whole, Field(ge=0)] = 42
+    """What types and the order of options are drawn by."""
+
+
+@dataclass(kw_only=True)
+class EditDraft:
+    """What is known of one edit."""
+
+    edit_type: str
+    of_text: Finding | None = None
+    """Whether the image has text, where that has to be known."""
+    written: texts.WrittenEdit | None = None
+    phrase: str = ""
+    """What has to be edited."""
+    boxes: tuple[Box, ...] = ()
+    """Of it, in px; () for an edit of the entire image, and where the data has a mask."""
+    score: float | None = None
+    """The detector's, of the box; None where none was asked."""
+    mask: ImageRef | None = None
+    """White where change is allowed; None where it is the boxes, the entire image, or absent."""
+    masked_by: Literal["", "data", "boxes", "segmenter", "entire image", "absent"] = ""
+    unedited: Literal["", "right", "other", "abstained"] = ""
+    """What the answer to the question was before the edit."""
+
+    @property
+    def edit(self) -> texts.WrittenEdit:
+        """What is written of it, once that is known."""
+        assert self.written is not None
+        return self.written
+
+
+class GIEBenchBuild(SetRecipe):
+    """Instruction, question, target, mask and the answer before the edit, each from the findings before it."""
+
+    name = "giebench-build"
+    summary = (
+        "Write edits of drawn types for images, each with a multiple-choice question; mask what they are about with a "
+        "detector and a segmenter; drop questions that are answered right before the edit. IMAGES is a folder of images, "
+        "or an ImageFolder."
+    )
+    paper, source = PAPER, "3.1"
+    unit, first = "edit", "drawn"
+    Options = GIEBenchBuildOptions
+    weights = ("segmenter",)
+    review = GIEBenchReview
+    roles: ClassVar[Mapping[str, str]] = {
+        "write": "writes an instruction, and a question by which the edit is told",
+        "target": "names what an instruction is about",
+        "answer": "answers the question about the image as it is",
+    }
+    counted: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "edits_written": ("Edits written", "written"),
+        "edits_masked": ("With their mask", "masked"),
+        "edits_kept": ("Kept", "reviewed"),
+    }
+    file, folders = FILE, (IMAGES,)
+
+    def steps(self) -> Sequence[RowStep]:
+        """Return the steps of an edit."""
+        given, drops = self.options.masks == "given", self.options.unedited == "drop"
+        no_mask = "(the data says where it is, or the row has no mask)"
+        found = "the detector finds it, or the data says where it is, or it is the entire image"
+        masked = "its mask is neither empty nor full, or the image is edited as a whole"
+        before = "the question is not answered right before the edit" if drops else "it could be asked before the edit"
+        return (
+            RowStep("drawn", "it is known whether the image has text for it", self._draw),
+            RowStep("written", "it has an instruction, and a question with 2 to 5 options, one of them right", self._write),
+            RowStep("named", "what has to be edited has a name", self._name),
+            RowStep("located", no_mask if given else found, self._locate),
+            RowStep("masked", no_mask if given else masked, self._segment),
+            RowStep("unedited", before, self._answer),
+        )
+
+    def needed(self) -> Mapping[str, str]:
+        """Return a detector and a segmenter where masks are to be made."""
+        if self.options.masks == "given":
+            return {}
+        return {
+            kind: f"masks need a {what}, and there is none: {{reason}}. Name one with --{what}, or choose --masks given: "
+            "then masks and boxes of the metadata count, and other rows have no mask"
+            for kind, what in (("detect", "detector"), ("segment", "segmenter"))
+        }
+
+    def checked(self, row: DataRow) -> DataRow:
+        """Return a row. Raises RowError for a box or a mask of nobody knows what, and an unclear `has_text`."""
+        named = row.target_name or row.extra.get("target_name")
+        if (row.quads or row.masks) and not named:
+            what = "a box" if row.quads else "a mask"
+            raise RowError("row", f"column 'target_name': there is {what}; expected the name of what it is of")
+        try:
+            texts.has_text(row.extra)
+        except ValueError as error:
+            raise RowError("row", str(error)) from error
+        # Several rows may be about one image.
+        about = digest([named, [list(quad.values) for quad in row.quads], [one.name for one in row.masks.values()]])
+        return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{about[:8]}"))
+
+    def loaded(self, path: Path, store: ImageStore, folder: Path) -> Loaded:
+        """Return the images. A row of the metadata whose mask is empty or full is rejected."""
+        loaded = super().loaded(path, store, folder)
+        problems = {sample.id: masks.problem(sample, store) for sample in loaded.samples}
+        refused = [RejectedRow(id=id_, message=problem) for id_, problem in problems.items() if problem]
+        samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
+        return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
+
+    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+        """Return a row for each type that is drawn."""
+        sample, count = image.sample, self.options.edits
+        types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")
+        first, of_text, unknown = list(types[:count]), None, False
+        if TEXTUAL in first and (reads := texts.has_text(sample.extra)) is not True:
+            if reads is None:
+                of_text = image.look(image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write"))
+                answer = None if of_text is None else of_text.answer
+                unknown = not isinstance(answer, Choice)
+                reads = isinstance(answer, Choice) and answer.name == "yes"
+            if not reads and not unknown:
+                # The next one that was drawn takes its place; of nine edits eight are left.
+                at = first.index(TEXTUAL)
+                first[at : at + 1] = types[count : count + 1]
+        rows = []
+        for number, kind in enumerate(first, start=1):
+            row = image.becomes(number, EditDraft(edit_type=kind), part=kind)
+            rests = of_text is not None and (kind == TEXTUAL or kind not in types[:count])
+            row.findings = list(image.findings) if rests else []
+            if kind == TEXTUAL and unknown:
+                row.data.of_text, row.part = of_text, "unknown"
+            rows.append(row)
+        return rows
+
+    def _draw(self, row: SetRow[EditDraft]) -> None:
+        """Leave a Textual Edit out while it is not known whether the image has text."""
+        if row.part == "unknown":
+            answered(row.data.of_text)
+
+    def _write(self, row: SetRow[EditDraft]) -> None:
+        """Add the instruction and its question."""
+        kind = row.data.edit_type
+        prompt = texts.write_prompt(kind, target=_given_name(row.sample, kind))
+        finding = row.take(row.ask("edit", prompt, texts.EDIT, role="write"))
+        seed = f"{self.options.seed} {row.sample.source.sha256} {kind}"
+        row.data.written = texts.read_edit(finding.answer, seed=seed)
+
+    def _name(self, row: SetRow[EditDraft]) -> None:
+        """Add the phrase for what has to be edited."""
+        kind = row.data.edit_type
+        if name := _given_name(row.sample, kind):
+            row.data.phrase = texts.plain_phrase(name)
+            return
+        instruction = one_line(row.data.edit.instruction)
+        prompt = render("build/giebench/target", edit_type=kind, instruction=instruction, whole=WHOLE)
+        row.data.phrase = texts.read_phrase(row.take(row.ask("phrase", prompt, texts.PHRASE, role="target")).answer)
+
+    def _locate(self, row: SetRow[EditDraft]) -> None:
+        """Add the box of the target: the data's, or the one that the detector is surest of."""
+        draft, sample = row.data, row.sample
+        if draft.edit_type != SCENE:
+            draft.boxes = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
+            if mask := sample.masks.get("edit"):
+                draft.mask, draft.masked_by = mask, "data"
+                return
+        if draft.phrase == WHOLE:
+            draft.masked_by = "entire image"
+        elif self.options.masks == "given":
+            draft.masked_by = "boxes" if draft.boxes else "absent"
+        elif not draft.boxes:
+            answer = row.take(row.measure("found", "detect_target", {"phrase": draft.phrase})).answer
+            assert isinstance(answer, Boxes)
+            if not answer.boxes:
+                raise LeftOut("not_found", f"the detector found no {draft.phrase!r}")
+            width, height = sample.source.width, sample.source.height
+            draft.boxes = (answer.boxes[0].scaled(width / 1000, height / 1000),)
+            draft.score = None if answer.confidence is None else answer.confidence.value
+
+    def _segment(self, row: SetRow[EditDraft]) -> None:
+        """Add the mask of what is in the boxes."""
+        if row.data.masked_by:
+            return
+        finding = row.take(row.measure("mask", "segmentation", {"boxes": _corners(row.data.boxes)}))
+        found: Any = finding.answer
+        if found.data["outcome"] != "mask":
+            raise LeftOut(f"{found.data['outcome']}_mask", finding.reason)
+        row.data.mask, row.data.masked_by = ImageRef.from_json(found.data["picture"]), "segmenter"
+
+    def _answer(self, row: SetRow[EditDraft]) -> None:
+        """Add what is answered before the edit."""
+        edit, question = row.data.edit, row.data.edit.question
+        form = shown(question, question.order(_ORDER_SEED, about=edit.instruction), letters=True)
+        images = (_ORIGINAL, _EDITED) if question.compares else (_EDITED,)
+        prompt = render(
+            PROMPT,
+            question=question.text,
+            options=form.lines,
+            letters=form.letters,
+            images=list(images),
+            compares=question.compares,
+            abstain=form.abstain,
+        )
+        views = [Recipe(alias=alias, origin=row.sample.source) for alias in images]
+        finding = row.look(row.ask("unedited", prompt, form.answer, *views, role="answer", alone=True))
+        if finding is not None and finding.status == "abstained":
+            row.data.unedited = "abstained"
+            return
+        answer = answered(finding).answer
+        right = isinstance(answer, Choice) and answer.name == form.key.name
+        row.data.unedited = "right" if right else "other"
+        if right and self.options.unedited == "drop":
+            raise LeftOut("answered_unedited", f"{edit.answer!r} is the answer before the edit too")
+
+    def seen(self, row: SetRow[EditDraft]) -> str:
+        """Return the digest of what people look at."""
+        draft, edit = row.data, row.data.edit
+        question = [edit.question.text, list(edit.question.options), edit.answer]
+        place = [draft.masked_by, None if draft.mask is None else draft.mask.sha256, [list(box) for box in draft.boxes]]
+        return digest([draft.edit_type, edit.instruction, question, draft.phrase, place])
+
+    def about(self, row: SetRow[EditDraft]) -> dict[str, Json]:
+        """Return the type and the instruction."""
+        written = row.data.written
+        return {"edit_type": row.data.edit_type, **({} if written is None else {"instruction": written.instruction})}
+
+    def columns(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> dict[str, Json]:
+        """Return a row of the ImageFolder."""
+        mask, boxes = _mask(row, place.images), _corners(row.data.boxes)
+        said = _said(row)
+        del said["row_id"]
+        return {
+            "source_file_name": place.image(row.sample.source),
+            "mask_file_name": None if mask is None else place.mask(mask, digest([row.sample.id, row.id])[:24]),
+            **said,
+            "target_name": row.data.phrase,
+            **({"bboxes": boxes, "bbox_format": "xyxy"} if boxes else {}),
+            DIGEST: self.seen(row),
+        }
+
+    def lines(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
+        """Yield the row by the benchmark's names."""
+        mask, said = _mask(row, place.images), _said(row)
+        said["edit_instruction"] = said.pop("instruction")
+        image = place.as_is(row.sample.source, IMAGES, file_stem(row.sample.id))
+        yield {
+            **said,
+            "image": f"/{image}",
+            "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
+        }
+
+    def told(self, made: SetMade) -> SetTold:
+        """Return the counts of types, masks and answers before the edit."""
+        drafts: list[EditDraft] = [row.data for row in made.rows]
+        kept: list[EditDraft] = [row.data for row in made.kept]
+        drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
+        asked = [one for one in drafts if one.unedited]
+        before, by = Counter[str](one.unedited for one in asked), Counter[str](one.masked_by for one in kept)
+        chance = fmean(1 / len(one.edit.question.options) for one in asked) if asked else None
+        shares: dict[str, Json] = {
+            "asked": len(asked),
+            **{name: before[name] for name in ("right", "other", "abstained")},
+            "share_right": round(before["right"] / len(asked), 4) if asked else None,
+            "by_chance": None if chance is None else round(chance, 4),
+            "paper": PAPERS_SHARE,
+        }
+        of_types = [kind for kind in EDIT_TYPES if drawn[kind]]
+        table = [["Type", "Drawn", "Rows", "Answered before"]]
+        for kind in of_types:
+            own = [one.unedited == "right" for one in asked if one.edit_type == kind]
+            table.append([kind, str(drawn[kind]), str(types[kind]), f"{sum(own)}/{len(own)}"])
+        return SetTold(
+            counts={
+                "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in of_types},
+                "masks": dict(sorted(by.items())),
+                "before_the_edit": shares,
+            },
+            tables=[table] if drafts else [],
+            notes=list(_notes(len(asked), before["right"], chance, by)),
+        )
+
+
+def _notes(asked: int, right: int, chance: float | None, by: Counter[str]) -> Iterator[str]:
+    if chance is not None:
+        yield (
+            f"Answered right before the edit: {right:,} of {asked:,} questions ({100 * right / asked:.0f} %; the paper "
+            f"reports {100 * PAPERS_SHARE:.0f} %, an answer at random is right in {100 * chance:.0f} %)"
+        )
+    if by["absent"]:
+        yield f"No mask: {by['absent']:,} rows. Nothing made one (--masks given): no masked measure has a value there."
+    if by["entire image"]:
+        yield f"Entire image: {by['entire image']:,} rows. Nothing lies outside: no masked measure has a value there."
+
+
+def _given_name(sample: Sample, edit_type: str) -> str:
+    """Return what the data says that an edit is about; "" where it says nothing, and for an edit of the surroundings."""
+    if edit_type == SCENE:
+        return ""
+    named = next((target.name for target in sample.targets if target.name), None)
+    return str(named or sample.extra.get("target_name") or "").strip()
+
+
+def _corners(boxes: Sequence[Box]) -> list[Json]:
+    return [[round(v, 2) for v in box] for box in boxes]
+
+
+def _mask(row: SetRow[EditDraft], images: ImageStore) -> masks.Mask | None:
+    """Return where change is allowed, at the size of the image or of the mask that there is; None without a mask."""
+    draft = row.data
+    if draft.mask is not None:
+        return inside(images.array(draft.mask))
+    if draft.masked_by == "absent":
+        return None
+    return masks.of_boxes(row.sample.source, draft.boxes, whole=draft.masked_by == "entire image")
+
+
+def _said(row: SetRow[EditDraft]) -> dict[str, Json]:
+    """Return what both layouts say of a row in words and numbers."""
+    draft, question = row.data, row.data.edit.question
+    return {
+        "row_id": row.id,
+        "instruction": draft.edit.instruction,
+        QUESTION: question.text,
+        KEY: draft.edit.answer,
+        OPTIONS: list(question.options),
+        "edit_type": draft.edit_type,
+        "image_content_type": str(row.sample.extra.get("image_content_type") or ""),
+        "url": str(row.sample.extra.get("url") or ""),
+        "edit_target": draft.phrase,
+        "mask_by": draft.masked_by,
+        "box_score": draft.score,
+        "answered_before_the_edit": draft.unedited,
+        "reviewed": row.passed,
+    }
+
+
+BUILDER: Final = SetBuilder(GIEBenchBuild)

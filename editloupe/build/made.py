@@ -1,0 +1,206 @@
+"""A recipe becomes a set: its rows in the benchmark's layout and as an ImageFolder, the funnel, and what was left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from editloupe import files, models
+from editloupe.build.base import Answered, Built, Reviewed, stages_of
+from editloupe.build.engine import REVIEWED, SetMade, SetRecipe, SetRow
+from editloupe.build.people import REVIEW, TO_REVIEW, with_reviews
+from editloupe.build.places import ImagePlace
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Loaded
+from editloupe.data.write import METADATA
+from editloupe.errors import ConfigError, ModelAbsent
+from editloupe.measures.base import Models
+from editloupe.values import Json, json_line
+
+IMAGEFOLDER: Final = "imagefolder"
+LEFT_OUT: Final = "left_out.jsonl"
+
+
+class SetBuilder:
+    """The builder of a recipe. `review` is there where people look through its sets."""
+
+    def __init__(self, recipe: type[SetRecipe]) -> None:
+        self._recipe = recipe
+        self.summary, self.protocol = recipe.summary, recipe.name
+        self.Options = recipe.SetOptions or recipe.Options
+        self.weights = recipe.weights
+        if recipe.review is not None:
+            self.review = recipe.review.name
+
+    def check(self, options: Any, models_: Models) -> None:
+        """Raise ConfigError for options that cannot be met, and where a model is needed and there is none."""
+        recipe = self._recipe(options)
+        recipe.check_options()
+        for kind, advice in recipe.needed().items():
+            need(models_, kind, advice)
+
+    def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
+        """Return a sample for each image, or for each row of the metadata; every image is decoded once.
+
+        Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
+        is no image.
+        """
+        return self._recipe(options).loaded(path, store, folder)
+
+    def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:
+        """Return the images with the verdicts on their rows, as far as they are of this set."""
+        assert self._recipe.review is not None
+        return with_reviews(loaded, reviews, self._recipe.review())
+
+    def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
+        """Write the rows in the order of the images, and what was left out with its reason."""
+        # The run's, with the options that only the set has.
+        recipe = self._recipe(options)
+        made = _made(recipe, run)
+        with files.writing(folder):
+            _write_benchmark(recipe, made.kept, ImagePlace(folder=folder, images=run.images))
+            folders = {IMAGEFOLDER: made.kept, **({TO_REVIEW: made.waiting} if recipe.review else {})}
+            for name, rows in folders.items():
+                _write_imagefolder(recipe, rows, ImagePlace(folder=folder / name, images=run.images), run.identity)
+            left = _left_out(recipe, run, made)
+            files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
+        return _built(recipe, run, made)
+
+
+def need(models_: Models, kind: str, advice: str) -> Any:
+    """Return a model, ready to be used. Raises ConfigError where it cannot be had.
+
+    advice: the message; {reason} stands for why there is none.
+    """
+    try:
+        model = models_.get(kind)
+        models.prepare(model)
+    except ModelAbsent as reason:
+        raise ConfigError(advice.format(reason=reason)) from reason
+    return model
+
+
+def listed(reasons: Mapping[str, int]) -> str:
+    """Return "2 not found, 1 oversized"; "" for nothing."""
+    return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(reasons.items()))
+
+
+def _made(recipe: SetRecipe, run: Answered) -> SetMade:
+    images = [recipe.drafted(sample, known) for sample, known in run.known()]
+    rows = [row for image in images for row in image.rows]
+    whole = [row for row in rows if row.lost is None]
+    looked = any(REVIEW in image.sample.extra for image in images)
+    refused = Counter[str](row.kind for row in run.rejected)
+    refused.update(image.lost.reason for image in images if image.lost is not None)
+    return SetMade(
+        images=images,
+        rows=rows,
+        kept=[row for row in whole if row.passed or not looked],
+        waiting=[row for row in whole if not row.passed] if recipe.review else [],
+        looked=looked,
+        read=len(run.rejected) + len(images),
+        refused=dict(sorted(refused.items())),
+    )
+
+
+def _write_benchmark(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace) -> None:
+    """Write the benchmark's file, a line at a time, with its images."""
+    lines = (line for number, row in enumerate(rows) for line in recipe.lines(row, place, number))
+    with files.whole(place.folder / recipe.file, below=place.folder) as file:
+        if recipe.file.endswith(".csv"):
+            told = io.StringIO()
+            table = csv.DictWriter(told, recipe.header, lineterminator="\n")
+            table.writeheader()
+            table.writerows(lines)
+            file.write(told.getvalue().encode("utf-8", "replace"))
+        elif recipe.file.endswith(".jsonl"):
+            file.writelines(map(json_line, lines))
+        else:
+            file.write(b"[")
+            for number, line in enumerate(lines):
+                text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+                file.write((b",\n" if number else b"\n") + text.encode())
+            file.write(b"\n]\n")
+    place.clean(recipe.folders)
+
+
+def _write_imagefolder(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace, run: str) -> None:
+    """Write a row each, with the findings that it rests on, and its images."""
+    lines = []
+    for number, row in enumerate(rows):
+        lineage: Json = {"run": run, "sample": row.sample.id, "task_ids": list(row.rests_on())}
+        lines.append(json_line({"id": row.id, **recipe.columns(row, place, number), "lineage": lineage}))
+    files.write_whole(place.folder / METADATA, b"".join(lines), below=place.folder.parent)
+    place.clean()
+
+
+def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[str, Json]]:
+    """Yield each image without a row, and each row that is not kept, with the reason."""
+    for image in run.rejected:
+        yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
+    for drafted in made.images:
+        if drafted.lost is not None:
+            yield {"image": drafted.sample.id, **drafted.lost.to_json()}
+        for other in drafted.others:
+            yield {"image": drafted.sample.id, **other}
+        for row in drafted.rows:
+            if row.lost is not None:
+                own: dict[str, Json] = {} if recipe.unit == "image" else {"id": row.id}
+                yield {"image": row.sample.id, **own, **recipe.about(row), **row.lost.to_json()}
+    for row in made.waiting if made.looked else ():
+        where: dict[str, Json] = {"image": row.sample.id, "id": row.id, **recipe.about(row)}
+        verdict = row.verdict(recipe.seen(row))
+        detail = verdict.detail if verdict else f"no person has answered all of {cast(Any, recipe.review).name} about it"
+        yield {**where, "stage": REVIEWED, "why": row.waits, "detail": detail}
+
+
+def _built(recipe: SetRecipe, run: Answered, made: SetMade) -> Built:
+    """Return the funnel of the rows, and what else is said of the set."""
+    passes = {step.name: step.passes for step in recipe.steps()}
+    lost = Counter((row.lost.stage, row.lost.reason) for row in made.rows if row.lost is not None)
+    others = Counter((str(o["stage"]), str(o["why"])) for one in made.images for o in one.others if o["stage"] in passes)
+    lost.update(others)
+    told = recipe.told(made)
+    if recipe.unit == "image":
+        passes = {"read": "the image can be read", **passes}
+        lost.update(("read", row.kind) for row in run.rejected)
+        lost.update((one.lost.stage, one.lost.reason) for one in made.images if one.lost is not None)
+        counts = told.counts
+    else:
+        counts = {"images": {"read": made.read, "left_out": dict(made.refused)}, **told.counts}
+        refused = listed(made.refused)
+        told.notes.insert(0, f"Images: {made.read:,}" + (f"; left out: {refused}" if refused else ""))
+    if recipe.review is not None:
+        counts |= {"reviewed": made.looked, "to_review": len(made.waiting)}
+        if made.looked:
+            passes[REVIEWED] = "people passed it"
+            lost.update((REVIEWED, row.waits) for row in made.waiting)
+        if made.waiting:
+            told.notes.append(_open_note(made, recipe.review.name))
+    return Built(
+        read=made.read if recipe.unit == "image" else len(made.rows) + others.total(),
+        written=len(made.kept),
+        noun=recipe.noun,
+        unit=recipe.unit,
+        stages=stages_of(passes, lost),
+        counts=counts,
+        tables=told.tables,
+        notes=told.notes,
+    )
+
+
+def _open_note(made: SetMade, protocol: str) -> str:
+    """Return what to do about rows that nobody has passed."""
+    count = len(made.waiting)
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    who = "Nobody has yet" if made.looked else "No person has"
+    split = sum(row.waits == "people_disagree" for row in made.waiting)
+    more = f" On {split:,} they disagree: `editloupe annotate` settles it, or one of them answers anew." if split else ""
+    return (
+        f"{who} passed {rows} ({TO_REVIEW}). People answer {protocol} about them; --review RUN takes what they say.{more}"
+    )

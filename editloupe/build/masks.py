@@ -1,0 +1,203 @@
+"""Masks for data without them: from a phrase to a box to a mask, by a detector and a segmenter."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, TypeAlias
+
+import cv2
+import numpy as np
+
+from editloupe import files, models
+from editloupe.build.direct import DoneJournal
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.data.write import METADATA, metadata_row, place_image
+from editloupe.errors import ConfigError, ImageError, ModelAbsent, ToolError
+from editloupe.models.segment.search import MaskMaker, MaskRequest
+from editloupe.values import Json, Sample, json_line
+
+JOURNAL: Final = "masks.jsonl"
+"""What was made and what was not found, a line each; the same command goes on from there."""
+
+Entry: TypeAlias = Mapping[str, Any]
+"""A line of the journal: "key", "mask" (a file, or None with a "reason"), "share" of the image, and how it was made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """Data with its masks."""
+
+    loaded: Loaded
+    found: Mapping[str, Entry | str]
+    """By the sample's key: a line of the journal, "" for a mask of the data, or why there can be none."""
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Samples without a mask, each with the reason."""
+        return {key: reason for key, one in self.found.items() if (reason := _reason(one)) is not None}
+
+    @property
+    def made(self) -> list[Entry]:
+        """The masks that were made."""
+        return [one for one in self.found.values() if not isinstance(one, str) and _reason(one) is None]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return how many there are, of what they were made, and what is missing."""
+        hows = Counter(str(one["how"]) for one in self.made)
+        if own := len(self.found) - len(self.missing) - len(self.made):
+            hows["data"] = own
+        return {
+            "samples": len(self.found),
+            "masks": len(self.found) - len(self.missing),
+            "how": dict(hows),
+            "median_share": median([float(one["share"]) for one in self.made]) if self.made else None,
+            "missing": {**self.missing},
+            "rejected": {row.key: row.message for row in self.loaded.rejected},
+        }
+
+
+def wanted(sample: Sample, *, phrase_field: str | None, boxes: bool) -> MaskRequest | str:
+    """Return what the sample's mask is made of, "" if it has one, or why it can have none.
+
+    phrase_field: the column that names the target, in place of boxes.   boxes: whether boxes alone count.
+    """
+    if "edit" in sample.masks:
+        return ""
+    given = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
+    if given and phrase_field is None:
+        return MaskRequest(source=sample.source, boxes=given)
+    if boxes:
+        return "the data has no box"
+    named = next((target.name for target in sample.targets if target.name), None)
+    column = phrase_field or "target_name"
+    phrase = named if column == "target_name" and named else sample.extra.get(column)
+    if phrase is not None and not isinstance(phrase, str):
+        return f"column {column!r}: expected the target's name, found {json.dumps(phrase)[:60]}"
+    if phrase is None or not phrase.strip():
+        if not phrase_field:
+            return "no box, and no phrase in the column 'target_name'"
+        other = ", ".join(sorted(name for name, value in sample.extra.items() if isinstance(value, str)))
+        return f"column {column!r} names no target" + (f"; other columns of text: {other}" if other else "")
+    return MaskRequest(source=sample.source, phrase=phrase.strip())
+
+
+def open_maker(requests: Sequence[MaskRequest], names: Mapping[str, str | None], device: str) -> MaskMaker:
+    """Return the models that are needed, loaded.   names: kind of a model → its weights.
+
+    Raises ConfigError where one cannot be had.
+    """
+    hows = Counter(request.how for request in requests)
+    needed = {"detect": hows["detector"], "segment": hows["detector"] + hows["boxes"]}
+    found: dict[str, Any] = {}
+    for kind, count in needed.items():
+        try:
+            found[kind] = models.get(kind, names[kind], device=device) if count else None
+        except ModelAbsent as reason:
+            what = "1 mask" if count == 1 else f"{count:,} masks"
+            raise ConfigError(f"{what} cannot be made: {reason}") from reason
+    for model in filter(None, found.values()):
+        models.prepare(model)
+    return MaskMaker(detector=found["detect"], segmenter=found["segment"])
+
+
+def write_masks(
+    loaded: Loaded,
+    asked: Mapping[str, MaskRequest | str],
+    maker: MaskMaker,
+    out: Path,
+    *,
+    store: ImageStore,
+    threads: int,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> Masked | None:
+    """Write the data with masks into an ImageFolder; None where it was stopped. The same call continues.
+
+    asked: by the sample's key, as `wanted` returns it.   Raises OSError, and DataError for what the layout cannot hold.
+    """
+    samples = loaded.samples
+    for sample in samples:
+        metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is
+    requests = list(dict.fromkeys(one for one in asked.values() if isinstance(one, MaskRequest)))
+    made = _make(requests, maker, out, store=store, threads=threads, stopped=stopped, tell=tell)
+    if made is None:
+        return None
+    found = {key: made[one] if isinstance(one, MaskRequest) else one for key, one in asked.items()}
+    placed = partial(place_image, folder=out, store=store)
+    rows = [_row(metadata_row(sample, placed), found[sample.key]) for sample in samples]
+    files.write_whole(out / METADATA, b"".join(map(json_line, rows)), below=out)
+    for part in (out / "masks").glob(f"{files.PART}*"):
+        part.unlink()  # of a process that was killed
+    return Masked(loaded=loaded, found=found)
+
+
+def _make(
+    requests: Sequence[MaskRequest],
+    maker: MaskMaker,
+    out: Path,
+    *,
+    store: ImageStore,
+    threads: int,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> dict[MaskRequest, Entry] | None:
+    """Make what the journal does not hold yet; None where it was stopped. Raises OSError."""
+    files.append(out / JOURNAL, below=out).close()  # says whose folder it is, if it will hold no line
+    journal = DoneJournal(out, JOURNAL, named=lambda made: [f"masks/{made['key']}.png"] if made.get("mask") else ())
+    made = {request: known for request in requests if (known := journal.done(maker.key(request))) is not None}
+
+    def one(request: MaskRequest) -> Entry | None:
+        return None if stopped() else _entry(request, maker, out, store)
+
+    with ThreadPoolExecutor(threads) as pool:
+        under_way = {pool.submit(one, request): request for request in requests if request not in made}
+        for future in as_completed(under_way):
+            entry = future.result()
+            if entry is not None:
+                made[under_way[future]] = entry
+                if "failed" not in entry:
+                    journal.add(str(entry["key"]), entry)
+                tell(f"{len(made):,} of {len(requests):,} masks")
+    return None if stopped() else made
+
+
+def _entry(request: MaskRequest, maker: MaskMaker, out: Path, store: ImageStore) -> Entry:
+    """Make one mask and write it. What may end otherwise another time is marked "failed"."""
+    key = maker.key(request)
+    said: dict[str, Json] = {"key": key, "how": request.how, "phrase": request.phrase, **maker.versions(request)}
+    try:
+        found = maker(request, store.array(request.source))
+    except (ToolError, ImageError) as error:
+        return {**said, "mask": None, "reason": str(error), "failed": True}
+    if found.mask is None:
+        return {**said, "mask": None, "reason": found.reason, **found.facts}
+    name = f"masks/{key}.png"
+    _, data = cv2.imencode(".png", found.mask.astype(np.uint8) * 255)
+    files.write_whole(out / name, data.tobytes(), below=out)
+    return {**said, "mask": name, "share": round(float(found.mask.mean()), 6), **found.facts}
+
+
+def _reason(found: Entry | str) -> str | None:
+    """Return why a sample has no mask; None if it has one. found: its line of the journal, or as `wanted` says it."""
+    if isinstance(found, str):
+        return found or None
+    return str(found["reason"]) if found["mask"] is None else None
+
+
+def _row(row: dict[str, Json], found: Entry | str) -> dict[str, Json]:
+    """Return a row with its mask, or with the reason why there is none."""
+    row.pop("mask_missing", None)
+    if (reason := _reason(found)) is not None:
+        row["mask_missing"] = reason
+    elif not isinstance(found, str):
+        how = {name: value for name, value in found.items() if name not in ("key", "mask")}
+        row |= {"mask_file_name": f"masks/{found['key']}.png", "mask_by": how}
+    return row

@@ -1,0 +1,219 @@
+"""People look through a built set: questions from a list, what follows from the answers, and how it gets into the building.
+
+The samples of a review are rows of a set that `editloupe build` wrote into `to_review/`. What people answer goes back with
+`--review RUN`: the verdicts travel with the sample of the row's image, and hold for the row as it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
+
+from editloupe.answers import YES_NO, AnswerSpec, Choice, Label, Text
+from editloupe.build.base import Reviewed
+from editloupe.data.human import settled
+from editloupe.data.rows import Loaded
+from editloupe.errors import DataError
+from editloupe.findings import Finding
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.replies import one_line
+from editloupe.scores import Binary, Levels, Metric, Score
+from editloupe.tasks import About, Ask, Recipe, Task
+from editloupe.values import Json, Sample, Serialisable
+
+REVIEW: Final = "review"
+"""Column of a sample with the verdicts on its rows. It is there, if only as an empty list, where people were asked."""
+TO_REVIEW: Final = "to_review"
+"""Folder of a built set: an ImageFolder of the rows that nobody has passed."""
+
+Said: TypeAlias = Mapping[str, Mapping[str, Finding]]
+"""Rater → what they said of one row, by question, in the order of raters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowVerdict(Serialisable):
+    """What people say of a row as they saw it."""
+
+    row: str
+    """Its id: the image's, a hyphen, and which row of the image it is."""
+    seen: str
+    """Digest of what they saw. Of anything else nobody has said a word."""
+    kind: Literal["passed", "rejected", "again", "disagree"]
+    """again: what they saw is to be made again.   disagree: one says this, one that, and nobody has settled it."""
+    why: str = ""
+    """What it did not pass, or what they disagree on: the id of a question."""
+    detail: str = ""
+    corrections: Mapping[str, str] = field(default_factory=dict)
+    """Better texts, by the ids of the questions for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowQuestion:
+    """One question about a row."""
+
+    id: str
+    name: str
+    short: str = ""
+    prompt: Callable[[Sample], str]
+    """Of a row. Raises DataError for one that it cannot be asked about."""
+    views: Callable[[Sample], Sequence[Recipe]]
+    answer: AnswerSpec = YES_NO
+    levels: tuple[Any, ...] = ()
+    """Labels of a criterion, worst first; () for yes and no."""
+    concerns: Literal["target", "surroundings"] | None = None
+    passes: str = "yes"
+    """The label with which the row passes."""
+    otherwise: Literal["rejected", "again"] = "rejected"
+    """What becomes of the row with another one."""
+    fault: str = ""
+    """What another label says of the row; "" for the label itself."""
+    asked: Callable[[Sample], bool] = lambda sample: True
+    """Whether a row has it."""
+
+    def metric(self, source: str) -> Metric:
+        """Return what is scored of it."""
+        domain = Levels(levels=self.levels) if self.levels else Binary()
+        return Metric(id=self.id, name=self.name, short=self.short, domain=domain, source=source, concerns=self.concerns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """A question for a better text. It may be left unanswered."""
+
+    id: str
+    prompt: Callable[[Sample], str]
+    views: Callable[[Sample], Sequence[Recipe]]
+    answer: AnswerSpec
+
+
+class Review(BaseProtocol):
+    """The questions of a list about each row, and those for better texts where the texts are wrong."""
+
+    outputs = False
+    Options = Options
+    builder: ClassVar[str]
+    """The command whose rows they are."""
+    needs: ClassVar[str]
+    """What a row must have, in words."""
+    source: ClassVar[str] = ""
+    questions: Sequence[RowQuestion]
+    corrections: Sequence[Correction] = ()
+    corrected: ClassVar[str] = ""
+    """The question that is followed by the corrections where its answer does not pass."""
+
+    def __init__(self, options: Any = None, **more: Any) -> None:
+        super().__init__(options, **more)
+        self.metrics = tuple(one.metric(self.source) for one in self.questions)
+
+    def seen(self, row: Sample) -> str:
+        """Return the digest of what people saw of a row; "" for what is no row of a set."""
+        raise NotImplementedError
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raise DataError for samples that are no rows of a set."""
+        if bare := [sample.key for sample in samples if not self.seen(sample)]:
+            raise DataError(
+                f"a review needs {self.needs}; {len(bare)} of {len(samples)} lack one, first {bare[0]}; name the folder "
+                f"{TO_REVIEW} of a set that `editloupe build {self.builder}` wrote"
+            )
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return the questions about each row."""
+        for sample in group:
+            for one in self._of(sample):
+                yield self._ask(sample, one)
+            said = known.answer(self.corrected, sample) if self.corrected else None
+            if isinstance(said, Choice) and said.name == "no":
+                for text in self.corrections:
+                    yield self._ask(sample, text)
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return 1 for yes and 0 for no, and the value of a label."""
+        for sample in group:
+            for one in self._of(sample):
+                answer = known.answer(one.id, sample)
+                if isinstance(answer, Label | Choice):
+                    value = answer.value if isinstance(answer, Label) else float(answer.name == "yes")
+                    yield Score(sample_id=sample.id, editor=sample.editor, metric=one.id, value=value, label=answer.name)
+                else:
+                    yield self.missing(one.id, sample, known)
+
+    def verdict(self, row: Sample, said: Said) -> RowVerdict | None:
+        """Return what people say of a row; None where a question is open and nothing speaks against the row.
+
+        A row passes if somebody said so of each question, and nobody otherwise. Where people disagree it waits until that
+        is settled.   row: as it was shown.
+        """
+        if not self.seen(row):
+            return None
+        names = [*(one.id for one in self._of(row)), *(one.id for one in self.corrections)]
+        answers = {name: counted(name, said) for name in names}
+        texts = {one.id: [f.answer.text for f in answers[one.id] if isinstance(f.answer, Text)] for one in self.corrections}
+        # Of several corrections the last one counts.
+        corrections = {name: one_line(several[-1]) for name, several in texts.items() if several}
+        found = RowVerdict(row=row.id, seen=self.seen(row), kind="passed", corrections=corrections)
+        notes = "; ".join(dict.fromkeys(one.reason for several in answers.values() for one in several if one.reason))
+        split = None
+        for one in self._of(row):
+            labels = [finding.label for finding in answers[one.id]]
+            worse = [label for label in labels if label != one.passes]
+            if one.id == self.corrected and corrections:
+                continue
+            if worse and len(worse) < len(labels):
+                split = split or replace(found, kind="disagree", why=one.id, detail=notes or f"people disagree on {one.id}")
+            elif worse:
+                return replace(found, kind=one.otherwise, why=one.id, detail=notes or one.fault or f"it is {worse[0]}")
+        return split or (found if all(answers[one.id] for one in self._of(row)) else None)
+
+    def _of(self, sample: Sample) -> list[RowQuestion]:
+        return [one for one in self.questions if one.asked(sample)]
+
+    def _ask(self, sample: Sample, one: RowQuestion | Correction) -> Ask:
+        prompt, blocked = "", None
+        try:
+            prompt = one.prompt(sample)
+        except DataError as error:
+            blocked = "input_error", str(error)
+        return Ask(
+            protocol=self.name,
+            metric=one.id,
+            about=About.of(sample),
+            prompt=prompt,
+            views=tuple(one.views(sample)),
+            answer=one.answer,
+            budget=self.budget,
+            blocked=cast(Any, blocked),
+        )
+
+
+def counted(question: str, said: Said) -> list[Finding]:
+    """Return the answers to a question that count: the settled one alone where there is one."""
+    answers = {rater: one[question] for rater, one in said.items() if question in one and one[question].answer is not None}
+    return list(settled(answers).values())
+
+
+def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) -> Loaded:
+    """Return images with the verdicts on their rows, as far as the rows are theirs."""
+    shown: dict[tuple[str, str], list[Reviewed]] = {}
+    for one in reviews:
+        shown.setdefault((one.sample.id, review.seen(one.sample)), []).append(one)
+    of_image: dict[str, list[RowVerdict]] = {}
+    for several in shown.values():
+        found = review.verdict(several[0].sample, {one.rater: one.said for one in several})
+        if found is not None:
+            of_image.setdefault(found.row.rpartition("-")[0], []).append(found)
+    return replace(loaded, samples=tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples))
+
+
+def with_verdicts(sample: Sample, verdicts: Iterable[RowVerdict]) -> Sample:
+    """Return a sample with the verdicts on its rows."""
+    listed: list[Json] = [one.to_json() for one in verdicts]
+    return replace(sample, extra={**sample.extra, REVIEW: listed})
+
+
+def verdicts_of(sample: Sample) -> dict[tuple[str, str], RowVerdict]:
+    """Return the verdicts on a sample's rows, by row id and the digest of what was seen."""
+    listed = cast("Sequence[Any]", sample.extra.get(REVIEW, ()))
+    found = [RowVerdict.from_json(one) for one in listed]
+    return {(one.row, one.seen): one for one in found}

@@ -1,0 +1,180 @@
+"""Gives a thing another colour, by hue and chroma in CIELAB, and says by name which colour it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.baseline.naming import leading, share_of, shares, to_lab
+from editloupe.data.images import RGB
+
+Mask: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float32]
+
+FEATHER_PX: Final = 2
+"""px outside a mask within which a pixel can have some of the thing's colour."""
+VISIBLE: Final = 20.0
+"""ΔE (CIE76) that a change has in the median, so that nobody can miss it when looking there."""
+
+
+class Paint(NamedTuple):
+    """A colour that things are given, in CIELAB."""
+
+    hue: float
+    """Degrees."""
+    chroma: float
+    lightness: tuple[float, float]
+    """Mean lightness, 0 to 100, at which people call it by its name."""
+
+    def hued(self) -> Floats:
+        """Return its a and b."""
+        return np.array((np.cos(np.deg2rad(self.hue)), np.sin(np.deg2rad(self.hue))), np.float32) * self.chroma
+
+
+PAINTS: Final[Mapping[str, Paint]] = {
+    "red": Paint(35, 80, (35, 50)),
+    "orange": Paint(63, 78, (61, 73)),
+    "yellow": Paint(98, 82, (79, 91)),
+    "green": Paint(139, 70, (38, 67)),
+    "turquoise": Paint(190, 43, (64, 83)),
+    "blue": Paint(293, 73, (29, 48)),
+    "purple": Paint(314, 82, (25, 45)),
+    "pink": Paint(354, 55, (62, 75)),
+}
+NEAR: Final = frozenset(
+    map(frozenset, (("red", "orange"), ("red", "pink"), ("red", "brown"), ("orange", "yellow"), ("orange", "brown"),
+                    ("orange", "beige"), ("orange", "pink"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"),
+                    ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"),
+                    ("pink", "beige")))
+)  # fmt: skip
+"""Colours about which two people may differ; one is never asked for, or shown, where the other is."""
+_TEXTURE: Final = 0.35
+"""Share of a thing's own differences of hue and chroma that stays."""
+_CONTRAST: Final = 0.8
+"""Least share of its differences of lightness that stays where they would be cut off."""
+_RIM: Final = 1.5
+"""px within a mask whose pixels can have some of the ground's colour."""
+_NEAR: Final = 9
+"""Side in px of the window in which thing and ground next to a pixel of the rim are measured."""
+_OF_LIGHT: Final = 0.2
+"""How much lightness counts beside hue and chroma where the two are told apart: shade is on both."""
+_NAMED: Final = 0.75
+"""Share of a thing's pixels that have a name, those of a neighbouring shade half, for it to be the thing's colour."""
+
+
+def from_lab(lab: Floats) -> RGB:
+    """Return …×3 Lab as uint8 RGB; a colour that sRGB lacks becomes the nearest that it has."""
+    flat = cv2.cvtColor(lab.reshape(1, -1, 3), cv2.COLOR_LAB2RGB).reshape(lab.shape)
+    return np.asarray(np.rint(np.clip(flat, 0, 1) * 255), np.uint8)
+
+
+def soft(mask: Mask, *, inside: float = 1.0, outside: float = 1.0) -> Floats:
+    """Return H×W weights 0 to 1 of a mask whose edge is soft: 0 from `outside` px beyond it, 1 from `inside` px within."""
+    return np.asarray(np.clip((_depth(mask) + outside) / (inside + outside), 0, 1), np.float32)
+
+
+def _depth(mask: Mask) -> Floats:
+    """H×W, how far each pixel's middle lies within a mask in px, below 0 beyond it."""
+    wide = np.pad(mask, 1).astype(np.uint8)
+    depth = cv2.distanceTransform(wide, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - wide, cv2.DIST_L2, 5)
+    # A pixel next to the edge has the distance 1; the edge itself lies between two pixels.
+    return np.asarray(depth[1:-1, 1:-1] - np.where(mask, 0.5, -0.5), np.float32)
+
+
+def part_of(mask: Mask, pad: int) -> tuple[slice, slice]:
+    """Return the rows and columns about the True pixels, with so many px around. Raises ValueError where there is none."""
+    x, y, w, h = cv2.boundingRect(mask.view(np.uint8))
+    if not w:
+        raise ValueError("the mask is empty")
+    down, across = mask.shape
+    return slice(max(0, y - pad), min(down, y + h + pad)), slice(max(0, x - pad), min(across, x + w + pad))
+
+
+def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
+    """Return an image with the masked thing in another colour: hue and chroma are new, light and shade stay.
+
+    A thing too dark or too light for the colour's name is brought to the nearest lightness that bears it; one without
+    colour gets chroma. Along its edge a pixel changes as far as it has the thing's colour, so that none of the old one is
+    left around it; no pixel farther than `FEATHER_PX` outside the mask changes.
+    """
+    rows, columns = part_of(mask, FEATHER_PX + _NEAR // 2)
+    part, inside = rgb[rows, columns], mask[rows, columns]
+    lab = to_lab(part)
+    mean = lab[inside].mean(axis=0)
+    low, high = paint.lightness
+    light = float(np.clip(mean[0], low, high))
+    shade = lab[..., 0] - mean[0]
+    # A black thing has few shades and a white one, too: what moves far keeps its contrast, within what can be shown.
+    spread = float(np.percentile(np.abs(shade[inside]), 95))
+    room = min(light - 8, 98 - light)
+    factor = max(_CONTRAST, room / spread) if spread > room else 1.0
+    painted = np.empty_like(lab)
+    painted[..., 0] = np.clip(light + shade * factor, 3, 99)
+    # Very dark and very light parts bear less chroma, as a glossy thing's do.
+    bears = np.clip(np.minimum(painted[..., 0] / 20, (102 - painted[..., 0]) / 14), 0.15, 1.0)
+    own = np.clip((lab[..., 1:] - mean[1:]) * _TEXTURE, -12, 12)
+    painted[..., 1:] = bears[..., None] * (paint.hued() + own)
+    depth = _depth(inside)
+    changes = depth > -FEATHER_PX
+    rim = changes & (depth < _RIM)
+    painted[rim] = _unmixed(lab, painted, depth)[rim]
+    made = rgb.copy()
+    made[rows, columns][changes] = from_lab(painted[changes])
+    return made
+
+
+def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
+    """Give each pixel as much of a thing's new colour as it has of its old one, between the thing and the ground near it.
+
+    lab, painted: h×w×3 Lab, before and after.   depth: as of `_depth`.
+    """
+    # The rim itself counts where a thing is so thin that it has nothing else.
+    thing = np.where(depth >= _RIM, 1, np.where(depth > 0, 0.02, 0)).astype(np.float32)
+    ground = np.where(depth <= -FEATHER_PX, 1, np.where(depth < 0, 0.02, 0)).astype(np.float32)
+    own, new, behind = (mean_near(of, weight) for of, weight in ((lab, thing), (painted, thing), (lab, ground)))
+    scale = np.array((_OF_LIGHT, 1, 1), np.float32)
+    across, at = (own - behind) * scale, (lab - behind) * scale
+    share = np.clip((across * at).sum(axis=2) / np.maximum((across**2).sum(axis=2), 1e-5), 0, 1)
+    return np.asarray(lab + share[..., None] * (new - own), np.float32)
+
+
+def mean_near(lab: Floats, weight: Floats) -> Floats:
+    """Return the weighted mean of the pixels around each."""
+    sums = cv2.blur(lab * weight[..., None], (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT)
+    return np.asarray(sums / np.maximum(cv2.blur(weight, (_NEAR, _NEAR), borderType=cv2.BORDER_CONSTANT), 1e-6)[..., None])
+
+
+def _core(mask: Mask) -> Mask:
+    """Return a mask without its rim of 1 px, where colours mix; the mask itself where that leaves less than half of it."""
+    inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).astype(bool)
+    return inner if inner.sum() * 2 >= mask.sum() else mask
+
+
+def colour_of(rgb: RGB, mask: Mask) -> str:
+    """Return the name of a thing's colour; "" for one of several colours, or of one that people may call otherwise."""
+    where = part_of(mask, 0)
+    found = shares(to_lab(rgb[where])[_core(mask[where])])
+    name = leading(found)
+    return name if share_of(found, name) >= _NAMED and found[name] >= 0.55 else ""
+
+
+def shares_of(rgb: RGB, mask: Mask) -> dict[str, float]:
+    """Return which share of a thing has each colour's name, 0 to 1."""
+    where = part_of(mask, 0)
+    return shares(to_lab(rgb[where])[_core(mask[where])])
+
+
+def apart(first: RGB, second: RGB, mask: Mask) -> float:
+    """Return the median ΔE (CIE76) of two images inside a mask."""
+    where = part_of(mask, 0)
+    inside = mask[where]
+    return float(np.median(np.linalg.norm(to_lab(first[where])[inside] - to_lab(second[where])[inside], axis=1)))
+
+
+def told_apart(first: str, second: str) -> bool:
+    """Return whether nobody would take one colour's name for the other's."""
+    return first != second and frozenset((first, second)) not in NEAR

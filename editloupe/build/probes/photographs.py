@@ -1,0 +1,358 @@
+"""Photographs whose targets are known by masks, or by boxes in which they are cut out; crops give them their shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final, TypeAlias
+
+import cv2
+import numpy as np
+
+from editloupe.baseline.naming import to_lab
+from editloupe.build.base import Lost
+from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
+from editloupe.data.folders import RowError
+from editloupe.data.image_lists import load_images
+from editloupe.data.images import RGB, ImageStore
+from editloupe.data.rows import DataRow
+from editloupe.errors import DataError, ImageError
+from editloupe.replies import one_line
+from editloupe.values import Box, ImageRef, Sample, digest
+
+Window: TypeAlias = tuple[int, int, int, int]
+"""x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
+
+_COLUMNS: Final = "each row needs target_name, and mask_file_name (white on the target) or bbox (docs/probes-build.md)"
+_TOLERANCE: Final = 0.15
+"""How far a target's share may be from the one that it was to have, as a share of that."""
+_LEAST_SIDE: Final = 128
+"""px of a crop's shorter side, below which it is no picture of a place any more."""
+_MARGIN: Final = 0.04
+"""Least space between the target and the border of a crop, as a share of the crop's side."""
+_TRIES: Final = 200
+_MOST: Final = 0.6
+"""Share of its photograph that a target covers at most: more is a background."""
+_EDGE: Final = 3.0
+"""ΔE across the edge of a mask, in the median, below which the picture has no edge there."""
+_CONTRAST: Final = 11.0
+"""The same for what was cut out of a box, which has nobody's word that it is a thing."""
+_OF_BOX: Final = (0.25, 0.985)
+"""Share of its box that what was cut out covers, at least and at most."""
+_MAIN: Final = 0.85
+"""Share of what was cut out that is one piece."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """An object of a scene."""
+
+    name: str
+    """How an instruction names it, such as "red mug". Unique in the scene."""
+    noun: str
+    """What it is, such as "mug". A look-alike has the target's noun."""
+    mask: Mask
+    """H×W, of the whole scene's size; True on the thing."""
+    colour: str
+    """Name of its colour; "" for a thing that has none that people would agree on."""
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """A crop of a photograph, its target, and the other things in it: what makers of probes work on."""
+
+    id: str
+    image: RGB
+    """H×W×3 uint8."""
+    target: Thing
+    others: tuple[Thing, ...] = ()
+    """What collateral changes may touch; none of them overlaps the target."""
+    certain: bool = True
+    """Whether the target's mask is that of the whole thing and of nothing else. One cut out of a box may not be."""
+    elsewhere: Callable[[Random], tuple[str, RGB] | None] = lambda _: None
+    """Returns the name and the picture of another place, of this image's size; None where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut:
+    """A target of a photograph."""
+
+    id: str
+    """Of its row."""
+    photo: ImageRef
+    name: str
+    noun: str
+    box: Window
+    """Of its mask."""
+    certain: bool
+    """As in `Scene`."""
+    part: Mask
+    """Its mask inside that box: those of many large photographs fit into memory."""
+
+    @property
+    def share(self) -> float:
+        """Share of its photograph that it covers."""
+        return float(self.part.sum() / (self.photo.width * self.photo.height))
+
+    @property
+    def mask(self) -> Mask:
+        """Its mask, of its photograph's size."""
+        x0, y0, x1, y1 = self.box
+        whole = np.zeros((self.photo.height, self.photo.width), np.bool_)
+        whole[y0:y1, x0:x1] = self.part
+        return whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Photographs:
+    """What a path holds."""
+
+    cuts: tuple[Cut, ...]
+    lost: tuple[tuple[str, Lost], ...]
+    """(id of the row, why it has no target)."""
+    store: ImageStore
+    notes: tuple[str, ...] = ()
+
+
+def read_photographs(path: Path, *, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Photographs | None:
+    """Return the targets of an ImageFolder; None where it was stopped before. Raises as `list_images`."""
+    store = ImageStore()
+    loaded = load_images(path, store, checked=_checked)
+    if not loaded.samples and all(row.line is None for row in loaded.rejected):
+        raise DataError(f"{path} holds images without a metadata.jsonl; expected an ImageFolder: {_COLUMNS}")
+    cuts, lost = list[Cut](), [(row.id, Lost(stage="read", why=row.kind, detail=row.message)) for row in loaded.rejected]
+    for number, sample in enumerate(loaded.samples, start=1):
+        if stopped():
+            return None
+        tell(f"Target {number:,} of {len(loaded.samples):,}")
+        found = _cut(sample, store)
+        if isinstance(found, Lost):
+            lost.append((sample.id, found))
+        else:
+            cuts.append(found)
+    for cut in _ambiguous(cuts):
+        cuts.remove(cut)
+        why = f"another target of its photograph is {cut.noun!r} too, so that {cut.name!r} could be either"
+        detail = f"{why}; give each a name that tells it apart, such as 'red {cut.noun}'"
+        lost.append((cut.id, Lost(stage="mask", why="name_of_several", detail=detail)))
+    return Photographs(cuts=tuple(cuts), lost=tuple(lost), store=store, notes=loaded.notes)
+
+
+def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Window | Lost:
+    """Return a window of a photograph in which the target has about this share; or why there is none. No pixel is read.
+
+    beside: its other targets; none of them is cut through.   longest: px of the picture's longer side at most.
+    least: px of the target's shorter side at least. The same arguments give the same window.
+    """
+
+    def lost(why: str, detail: str) -> Lost:
+        return Lost(stage="area", why=why, detail=f"at {100 * area:g} % {detail}, or leave this share out of --areas")
+
+    if area * (1 + _TOLERANCE) < cut.share:
+        covers = f"it would need more around it: it covers {100 * cut.share:.3g} % of its photograph"
+        return lost("too_large_for_an_area_share", f"{covers}; take one that shows more")
+    windows = list(_windows(cut, area, Random(digest(["crop", cut.id, cut.photo.sha256, area, longest]))))
+    if not windows:
+        return lost("no_crop", "it is too near the border, or too long; take a photograph with more around it")
+    boxes = [one.box for one in beside]
+    whole = [w for w in windows if all(_holds(w, one) or not _meets(w, one) for one in boxes)]
+    if not whole:
+        return lost("cuts_through_others", "every crop cuts through another target; give fewer targets")
+    window = max(whole, key=lambda w: sum(_holds(w, one) for one in boxes))
+    size, scale = _size(window, longest)
+    short = min(cut.box[2] - cut.box[0], cut.box[3] - cut.box[1]) * scale
+    if short < least or min(size) < _LEAST_SIDE:
+        told = f"the target is {short:.1f} px; expected at least {least} px on its shorter side (--least)"
+        if short >= least:
+            told = f"the picture would be {size[0]}×{size[1]} px; expected at least {_LEAST_SIDE} px a side"
+        return lost("too_small_for_an_area_share", f"{told}; take a larger photograph")
+    return window
+
+
+def _windows(cut: Cut, area: float, by: Random) -> list[Window]:
+    """Return windows that give a target this share, with some space around it: of many that are drawn, those that fit."""
+    width, height = cut.photo.width, cut.photo.height
+    x0, y0, x1, y1 = cut.box
+    mass = int(cut.part.sum())
+    found = list[Window]()
+    for number in range(_TRIES):
+        aspect = width / height if number % 2 == 0 else by.choice((4 / 3, 3 / 2, 1.0, 3 / 4))
+        # The whole photograph, where the target has in it what it is to have.
+        share = max(cut.share, area * by.uniform(1 - _TOLERANCE * 0.7, 1 + _TOLERANCE * 0.7))
+        w = min(width, round((mass / share * aspect) ** 0.5))
+        h = min(height, round(mass / share / w))
+        w = min(width, round(mass / share / h))
+        mx, my = (max(2, round(_MARGIN * side)) for side in (w, h))
+        left, right = max(0, x1 + mx - w), min(width - w, x0 - mx)
+        top, bottom = max(0, y1 + my - h), min(height - h, y0 - my)
+        fits = left <= right and top <= bottom and abs(mass / (w * h) / area - 1) <= _TOLERANCE and 0.4 <= w / h <= 2.5
+        if fits:
+            x, y = by.randint(left, right), by.randint(top, bottom)
+            found.append((x, y, x + w, y + h))
+    return found
+
+
+def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], window: Window, *, area: float, longest: int) -> Scene:
+    """Return a window of a photograph as a scene.   rgb: the photograph.   The others: as in `crop_of`."""
+    x0, y0, x1, y1 = window
+    size, scale = _size(window, longest)
+    image = np.ascontiguousarray(rgb[y0:y1, x0:x1])
+    if scale < 1:
+        image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    target = _thing(cut, image, window)
+    others = [_thing(one, image, window) for one in beside if _holds(window, one.box)]
+    return Scene(
+        id=f"{cut.id}@{area:g}",
+        image=image,
+        target=target,
+        others=tuple(one for one in others if one.mask.any() and not (one.mask & target.mask).any()),
+        certain=cut.certain,
+    )
+
+
+def _size(window: Window, longest: int) -> tuple[tuple[int, int], float]:
+    """Return width and height of the picture of a window, and its scale, at most 1."""
+    w, h = window[2] - window[0], window[3] - window[1]
+    scale = min(1.0, longest / max(w, h))
+    return (max(1, round(w * scale)), max(1, round(h * scale))), scale
+
+
+def _thing(cut: Cut, image: RGB, window: Window) -> Thing:
+    (x0, y0, x1, y1), (height, width) = window, image.shape[:2]
+    part = cut.mask[y0:y1, x0:x1]
+    if part.shape != (height, width):
+        part = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA) >= 0.5
+    mask = np.ascontiguousarray(part)
+    return Thing(name=cut.name, noun=cut.noun, mask=mask, colour=colour_of(image, mask) if mask.any() else "")
+
+
+def _holds(outer: Window, inner: Window) -> bool:
+    return outer[0] <= inner[0] and outer[1] <= inner[1] and outer[2] >= inner[2] and outer[3] >= inner[3]
+
+
+def _meets(first: Window, second: Window) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+
+
+def _checked(row: DataRow) -> DataRow:
+    """Return a row that names its target and says where it is. Raises RowError."""
+    if not (row.target_name or str(row.extra.get("target_name") or "")).strip():
+        raise RowError("row", f"column 'target_name' is empty; expected what instructions call the target; {_COLUMNS}")
+    if not row.quads and not row.masks:
+        raise RowError("box", f"there is neither a mask nor a box; {_COLUMNS}")
+    if len(row.quads) > 1 and not row.masks:
+        raise RowError("box", f"there are {len(row.quads)} boxes; expected one target a row, so give each a row of its own")
+    return row
+
+
+def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
+    """Return the target of a row, or why it has none."""
+    target = sample.targets[0] if sample.targets else None
+    name = one_line(str((target.name if target else "") or sample.extra.get("target_name") or ""))
+    # Instructions put an article.
+    first, _, rest = name.partition(" ")
+    name = rest if rest and first.lower() in ("the", "a", "an") else name
+    try:
+        rgb = store.array(sample.source)
+        given = store.array(sample.masks["edit"]) if "edit" in sample.masks else None
+    except ImageError as error:
+        return Lost(stage="mask", why="unreadable_image", detail=str(error))
+    found = _cut_out(rgb, sample.targets[0].boxes["source"]) if given is None else _given(rgb, given)
+    if isinstance(found, Lost):
+        return found
+    where = rows, columns = part_of(found, 0)
+    return Cut(
+        id=sample.id,
+        photo=sample.source,
+        name=name,
+        noun=one_line(str(sample.extra.get("noun") or name.rpartition(" ")[2])),
+        certain=given is not None,
+        box=(columns.start, rows.start, columns.stop, rows.stop),
+        part=found[where].copy(),
+    )
+
+
+def _given(rgb: RGB, picture: RGB) -> Mask | Lost:
+    """Return a mask that was given, or what is wrong with it."""
+
+    def lost(why: str, detail: str) -> Lost:
+        return Lost(stage="mask", why=why, detail=f"the mask {detail}")
+
+    if picture.shape != rgb.shape:
+        sizes = f"is {picture.shape[1]}×{picture.shape[0]} px, its image {rgb.shape[1]}×{rgb.shape[0]} px"
+        return lost("mask_of_another_size", f"{sizes}; make it from the image as it is")
+    mask = np.asarray(picture.max(axis=2) >= 128, np.bool_)
+    if not mask.any():
+        return lost("empty_mask", "is black throughout; expected white on the target")
+    if mask.mean() > _MOST:
+        return lost("full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected white on the target alone")
+    if (edge := _edge(rgb, mask)) < _EDGE:
+        told = f"has no edge in the image (ΔE {edge:.1f} across it, in the median; expected {_EDGE:g})"
+        return lost("mask_without_an_edge", f"{told}: it misses the object, or belongs to another image")
+    return mask
+
+
+def _edge(rgb: RGB, mask: Mask) -> float:
+    """Return the median ΔE between the two sides of a mask's edge, each a few px from it."""
+    where = part_of(mask, 8)
+    lab, inside = to_lab(rgb[where]), mask[where].astype(np.uint8)
+    kernel = np.ones((3, 3), np.uint8)
+    inner, outer = cv2.erode(inside, kernel, borderValue=0), 1 - cv2.dilate(inside, kernel)
+    rim = (cv2.dilate(inside, kernel) > 0) & (inner == 0)
+    sides = [mean_near(lab, side.astype(np.float32)) for side in (inner if inner.any() else inside, outer)]
+    return float(np.median(np.linalg.norm(sides[0] - sides[1], axis=2)[rim]))
+
+
+def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
+    """Return the thing in a box, cut out by GrabCut; or why what comes out is no thing."""
+
+    def poor(detail: str) -> Lost:
+        detail = f"what GrabCut finds in the box {detail}; give a mask instead"
+        return Lost(stage="mask", why="no_clear_object", detail=detail)
+
+    height, width = rgb.shape[:2]
+    x0, y0, x1, y1 = quad = box.rounded_out().clipped(width=width, height=height).ints()
+    across, down = x1 - x0, y1 - y0
+    if min(across, down) < 4 or across * down > _MOST * width * height:
+        why = f"the box is {across}×{down} px of {width}×{height}; expected one around a thing, or a mask"
+        return Lost(stage="mask", why="unusable_box", detail=why)
+    piece, main = _piece(rgb, quad)
+    share = float(piece.sum()) / (across * down)
+    if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
+        told = f"covers {100 * share:.0f} % of it, {100 * main:.0f} % of that in one piece"
+        return poor(f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)")
+    if (edge := _edge(rgb, piece)) < _CONTRAST:
+        return poor(f"differs from what is around by ΔE {edge:.0f} (expected {_CONTRAST:g})")
+    return piece
+
+
+def _piece(rgb: RGB, quad: Window) -> tuple[Mask, float]:
+    """Return H×W, True on the largest piece of what GrabCut finds in a box, and its share of all that it finds."""
+    x0, y0, x1, y1 = quad
+    px, py = max(6, (x1 - x0) // 2), max(6, (y1 - y0) // 2)
+    rows, columns = slice(max(0, y0 - py), y1 + py), slice(max(0, x0 - px), x1 + px)
+    part = np.ascontiguousarray(rgb[rows, columns])
+    marks = np.zeros(part.shape[:2], np.uint8)
+    cv2.setRNGSeed(1)
+    at = (x0 - columns.start, y0 - rows.start, x1 - x0, y1 - y0)
+    whole = np.zeros(rgb.shape[:2], np.bool_)
+    try:
+        cv2.grabCut(part, marks, at, np.zeros((1, 65)), np.zeros((1, 65)), 5, cv2.GC_INIT_WITH_RECT)
+    except cv2.error:
+        return whole, 0.0  # nothing beside the box to tell it from
+    front = np.isin(marks, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(front, connectivity=4)
+    if count < 2:
+        return whole, 0.0
+    largest = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
+    whole[rows, columns] = labels == largest
+    return whole, float(stats[largest, cv2.CC_STAT_AREA] / stats[1:, cv2.CC_STAT_AREA].sum())
+
+
+def _ambiguous(cuts: Sequence[Cut]) -> list[Cut]:
+    """Return the targets that an instruction could not tell from others of their photograph: "mug" where two are mugs."""
+    called = Counter((cut.photo.sha256, name.casefold()) for cut in cuts for name in {cut.name, cut.noun})
+    return [cut for cut in cuts if called[cut.photo.sha256, cut.name.casefold()] > 1]

@@ -1,0 +1,413 @@
+"""A training set from a verified run: edits that changed something, each with the instruction that says what was done.
+
+The filter of UnicEdit-10M: what failed is dropped, what is left is restated, what occurs twice is written once. `curate`
+decides, from the run alone; `write` puts the triplets into Parquet files with UnicEdit-10M's columns and into an
+ImageFolder. Every row names the finding that it rests on, and every edit that is not written is listed with its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from editloupe import files
+from editloupe.answers import Record
+from editloupe.build.base import Built, json_text, stages_of
+from editloupe.build.places import ImagePlace
+from editloupe.data.images import ImageStore
+from editloupe.data.write import IMAGES, METADATA
+from editloupe.errors import ConfigError, StorageError
+from editloupe.findings import Finding
+from editloupe.protocols.base import make_protocol, scored
+from editloupe.protocols.repeats import Repeats
+from editloupe.runs.store import RunStore
+from editloupe.scores import NOT_JUDGED, Score
+from editloupe.values import ImageRef, Json, Sample, digest, json_line, sample_key
+
+PROTOCOL: Final = "unicverify"
+VERIFICATION: Final = "verification"
+"""The question whose answer is {"is_changed": bool, "instruction": str}."""
+CHANGED: Final = "is_changed"
+"""The metric that says whether an edit changed anything: 1 or 0."""
+VERIFIER_ONLY: Final[Mapping[str, Json]] = {"matching": "none", "no_edit": "lmm"}
+"""Options by which the protocol asks for no more than a set needs: no comparison of instructions, no measures."""
+
+LAYOUTS: Final = ("parquet", "imagefolder")
+"""What can be written, and the folders it lies in."""
+FUNNEL: Final = "funnel.json"
+LEFT_OUT: Final = "left_out.jsonl"
+RUN: Final = "run"
+"""Folder of the verifier's run, where this command made it."""
+ROWS: Final = 1000
+"""Most rows of a Parquet file."""
+_BYTES: Final = 2**28
+"""Bytes of images after which a Parquet file ends: all of one is held in memory."""
+_CHINESE: Final = ("cn", "zh")
+
+STAGES: Final[Mapping[str, str]] = {
+    "judged": "the verifier gave an answer",
+    "changed": "the edit changed something",
+    "restated": "the verifier said what was done",
+    "kept": "the run holds both images",
+    "distinct": "source, instruction and edit occur for the first time",
+}
+"""What an edit must pass, in this order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triplet:
+    """One row of the training set."""
+
+    key: str
+    """Unique in the set."""
+    sample: Sample
+    restated: str
+    """What was really done, in the verifier's words."""
+    finding: Finding
+    """The verification that it rests on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curated:
+    """A run, divided. Each of its edits is in one of the two."""
+
+    folder: Path
+    """The run."""
+    identity: str
+    """Digest of what makes the run the same run: what rows call it."""
+    triplets: tuple[Triplet, ...]
+    left_out: tuple[Mapping[str, Json], ...]
+    """The edits that are not written, as left_out.jsonl has them: key, stage, why, detail and lineage."""
+
+    def built(self) -> Built:
+        """Return the funnel. `read` is `written` + `dropped` + `not_judged`."""
+        lost = Counter((str(one["stage"]), str(one["why"])) for one in self.left_out)
+        not_judged = sum(count for (stage, _), count in lost.items() if stage == "judged")
+        return Built(
+            read=len(self.triplets) + len(self.left_out),
+            written=len(self.triplets),
+            noun="triplet",
+            unit="edit",
+            stages=stages_of(STAGES, lost),
+            counts={
+                "dropped": len(self.left_out) - not_judged,
+                "not_judged": not_judged,
+                "renamed_keys": sum(one.key != _key(one.sample) for one in self.triplets),
+                "subtasks": dict(sorted(Counter(str(_subtask(one.sample)) for one in self.triplets).items())),
+            },
+        )
+
+
+def curate(store: RunStore) -> Curated:
+    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol."""
+    if store.protocol != PROTOCOL:
+        raise ConfigError(f"{store.folder} is a run of the protocol {store.protocol!r}; expected one of {PROTOCOL!r}")
+    findings = store.current()
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    protocol = make_protocol(store.protocol, store.options())
+    scores = scored(protocol, samples, findings, Repeats.of_run(store.info, findings))
+    changed = {score.key: score for score in scores if score.metric == CHANGED}
+    answers = {finding.about.key: finding for finding in findings if finding.metric == VERIFICATION}
+    by_task = {finding.task_id: finding for finding in findings}
+    images = ImageStore(store.blobs, writes=False)
+    triplets: list[Triplet] = []
+    left_out: list[Mapping[str, Json]] = []
+    for row in store.rejected.values():
+        id_, editor = str(row["id"]), str(row["editor"])
+        key, lines = sample_key(editor, id_), _lineage(None, store.identity, id_, editor)
+        left_out.append(_left_out(key, lines, "judged", "input_error", str(row.get("message") or "")))
+    first: dict[tuple[str, str, str], str] = {}
+    for sample, key in zip(samples, unique_keys(samples), strict=True):
+        score, finding = changed.get(sample.key), answers.get(sample.key)
+        if finding is None and score is not None:
+            # A rule on pixels may have settled it.
+            finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
+        restated = _restated(finding)
+        lines = _lineage(finding, store.identity, sample.id, sample.editor)
+        if why := _refused(sample, score, restated, images):
+            left_out.append(_left_out(key, lines, *why))
+            continue
+        assert finding is not None and sample.edited is not None
+        same = sample.source.sha256, sample.edited.sha256, " ".join(restated.casefold().split())
+        if (earlier := first.setdefault(same, key)) != key:
+            left_out.append(_left_out(key, lines, "distinct", "duplicate", f"the same as {earlier!r}"))
+            continue
+        triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
+    return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
+
+
+def _restated(finding: Finding | None) -> str:
+    """Return what a verification says was done; "" if it says nothing."""
+    data = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else None
+    text = data.get("instruction") if isinstance(data, Mapping) else None
+    return text.strip() if isinstance(text, str) else ""
+
+
+def _refused(sample: Sample, score: Score | None, restated: str, images: ImageStore) -> tuple[str, str, str] | None:
+    """Return the stage that an edit does not pass, why, and the details; None if it passes all but the last."""
+    if score is None or score.value is None:
+        why = NOT_JUDGED if score is None or score.missing is None else score.missing
+        return "judged", why.replace(" ", "_"), "" if score is None else score.reason
+    if not score.value:
+        return "changed", "no_edit", ""
+    if not restated:
+        return "restated", "no_instruction", ""
+    gone = [role for role, ref in (("source", sample.source), ("edited", sample.edited)) if not ref or not images.path(ref)]
+    return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
+
+
+def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[str, Json]:
+    """Return a line of left_out.jsonl.   key: as the edit would be called in the set.   lines: its lineage."""
+    return {"key": key, "stage": stage, "why": why, "detail": " ".join(detail.split()), "lineage": lines}
+
+
+def unique_keys(samples: Sequence[Sample]) -> list[str]:
+    """Return a name for each sample that no other has: the data's own key, or KEY-2, KEY-3, … for further ones."""
+    own = [_key(sample) for sample in samples]
+    taken = set(own)
+    seen: set[str] = set()
+    numbers: dict[str, Iterator[int]] = {}
+    found: list[str] = []
+    for key in own:
+        name = key
+        if key in seen:
+            further = numbers.setdefault(key, count(2))
+            name = next(tried for n in further if (tried := f"{key}-{n}") not in taken)
+        seen.add(key)
+        taken.add(name)
+        found.append(name)
+    return found
+
+
+def _key(sample: Sample) -> str:
+    """What the data calls the edit: its column `key`, else the sample's own key."""
+    key = sample.extra.get("key")
+    return key if isinstance(key, str) and key else sample.key
+
+
+def _task(sample: Sample) -> str | None:
+    task = sample.extra.get("edit_task", sample.extra.get("task"))
+    return task if isinstance(task, str) else None
+
+
+def _subtask(sample: Sample) -> str | None:
+    subtask = sample.extra.get("edit_subtask", sample.extra.get("subtask"))
+    return subtask if isinstance(subtask, str) else sample.edit_type
+
+
+def _is_chinese(sample: Sample) -> bool:
+    language = sample.extra.get("language", sample.extra.get("lang"))
+    return isinstance(language, str) and language.casefold().startswith(_CHINESE)
+
+
+def columns(row: Triplet, run: str) -> dict[str, Json]:
+    """Return the columns of a row but for its images, as text that every program reads."""
+    sample, chinese = row.sample, _is_chinese(row.sample)
+    return {
+        "key": _text(row.key),
+        "edit_task": _text(_task(sample)),
+        "edit_subtask": _text(_subtask(sample)),
+        "prompt_en": None if chinese else _text(row.restated),
+        "prompt_cn": _text(row.restated) if chinese else None,
+        "original_instruction": _text(sample.instruction),
+        "editor": _text(sample.editor),
+        "lineage": {
+            name: _text(value) if isinstance(value, str) else value
+            for name, value in _lineage(row.finding, run, sample.id, sample.editor).items()
+        },
+    }
+
+
+def _lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
+    """Return where a row comes from: the run's identity, and of its findings which one."""
+    said = {name: getattr(finding, name, None) for name in ("task_id", "judge_id", "repeat")}
+    return {"run": run, **said, "sample": sample_id, "editor": editor}
+
+
+def _text(text: str | None) -> str | None:
+    # Half a surrogate pair is no UTF-8.
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def write(
+    curated: Curated,
+    out: Path,
+    *,
+    run: str,
+    layouts: Sequence[str] = LAYOUTS,
+    rows: int = ROWS,
+    stopped: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Json] | None:
+    """Write the set and return its funnel; None if it was stopped. The same call again continues.
+
+    Every file is written whole or not at all, `funnel.json` last. A Parquet file that holds its rows already stays.
+    run: what the funnel calls the run.   layouts: names of LAYOUTS; one that is there already is renewed as well.
+    rows: most rows of a Parquet file.
+    Raises StorageError and, for an image that is no longer what was judged, ImageError.
+    """
+    images = ImageStore(curated.folder / "blobs", writes=False)
+    funnel: dict[str, Json] = {"run": run, **curated.built().funnel()}
+    layouts = [name for name in LAYOUTS if name in layouts or (out / name).exists()]
+    with files.writing(out):
+        (out / FUNNEL).unlink(missing_ok=True)
+        if "parquet" in layouts and not _parquet(curated, out / "parquet", images, rows, stopped, tell):
+            return None
+        if "imagefolder" in layouts and not _imagefolder(curated, out / "imagefolder", images, stopped, tell):
+            return None
+        files.write_whole(out / LEFT_OUT, b"".join(map(json_line, curated.left_out)))
+        for part in [p for place in ("", *LAYOUTS, f"imagefolder/{IMAGES}") for p in (out / place).glob(f"{files.PART}*")]:
+            part.unlink()  # of a process that was killed
+        files.write_whole(out / FUNNEL, json_text(funnel))
+    return funnel
+
+
+def shards(triplets: Sequence[Triplet], images: ImageStore, rows: int) -> Iterator[tuple[Triplet, ...]]:
+    """Yield what goes into each Parquet file: at most so many rows, and no more images than memory should hold."""
+    part: list[Triplet] = []
+    size = 0
+    for triplet in triplets:
+        paths = [images.path(ref) for ref in _images(triplet)]
+        more = sum(path.stat().st_size for path in paths if path is not None)
+        if part and (len(part) == rows or size + more > _BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append(triplet)
+        size += more
+    if part:
+        yield tuple(part)
+
+
+def _images(row: Triplet) -> tuple[ImageRef, ImageRef]:
+    assert row.sample.edited is not None
+    return row.sample.source, row.sample.edited
+
+
+def _parquet(
+    curated: Curated,
+    folder: Path,
+    images: ImageStore,
+    rows: int,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> bool:
+    """Write the Parquet files; False if it was stopped. Raises OSError and ImageError."""
+    names: set[str] = set()
+    done = 0
+    for number, part in enumerate(shards(curated.triplets, images, rows)):
+        if stopped():
+            return False
+        content = digest([[columns(one, curated.identity), [ref.sha256 for ref in _images(one)]] for one in part])
+        path = folder / f"train-{number:05}-{content[:12]}.parquet"
+        names.add(path.name)
+        if _rows(path) != len(part):
+            _write_shard(part, path, images, curated.identity)
+        done += len(part)
+        tell(f"{done:,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
+    for path in folder.glob("train-*.parquet"):
+        if path.name not in names:
+            path.unlink()
+    files.write_whole(folder / "README.md", _CARD.encode())
+    return True
+
+
+def _rows(path: Path) -> int:
+    """Return the rows of a Parquet file; 0 for a file that is missing or damaged."""
+    import polars
+
+    try:
+        return int(polars.scan_parquet(path, glob=False).select(polars.len()).collect().item())
+    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException):
+        return 0
+
+
+def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:
+    import polars
+
+    image = polars.Struct({"bytes": polars.Binary, "path": polars.String})
+    source = polars.Struct({**dict.fromkeys(_LINEAGE, polars.String), "repeat": polars.Int64})
+    schema = {name: {"image": image, "lineage": source}.get(kind, polars.String) for name, kind in _COLUMNS.items()}
+
+    def cell(ref: ImageRef) -> dict[str, Any]:
+        ending = images.path(ref)
+        return {"bytes": images.data(ref), "path": f"{ref.sha256[:24]}{ending.suffix if ending else ''}"}
+
+    table = [
+        {**columns(one, run), **dict(zip(("src_image", "edit_image"), map(cell, _images(one)), strict=True))}
+        for one in part
+    ]
+    frame = polars.DataFrame([{name: row[name] for name in schema} for row in table], schema=schema)
+    try:
+        with files.whole(path) as file:
+            frame.write_parquet(file, compression="snappy", row_group_size=100)
+    except polars.exceptions.PolarsError as error:  # a full disk among others
+        raise StorageError(f"{path} cannot be written: {error}") from error
+
+
+_LINEAGE: Final = ("run", "task_id", "judge_id", "sample", "editor")
+_COLUMNS: Final[Mapping[str, str]] = {
+    "key": "text",
+    "edit_task": "text",
+    "edit_subtask": "text",
+    "src_image": "image",
+    "edit_image": "image",
+    "prompt_en": "text",
+    "prompt_cn": "text",
+    "original_instruction": "text",
+    "editor": "text",
+    "lineage": "lineage",
+}
+"""Column → what it holds. The first seven are UnicEdit-10M's."""
+
+
+_LINEAGE_FEATURE: Final = "".join(f"    - name: {n}\n      dtype: string\n" for n in _LINEAGE)
+_FEATURES: Final[Mapping[str, str]] = {
+    "text": "    dtype: string\n",
+    "image": "    dtype: image\n",
+    "lineage": f"    struct:\n{_LINEAGE_FEATURE}    - name: repeat\n      dtype: int64\n",
+}
+_CARD: Final = (
+    "---\nconfigs:\n- config_name: default\n  data_files: '*.parquet'\ndataset_info:\n  features:\n"
+    + "".join(f"  - name: {name}\n{_FEATURES[kind]}" for name, kind in _COLUMNS.items())
+    + "---\n\nTriplets of a source image, an instruction and an edited image, from `editloupe build unicedit`. The prompt\n"
+    "says what a verifier saw in the images; `original_instruction` is what the editor was asked.\n"
+)
+"""README.md beside the Parquet files: it tells `datasets` which columns are images."""
+
+
+def _imagefolder(
+    curated: Curated,
+    folder: Path,
+    images: ImageStore,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> bool:
+    """Write the ImageFolder; False if it was stopped. Raises OSError and ImageError."""
+    place = ImagePlace(folder=folder, images=images)
+    lines = []
+    for done, one in enumerate(curated.triplets, start=1):
+        if stopped():
+            return False
+        source, edited = map(place.image, _images(one))
+        text = columns(one, curated.identity)
+        row: dict[str, Json] = {
+            "id": text["key"],
+            "source_file_name": source,
+            "edited_file_name": edited,
+            "instruction": text["prompt_en"] or text["prompt_cn"],
+            "original_instruction": text["original_instruction"],
+            "edit_task": text["edit_task"],
+            "edit_type": text["edit_subtask"],
+            "language": "cn" if text["prompt_cn"] else "en",
+            "editor": text["editor"],
+            "lineage": text["lineage"],
+        }
+        lines.append(json_line(row))
+        tell(f"{done:,} of {len(curated.triplets):,} rows in the ImageFolder")
+    files.write_whole(folder / METADATA, b"".join(lines))
+    place.clean()
+    return True

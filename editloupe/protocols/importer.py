@@ -1,0 +1,550 @@
+"""The one reader of result files: what a benchmark's own judge wrote, as a mapping file says, becomes findings.
+
+A number that was no verdict becomes a status where the file tells it. Result files that a mapping alone cannot say are a
+subclass, which reads entries and what they say in a way of its own. docs/published.md is the user's page.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from statistics import fmean
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from editloupe.answers import Answer, Number
+from editloupe.chat import Sampling
+from editloupe.data.folders import IMAGE_ENDINGS
+from editloupe.data.images import ImageStore
+from editloupe.data.loaders.layout import Texts, value_of
+from editloupe.data.rows import NO_OUTPUT, Loaded, RejectedRow
+from editloupe.data.samples import load
+from editloupe.data.tables import read_table, shown
+from editloupe.errors import DataError
+from editloupe.files import read_bytes, read_toml
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.protocols.imported import Imported, Published
+from editloupe.tasks import About, Status
+from editloupe.values import Json, Sample, digest, distinct_keys, finite, parse_json
+
+_SHOWN: Final = 3
+GroupKey: TypeAlias = tuple[str, ...]
+"""Editor, judge or "", and the groups of the path that the mapping names."""
+
+
+class _MappingPart(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rule(_MappingPart):
+    """How files say one metric."""
+
+    value: str
+    reason: str = ""
+    low: float = 0
+    high: float
+    lines: str = ""
+    """Of a value that is a reply: the lines with a number, as a regular expression; the score is their mean."""
+    count: int = 0
+    """How many such lines there are."""
+    zeros: tuple[tuple[str, Status, str], ...] = ()
+    """What a 0 with a reason like this is in truth."""
+    only: dict[str, str] = Field(default_factory=dict)
+    """Column of the sample → what it holds where the metric applies."""
+    asked_with: str = ""
+    """A field that is empty where the script asked without it, so that the score is no verdict."""
+    optional: bool = False
+    """Whether an entry need not have it."""
+    of_some: bool = False
+    """Whether only some edits have it, and nobody knows which."""
+
+
+class Means(_MappingPart):
+    """The means as the script computes them."""
+
+    dims: dict[str, str] = Field(default_factory=dict)
+    digits: int | None = None
+    overall: str = ""
+    """The field of the overall score; "geometric" where it is the geometric mean of the others."""
+
+
+class ResultMapping(_MappingPart):
+    """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
+
+    layout: str
+    """Of the data that was judged."""
+    protocol: str = "published"
+    options: dict[str, Any] = Field(default_factory=dict)
+    rules: dict[str, Any] = Field(default_factory=dict)
+    """How the script judged: recorded with the run, and no option of the protocol."""
+    where: str
+    """What is looked for, in words."""
+    files: str
+    path: str
+    """A regular expression for the path of a file, with the groups `editor` and, where there are several, `judge`."""
+    group: Texts = ()
+    """Groups of `path` by which notes are kept apart, and samples chosen: a sample has them as columns."""
+    sample: str = ""
+    instruction: str = ""
+    same: dict[str, str] = Field(default_factory=dict)
+    """Field → what it must be, where it is there."""
+    needs: Texts = ()
+    beside: bool = False
+    """Whether outputs may lie in the editor's folder."""
+    bare: tuple[Literal["entries", "scores", "zeros"], str] | None = None
+    """Numbers of which nobody can tell if they are verdicts, and what a note says of them."""
+    metrics: dict[str, Rule] = Field(default_factory=dict)
+    published: Means | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultSaid:
+    """What an entry says of one metric."""
+
+    metric: str
+    status: Status
+    value: float | None = None
+    """None unless the status is ok."""
+    reason: str = ""
+    kind: str = ""
+    """What is wrong with it, in words that many entries share; "" for nothing."""
+    turn: int = 0
+    part: str = ""
+    answer: Answer | None = None
+    """Of an answer that is no number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultEntry:
+    """What result files say of one edit."""
+
+    sample_id: str
+    place: str
+    """Where it stands, for messages."""
+    row: Mapping[str, Json]
+    item: str = ""
+    """Which of several entries on the same sample."""
+
+
+@dataclass(kw_only=True)
+class ResultGroup:
+    """The results of one judge on one editor."""
+
+    key: GroupKey
+    samples: Mapping[str, Sample]
+    """Those that its results may be about."""
+    rejected: Mapping[str, RejectedRow]
+    """Rows of the data that cannot be used."""
+    known: bool
+    """Whether its outputs are known, so that one that is not there is missing."""
+    unusable: Mapping[str, str]
+    """Why an output that is there cannot be used, by sample."""
+    found: dict[tuple[str, str], tuple[ResultEntry, list[ResultSaid]]] = field(default_factory=dict)
+    """By the sample's id and the item: those that count, with what they say."""
+    every: list[ResultEntry] = field(default_factory=list)
+    """Also those that do not count here: the script counts them."""
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def judged(self) -> set[str]:
+        """The samples that have an entry."""
+        return {id_ for id_, _ in self.found}
+
+    @property
+    def title(self) -> str:
+        judge = f", judge {self.key[1]!r}" if self.key[1] else ""
+        return ", ".join((f"editor {self.key[0]!r}{judge}", *self.key[2:]))
+
+
+class ResultFiles:
+    """The importer that a mapping file makes (`editloupe.protocols.imported.Importer`)."""
+
+    def __init__(self, file: Path, name: str = "") -> None:
+        self.file, self.name = file, name or file.stem
+
+    @property
+    def mapping(self) -> ResultMapping:
+        return TypeAdapter(ResultMapping).validate_python(read_toml(self.file, "the built-in mapping file"))
+
+    def read(self, folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
+        """Read the result files below a folder as findings on the samples of `data`.
+
+        edited: folder of outputs by the editor's name; for others it may be the folder in which their results lie.
+        Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
+        """
+        mapping = self.mapping
+        files, notes = self.files(mapping, folder)
+        keys = list(dict.fromkeys(self.group_of(mapping, its) for _, its in files))
+        if unknown := sorted(set(edited) - {key[0] for key in keys}):
+            there = ", ".join(sorted({key[0] for key in keys}))
+            raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
+        places = {its["editor"]: _editor_folder(path, its["editor"]) for path, its in files} if mapping.beside else {}
+        base, groups, told = self.groups(mapping, keys, data, {**places, **edited}, store, named=edited)
+        for path, its in files:
+            group = groups[self.group_of(mapping, its)]
+            for entry in self.entries(mapping, path, its, group.refused):
+                self._add(mapping, entry, group)
+        if not any(group.found for group in groups.values()):
+            why = next((one for group in groups.values() for one in group.refused), "the files are empty")
+            raise DataError(f"{folder}: no entry is about a sample of {data}; name the data that was judged: {why}")
+        judges = {key[1]: _judge(self.name, key[1]) for key in keys}
+        its_judge = {key: judges[key[1]].id for key in keys}
+        samples = {s.key: s for group in groups.values() for s in self.kept(group)}
+        rejected = {row.key: row for group in groups.values() for row in group.rejected.values()}
+        return Imported(
+            protocol=mapping.protocol,
+            options=mapping.options or {"benchmark": self.name},
+            rules=mapping.rules,
+            judges={name or f"{self.name}'s judge": judge for name, judge in judges.items()},
+            loaded=Loaded(format=base.format, samples=tuple(samples.values()), rejected=tuple(rejected.values())),
+            findings=tuple(one for key, group in groups.items() for one in self.findings(mapping, group, its_judge[key])),
+            published=tuple(one for key, group in groups.items() for one in self.published(mapping, group, its_judge[key])),
+            notes=tuple(
+                dict.fromkeys((*notes, *told, *(n for group in groups.values() for n in self.notes(mapping, group))))
+            ),
+        )
+
+    def group_of(self, mapping: ResultMapping, its: Mapping[str, str]) -> GroupKey:
+        return (its["editor"], its.get("judge", ""), *(its[name] for name in mapping.group))
+
+    def files(self, mapping: ResultMapping, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
+        """Return the files below a folder with the groups of their paths, and notes. Raises DataError: none."""
+        root = folder.resolve()
+        if not root.is_dir():
+            what = "is a file" if root.exists() else "no such folder"
+            raise DataError(f"{folder}: {what}; expected a folder with {mapping.where}")
+        every = [path for path in sorted(root.rglob(mapping.files)) if path.is_file()]
+        tried = [(path, re.fullmatch(mapping.path, path.as_posix())) for path in every]
+        found = [(path, {k: v for k, v in match.groupdict().items() if v}) for path, match in tried if match]
+        others = [path.relative_to(root).as_posix() for path, match in tried if not match]
+        left = f"{len(others)}: {', '.join(others[:_SHOWN])}" + (", …" if len(others) > _SHOWN else "")
+        if not found:
+            saw = f"; files of other names or places: {left}" if others else ""
+            raise DataError(f"{folder}: no result file; expected {mapping.where}{saw}")
+        folders: dict[GroupKey, Path] = {}
+        for path, its in found:
+            key, mine = self.group_of(mapping, its), _editor_folder(path, its["editor"])
+            if (other := folders.setdefault(key, mine)) != mine:
+                who = ", ".join(filter(None, key))
+                raise DataError(f"{folder}: two folders hold results of {who}: {other} and {mine}; name one of them")
+        return found, [f"files of other names are not read: {left}; expected {mapping.where}"] if others else []
+
+    def entries(
+        self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]
+    ) -> Iterator[ResultEntry]:
+        """Yield the entries of a file. refused: gets what cannot be read. Raises DataError for a file of another shape."""
+        for where, row in _rows(mapping, path):
+            place = f"{path}, {where}"
+            if isinstance(row, str):
+                refused.append(f"{place}: not read: {row}")
+                continue
+            row = {**its, **row, "edited_image:stem": PurePosixPath(str(row.get("edited_image"))).stem}
+            if (id_ := value_of(row, mapping.sample)) is None:
+                refused.append(f"{place}: not read: expected an object with {mapping.sample}")
+            else:
+                yield ResultEntry(sample_id=str(id_), place=place, row=row)
+
+    def groups(
+        self,
+        mapping: ResultMapping,
+        keys: Sequence[GroupKey],
+        data: Path,
+        places: Mapping[str, Path],
+        store: ImageStore,
+        *,
+        named: Collection[str],
+    ) -> tuple[Loaded, dict[GroupKey, ResultGroup], list[str]]:
+        """Return the data, its samples by group, with outputs where they are known, and notes.
+
+        places: folder of outputs by editor.   named: those of the user, in which some output must be.
+        """
+        base = load(data, store=store, format=mapping.layout, outputs=False)
+        if not base.samples:
+            first = base.rejected[0].message if base.rejected else "it holds no row"
+            raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
+        notes, groups = list(base.notes), dict[GroupKey, ResultGroup]()
+        for editor in dict.fromkeys(key[0] for key in keys):
+            its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
+            gone = {row.id: replace(row, editor=editor) for row in base.rejected}
+            outputs, unusable = None, dict[str, str]()
+            if editor in places and (editor in named or _has_images(places[editor])):
+                with suppress(*(() if editor in named else (DataError,))):  # the results may lie among other images
+                    outputs = load(data, store=store, format=mapping.layout, edited={editor: places[editor]})
+            if outputs is None:
+                where = "pages show the sources alone; name them with --edited NAME=FOLDER"
+                notes.append(f"no outputs beside the results of {editor}: {where}")
+            else:
+                notes += outputs.notes
+                its |= {sample.id: sample for sample in self.samples(outputs)}
+                unusable = {row.id: row.message for row in outputs.rejected if row.id in its}
+                its |= {id_: replace(its[id_], warnings=(why,)) for id_, why in unusable.items()}
+            for key in (one for one in keys if one[0] == editor):
+                mine = {id_: s for id_, s in its.items() if self.is_of(mapping, s, key)}
+                known = outputs is not None and any(turn.edited for s in mine.values() for turn in s.turns)
+                groups[key] = ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
+        return base, groups, notes
+
+    def samples(self, loaded: Loaded) -> Iterable[Sample]:
+        """Return the samples that results may be about."""
+        return loaded.samples
+
+    def is_of(self, mapping: ResultMapping, sample: Sample, key: GroupKey) -> bool:
+        return all(sample.extra.get(name) == value for name, value in zip(mapping.group, key[2:], strict=True))
+
+    def kept(self, group: ResultGroup) -> Iterable[Sample]:
+        """Return the samples that the run gets."""
+        return group.samples.values()
+
+    def _add(self, mapping: ResultMapping, entry: ResultEntry, group: ResultGroup) -> None:
+        """Keep an entry, or say why it does not count."""
+        group.every.append(entry)
+        sample, before = group.samples.get(entry.sample_id), group.found.get((entry.sample_id, entry.item))
+        try:
+            if sample is None:
+                gone = group.rejected.get(entry.sample_id)
+                no = f"the data has no sample {entry.sample_id!r}"
+                raise ValueError(f"its sample cannot be used: {gone.message}" if gone else no)
+            _check(mapping, entry.row, sample)
+            if before is not None:
+                raise ValueError(f"the edit stands in {before[0].place} already")
+            group.found[entry.sample_id, entry.item] = entry, list(self.said(mapping, entry, sample))
+        except (ValueError, DataError) as error:
+            group.refused.append(f"{entry.place}: {error}")
+
+    def said(self, mapping: ResultMapping, entry: ResultEntry, sample: Sample) -> Iterable[ResultSaid]:
+        """Return what an entry says. Raises ValueError and DataError where it is about something else."""
+        for metric, rule in mapping.metrics.items():
+            if applies(rule, sample) and not (rule.optional and rule.value not in entry.row):
+                yield read_said(metric, rule, entry.row)
+
+    def findings(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
+        """Yield a finding a metric for each edit with an entry, and for each whose output is missing."""
+        for (id_, _), (_, said) in group.found.items():
+            yield from (self.finding(group.samples[id_], one, judge_id) for one in said)
+        for id_, sample in group.samples.items() if group.known else ():
+            if id_ in group.judged or sample.edited is not None:
+                continue
+            why = group.unusable.get(id_)
+            status: Status = "input_error" if why else "missing_output"
+            reason = why or "there is no output of it, and the files have no entry"
+            for metric, rule in mapping.metrics.items():
+                if applies(rule, sample) and not rule.of_some:
+                    one = ResultSaid(metric=metric, status=status, reason=reason)
+                    yield self.finding(sample, one, judge_id, ending="input" if why else "blocked")
+
+    def finding(self, sample: Sample, said: ResultSaid, judge_id: str, ending: Any = "answer") -> Finding:
+        about = About.of(sample, turn=said.turn, part=said.part)
+        return Finding(
+            task_id=digest({"imported": self.name, "about": about.to_json(), "metric": said.metric}),
+            judge_id=judge_id,
+            repeat=0,
+            **vars(about),
+            metric=said.metric,
+            status=said.status,
+            answer=said.answer or (None if said.value is None else Number(value=said.value)),
+            ending=ending,
+            reason=said.reason,
+        )
+
+    def published(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Published]:
+        """Yield the means as the script computes them: of all entries, with what is no verdict."""
+        if (means := mapping.published) is None:
+            return
+        by: dict[tuple[tuple[tuple[str, str | int], ...], str], list[float]] = {}
+        for entry in group.every:
+            sample = group.samples.get(entry.sample_id)
+            row = {**entry.row, "sample.edit_type": None if sample is None else sample.edit_type}
+            if sample is None and any(name.startswith("sample.") for name in means.dims.values()):
+                continue
+            dims = tuple((dim, str(row[name])) for dim, name in means.dims.items() if row.get(name) is not None)
+            values = {metric: _as_written(rule, entry.row) for metric, rule in mapping.metrics.items()}
+            given = [value for value in values.values() if value is not None]
+            if means.overall == "geometric":
+                values["overall"] = geometric(given) if len(given) == len(values) else None
+            elif means.overall:
+                values["overall"] = _number(entry.row.get(means.overall))
+            for metric, value in values.items():
+                if value is not None:
+                    by.setdefault((dims, metric), []).append(value)
+        for (of, metric), numbers in by.items():
+            mean = math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else None
+            mean = mean if mean is None or means.digits is None else round(mean, means.digits)
+            yield Published(
+                judge_id=judge_id, editor=group.key[0], dims=dict(of), metric=metric, mean=mean, count=len(numbers)
+            )
+
+    def notes(self, mapping: ResultMapping, group: ResultGroup) -> Iterator[str]:
+        """Yield what a reader should know of a group as a whole."""
+        left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
+        bad = sum(sample.id in group.unusable for sample in left)
+        gone = sum(sample.edited is None for sample in left) - bad if group.known else 0
+        counts = {"missing outputs": gone, "outputs that cannot be read": bad, "not judged yet": len(left) - gone - bad}
+        rest = "".join(f"; {what}: {count}" for what, count in counts.items() if count)
+        yield f"{group.title}: {len(group.judged)} of {len(group.samples)} samples have an entry{rest}"
+        if group.refused:
+            more = "; and so on" if len(group.refused) > _SHOWN else ""
+            listed = "; ".join(group.refused[:_SHOWN])
+            yield f"{group.title}: entries not counted: {len(group.refused)}: {listed}{more}"
+        said = [one for _, its in group.found.values() for one in its]
+        kinds = Counter(f"scores that are {one.status} ({one.kind})" for one in said if one.kind)
+        yield from (f"{group.title}: {what}: {count}" for what, count in kinds.items())
+        if mapping.bare is not None:
+            of, text = mapping.bare
+            bare = [one for one in said if one.status == "ok" and not one.reason.strip()]
+            counted = {"entries": len(group.every), "scores": len(bare), "zeros": sum(one.value == 0 for one in bare)}
+            if counted[of]:
+                yield f"{group.title}: {text.format(count=counted[of])}"
+
+
+def applies(rule: Rule, sample: Sample) -> bool:
+    return all(sample.extra.get(name) == value for name, value in rule.only.items())
+
+
+def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
+    """Return what a row says of a metric: a finite number on its scale, or a status that says why it is none."""
+    value, said = row.get(rule.value), row.get(rule.reason)
+    reason = said if isinstance(said, str) else ""
+
+    def no(status: Status, kind: str, more: str = "") -> ResultSaid:
+        text = "; ".join(filter(None, (kind + (f": {more}" if more else ""), reason)))
+        return ResultSaid(metric=metric, status=status, reason=text, kind=kind)
+
+    if rule.asked_with and row.get(rule.asked_with) == "":
+        return no("input_error", f"asked without the {rule.asked_with}", f"the script wrote {value!r}")
+    if isinstance(value, Mapping) and "error" in value:
+        return no("backend_failed", "an error in place of the reply", str(value["error"]))
+    numbers = _in_lines(rule, value) if rule.lines else [value]
+    if rule.lines and len(numbers) != rule.count:
+        return no("unparsed", f"{len(numbers)} of {rule.count} aspects have a number")
+    if value is None:
+        return no("unparsed", f"the row has no {rule.value}")
+    found = [finite(_number(one)) for one in numbers]
+    given = [one for one in found if one is not None]
+    if len(given) < len(found):
+        return no("unparsed", f"{rule.value} is no number", shown(value))
+    if not all(rule.low <= one <= rule.high for one in given):
+        more = "" if rule.lines else str(value)
+        return no("off_menu", f"{rule.value} is off the scale of {rule.low:g} to {rule.high:g}", more)
+    if given == [0]:
+        for pattern, status, what in rule.zeros:
+            if re.search(pattern, reason):
+                text = f"{what}; the official script counts it as 0; {reason}"
+                return ResultSaid(metric=metric, status=status, reason=text, kind=what)
+    return ResultSaid(metric=metric, status="ok", value=sum(given) / len(given), reason=reason)
+
+
+def _in_lines(rule: Rule, reply: Json) -> list[Json]:
+    lines = reply.splitlines() if isinstance(reply, str) else ()
+    return [int(found[1]) for line in lines if (found := re.fullmatch(rule.lines, line.strip(), re.ASCII))]
+
+
+def _as_written(rule: Rule, row: Mapping[str, Json]) -> float | None:
+    """Return the number that the script counts."""
+    if not rule.lines:
+        return _number(row.get(rule.value))
+    numbers = [one for one in map(_number, _in_lines(rule, row.get(rule.value))) if one is not None]
+    return round(fmean(numbers), 2) if numbers else None
+
+
+def _number(value: Json) -> float | None:
+    """Return a number, which need not be finite; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def geometric(numbers: Sequence[float]) -> float | None:
+    """Return a geometric mean, zeros included; None where it is no number."""
+    product = math.prod(numbers)
+    return float(product ** (1 / len(numbers))) if numbers and math.isfinite(product) and product >= 0 else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file. Raises ValueError."""
+    try:
+        values = parse_json(read_bytes(path), object_pairs_hook=distinct_keys)
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror or error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"expected an object, found {shown(values)}")
+    return values
+
+
+def _rows(mapping: ResultMapping, path: Path) -> Iterator[tuple[str, dict[str, Json] | str]]:
+    """Yield where each row stands, and the row or what is wrong with it. Raises DataError for a file of another shape."""
+    if path.suffix == ".json":
+        try:
+            entries = read_object(path)
+        except ValueError as error:
+            raise DataError(f"{path}: cannot be read: {error}; expected {mapping.where}") from error
+        for key, value in entries.items():
+            if not isinstance(value, dict) and not any(rule.lines for rule in mapping.metrics.values()):
+                raise DataError(f"{path}, key {key!r}: expected an object with scores, found {shown(value)}")
+            row = value if isinstance(value, dict) and "error" not in value else {"reply": value}
+            yield f"key {key!r}", {"key": key, **row}
+        return
+    if path.suffix == ".jsonl":
+        for number, text in enumerate(read_bytes(path).splitlines(), start=1):
+            if not text.strip():
+                continue
+            try:
+                # NaN is what a script writes for a mean of none.
+                row = parse_json(text, object_pairs_hook=distinct_keys)
+                yield f"line {number}", row if isinstance(row, dict) else f"expected an object, found {shown(row)}"
+            except ValueError as error:
+                yield f"line {number}", str(error)
+        return
+    table = read_table(path)
+    if lacking := [name for name in mapping.needs if name not in table.columns]:
+        columns = ", ".join(table.columns)
+        raise DataError(f"{path}: no column {lacking[0]!r}; expected {mapping.where}; found {columns}")
+    for line in table.lines:
+        row = {name: _as_number(value) if table.text_only else value for name, value in line.values.items()}
+        yield f"line {line.number}", row if line.fault is None else line.fault
+
+
+def _as_number(text: Json) -> Json:
+    try:
+        return float(str(text))
+    except ValueError:
+        return text
+
+
+def _check(mapping: ResultMapping, row: Mapping[str, Json], sample: Sample) -> None:
+    """Raise ValueError for a row about another edit than the sample's."""
+    for name, due in mapping.same.items():
+        if row.get(name) not in (None, value_of(row, due)):
+            raise ValueError(f"its {name} is {shown(row[name])}, and the file's is {value_of(row, due)!r}")
+    asked = row.get(mapping.instruction)
+    if asked and (not isinstance(asked, str) or asked.split() != sample.instruction.split()):
+        raise ValueError(f"its instruction is {shown(asked)}, and the data's {sample.instruction!r}")
+
+
+def _judge(benchmark: str, name: str) -> JudgeSpec:
+    """Return the identity of a judge of which the files tell the name at most."""
+    unknown = Sampling(temperature=None, seed=None, max_tokens=None)
+    backend = f"imported/{benchmark}" + (f"/{quote(name)}" if name else "")
+    return JudgeSpec(backend=backend, endpoint="recorded elsewhere", sampling=unknown, tool_protocol="none")
+
+
+def _editor_folder(path: Path, editor: str) -> Path:
+    """Return the folder that is called as the editor; the root where there is none."""
+    return next((folder for folder in path.parents if folder.name == editor), Path(path.anchor))
+
+
+def _has_images(folder: Path) -> bool:
+    return any(path.suffix.lower() in IMAGE_ENDINGS for path in folder.rglob("*"))
+
+
+def _without(warnings: Iterable[str]) -> tuple[str, ...]:
+    return tuple(note for note in warnings if note != NO_OUTPUT)

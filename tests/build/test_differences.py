@@ -1,0 +1,800 @@
+"""`editloupe build differences` as a user types it: from annotated images to what DICE is trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import editloupe as package
+from editloupe.answers import Record
+from editloupe.build.dice import pairs as dataset_pairs
+from editloupe.build.dice import similar
+from editloupe.build.dice.painting import COLOURS, choose, recoloured
+from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
+from editloupe.build.dice.similar import similar_pairs
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.errors import ModelAbsent, PhraseError, ToolError
+from editloupe.models.detect import open as detectors
+from editloupe.models.detect.base import Detection, DetectionResult
+from editloupe.models.features import open as encoders
+from editloupe.models.inpaint import open as inpainters
+from editloupe.models.inpaint.base import OpenCVInpainter, within
+from editloupe.protocols.dice.differences import given
+from editloupe.values import Box
+from examples.training.train_verifier import read_rows
+
+Run = Callable[..., tuple[int, str, str]]
+CUP, PLANT, SIGN, SPOON = 1, 2, 3, 4
+NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
+A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
+B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
+GREY = (150, 148, 152)
+PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
+
+
+def drawn(objects: Sequence[tuple[int, Sequence[int]]], *, size: tuple[int, int] = (200, 100)) -> np.ndarray:
+    """Plain rectangles on plain grey."""
+    rgb = np.full((size[1], size[0], 3), GREY, np.uint8)
+    for category, (x, y, w, h) in objects:
+        rgb[y : y + h, x : x + w] = PAINT[category]
+    return rgb
+
+
+def annotate(
+    folder: Path, scenes: dict[str, Any], *, polygons: bool = True, size: tuple[int, int] = (200, 100), **more: Any
+) -> Path:
+    """An annotated set: file name → its objects.   more: file name without its ending → further keys of the image."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images: list[Any] = []
+    annotations: list[Any] = []
+    for number, (name, objects) in enumerate(scenes.items(), start=1):
+        Image.fromarray(drawn(objects, size=size)).save(folder / name)
+        entry = {"id": number, "file_name": name, "width": size[0], "height": size[1]}
+        images.append({**entry, **more.get(name.partition(".")[0], {})})
+        for category, (x, y, w, h) in objects:
+            one = {"id": len(annotations) + 1, "image_id": number, "category_id": category, "bbox": [x, y, w, h]}
+            outline = {"segmentation": [[x, y, x + w, y, x + w, y + h, x, y + h]]} if polygons else {}
+            annotations.append({**one, **outline})
+    categories = [{"id": number, "name": name} for number, name in NAMES.items()]
+    file = folder / "instances.json"
+    file.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    return file
+
+
+def changed(file: Path, change: Callable[[Any], None]) -> Path:
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+    return file
+
+
+def pairs(*names: tuple[str, str]) -> Path:
+    Path("pairs.csv").write_text("source,edited\n" + "".join(f"{a},{b}\n" for a, b in names))
+    return Path("pairs.csv")
+
+
+def build(editloupe: Run, file: Path, *words: object, out: str = "set") -> tuple[int, dict[str, Any]]:
+    """(exit code, funnel)."""
+    code, said, told = editloupe("build", "differences", file, "--out", out, "--json", *map(str, words))
+    assert said, told
+    return code, json.loads(said)
+
+
+def refused(editloupe: Run, file: Path, *words: object, out: str = "set") -> str:
+    """What a build says that does not begin."""
+    code, said, told = editloupe("build", "differences", file, "--out", out, *map(str, words))
+    assert (code, said) == (2, ""), (code, said, told)
+    return " ".join(told.split())
+
+
+def lines(path: str, out: str = "set") -> list[dict[str, Any]]:
+    file = Path(out) / path
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def answers(path: str = "train/sft.jsonl", out: str = "set") -> list[str]:
+    """What the model is to say, without the tags around the answer."""
+    said = [row["messages"][1]["content"][0]["text"] for row in lines(path, out)]
+    return [text.replace("<Start Final Answer>", "").replace("</Start Final Answer>", "") for text in said]
+
+
+def written(out: str) -> dict[str, bytes]:
+    """All files of a set but its marker."""
+    files = [p for p in Path(out).rglob("*") if p.is_file() and p.name not in ("build.json", "done.jsonl")]
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
+
+
+def reasons(funnel: dict[str, Any]) -> dict[str, int]:
+    return {why: count for stage in funnel["stages"] for why, count in stage["left_out"].items()}
+
+
+class Finder:
+    """A detector that sees what it is told to, in every image."""
+
+    name = version = "finder"
+    threshold, side_px = 0.25, 800
+
+    def __init__(self, *seen: str) -> None:
+        self.seen, self.asked = seen, list[str]()
+        self.fails = False
+
+    def __call__(self, images: Any, phrase: str, **thresholds: float) -> list[DetectionResult]:
+        self.asked.append(phrase)
+        if self.fails:
+            raise ToolError("no memory is left")
+        if phrase == "street sign" and "long" in self.seen:
+            raise PhraseError("too long")
+        found = (Detection(box=Box(1, 1, 20, 20), score=0.6, label=phrase),) if phrase in self.seen else ()
+        return [DetectionResult(detections=found, width=10, height=10) for _ in images]
+
+
+class MeanColour:
+    """An encoder by the mean colour: images of one scene are alike."""
+
+    name = version = "mean colour"
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, images: Sequence[np.ndarray], patches: Any) -> list[np.ndarray]:
+        self.seen += len(images)
+        return [(image.mean((0, 1)) - 128).astype(np.float32) for image in images]
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> MeanColour:
+    found = MeanColour()
+    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
+    return found
+
+
+# Stage 1
+
+
+def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    assert (code, funnel["read"], funnel["written"], funnel["dropped"]) == (0, 1, 1, 0)
+    (row,) = lines("train/metadata.jsonl")
+    # The cups overlap in 36×30 of 2400 − 1080 px: 0.82, one EDIT at its place in b. The sign is in b alone, the plant in a
+    # alone. The spoon is 15 px wide. Boxes are in fractions of 200×100 px, from the top.
+    assert row["differences"] == [
+        {"op": "EDIT", "object": "cup", "box": [0.12, 0.1, 0.32, 0.4]},
+        {"op": "ADD", "object": "street sign", "box": [0.6, 0.2, 0.85, 0.8]},
+        {"op": "REMOVE", "object": "plant", "box": [0.5, 0.5, 0.8, 0.9]},
+    ]
+    assert answers() == [
+        "EDIT: cup, [0.120, 0.100, 0.320, 0.400]\n"
+        "ADD: street sign, [0.600, 0.200, 0.850, 0.800]\n"
+        "REMOVE: plant, [0.500, 0.500, 0.800, 0.900]"
+    ]
+    assert funnel["differences"]["train"] == {"ADD": 1, "EDIT": 1, "REMOVE": 1}
+    assert funnel["objects"] == {"absence_not_checked": 2, "small": 1}
+    # The photographs keep their own bytes.
+    images = [(Path("set/train") / row[name]).read_bytes() for name in ("source_file_name", "edited_file_name")]
+    assert images == [(tmp_path / "photos" / name).read_bytes() for name in ("a.png", "b.png")]
+    assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": None}
+
+
+def test_the_set_is_read_by_the_loader_and_by_the_trainer(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    loaded = load(Path("set/train"), store=ImageStore())
+    assert not loaded.rejected
+    found = given(loaded.samples[0], "unit")
+    assert found is not None
+    assert [(one.op, one.object, one.box) for one in found[:1]] == [("EDIT", "cup", Box(0.12, 0.1, 0.32, 0.4))]
+    (row,) = read_rows(Path("set/train/sft.jsonl"), "sft")
+    kinds = [part["type"] for part in row["prompt"][0]["content"]]
+    assert kinds == ["text", "text", "image", "text", "image", "text"]
+    assert row["completion"][0]["content"][0]["text"] == f"<Start Final Answer>{answers()[0]}</Start Final Answer>"
+    assert editloupe("check", "set/train")[0] == 0
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_judge_is_asked_what_the_row_asks_and_understands_what_the_row_answers(
+    editloupe: Run, tmp_path: Path, stage: int
+) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B} if stage == 1 else {"a.png": OBJECTS})
+    more = ("--pairs", pairs(("a.png", "b.png"))) if stage == 1 else ("--unchanged", 0)
+    build(editloupe, file, "--stage", stage, "--test-share", 0, *more)
+    (row,), (pair,) = lines("train/sft.jsonl"), lines("train/metadata.jsonl")
+    Path("said.jsonl").write_text(json.dumps(row["messages"][1]["content"][0]["text"]))
+    options = ("--option", "form=lines", "--option", "confidence=none", "--option", "coherence=mask")
+    words = ("judge", "set/train", "--protocol", "dice", *options, "--backend", "scripted/said.jsonl", "--out", "run")
+    code, _, told = editloupe(*words)
+    assert code == 0, told
+    finding = next(found for found in package.Run("run").findings if found.metric == "differences")
+    assert finding.status == "ok" and finding.trace
+    assert isinstance(finding.answer, Record) and isinstance(finding.answer.data, dict)
+    thousandths = [{**one, "box": [round(1000 * v, 3) for v in one["box"]]} for one in pair["differences"]]
+    wanted = [{name: one[name] for name in ("op", "object", "box")} for one in thousandths]
+    assert finding.answer.data["differences"] == wanted
+    trace = [json.loads(line) for line in (Path("run") / finding.trace).read_text().splitlines()]
+    asked = next(event["message"] for event in trace if event["kind"] == "message")
+    texts = [part.get("text") for part in asked["parts"]]
+    assert texts == [part.get("text") for part in row["messages"][0]["content"]]
+
+
+def test_a_plain_reply_is_the_papers_lines_alone(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--reply", "plain")
+    build(editloupe, file, *words)
+    (row,) = lines("train/sft.jsonl")
+    assert row["messages"][1]["content"][0]["text"].startswith("EDIT: cup, [0.120, 0.100, 0.320, 0.400]\nADD: street sign")
+    question = row["messages"][0]["content"][-1]["text"]
+    assert "LABEL: name, [x0, y0, x1, y1]" in question and "Final Answer" not in question
+
+
+def test_two_objects_of_a_kind_apart_from_each_other_are_no_difference(editloupe: Run, tmp_path: Path) -> None:
+    # 20×30 of 2400 − 600 px: 0.33, under the threshold of 0.5.
+    scenes = {"a.png": [(CUP, [20, 10, 40, 30])], "b.png": [(CUP, [40, 10, 40, 30])]}
+    file = annotate(tmp_path / "photos", scenes)
+    given_pairs = pairs(("a.png", "b.png"))
+    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", given_pairs, "--test-share", 0)
+    assert (code, reasons(funnel)) == (1, {"no_difference": 1})
+    code, _ = build(editloupe, file, "--stage", 1, "--pairs", given_pairs, "--test-share", 0, "--iou", 0.3, out="low")
+    assert (code, answers(out="low")) == (0, ["EDIT: cup, [0.200, 0.100, 0.400, 0.400]"])
+
+
+def test_each_object_is_matched_once_the_best_overlap_first() -> None:
+    one, near, far = (dataset_pairs.LargeObject(CUP, Box(x, 0.0, x + 0.4, 0.4)) for x in (0.0, 0.02, 0.1))
+    found = dataset_pairs.compare([one], [far, near], there=[frozenset({CUP})] * 2, iou=0.5)
+    assert found.changed == [(one, near)] and not found.added and not found.removed
+
+
+def test_lvis_lists_say_what_is_absent_and_what_may_not_be_said_to_be(editloupe: Run, tmp_path: Path) -> None:
+    lists = {"a": {"not_exhaustive_category_ids": [SIGN]}, "b": {"neg_category_ids": [PLANT]}}
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B}, **lists)
+    _, funnel = build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    # The sign may stand in a, too; that b has no plant is said by its list.
+    assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
+    assert funnel["objects"] == {"absent_by_annotation": 1, "small": 1}
+
+
+def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = Finder("street sign")
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
+    _, funnel = build(editloupe, file, *words)
+    assert set(finder.asked) == {"plant", "street sign"}
+    assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
+    assert funnel["objects"] == {"absent_by_detector": 1, "seen_by_detector": 1, "small": 1}
+    finder.seen = ("long",)
+    _, funnel = build(editloupe, file, *words, out="long")
+    assert funnel["objects"] == {"absent_by_detector": 1, "no_phrase": 1, "small": 1}
+
+
+def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = Finder()
+    finder.fails = True
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
+    code, funnel = build(editloupe, file, *words)
+    assert (code, funnel["written"], reasons(funnel)) == (1, 0, {"detector_failed": 1})
+    finder.fails = False
+    code, funnel = build(editloupe, file, *words)
+    assert (code, funnel["written"], reasons(funnel)) == (0, 1, {})
+
+
+def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
+    scenes = {f"{number}.png": A if number % 2 else B for number in range(8)}
+    file = annotate(tmp_path / "photos", scenes)
+    words = ("--stage", 1, "--partners", 7, "--test-share", 0)
+    code, funnel = build(editloupe, file, *words)
+    # All 28 pairs of 8 images are alike; the 12 of one scene with itself have the cup in one place, which is an EDIT.
+    assert (code, funnel["read"], funnel["written"], encoder.seen) == (0, 28, 28, 8)
+    sources = [row["lineage"]["source"] < row["lineage"]["edited"] for row in lines("train/metadata.jsonl")]
+    assert 0 < sum(sources) < 28
+    # Again, with the answers of before.
+    before = written("set")
+    build(editloupe, file, *words)
+    assert (written("set"), encoder.seen) == (before, 8)
+    build(editloupe, file, *words, "--most-pairs", 5, out="five")
+    some = {(row["lineage"]["source"], row["lineage"]["edited"]) for row in lines("train/metadata.jsonl", "five")}
+    every = {(row["lineage"]["source"], row["lineage"]["edited"]) for row in lines("train/metadata.jsonl")}
+    assert len(some) == 5 and some < every
+    build(editloupe, file, *words, "--most-pairs", 5, "--seed", 1, out="other")
+    assert lines("train/metadata.jsonl", "other") != lines("train/metadata.jsonl", "five")
+
+
+def test_no_pair_joins_the_two_splits(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
+    file = annotate(tmp_path / "photos", {f"{number}.png": A if number % 2 else B for number in range(12)})
+    build(editloupe, file, "--stage", 1, "--partners", 11, "--test-share", 0.5)
+    seen = [
+        {row["lineage"][side] for row in lines(f"{split}/metadata.jsonl") for side in ("source", "edited")}
+        for split in ("train", "test")
+    ]
+    assert seen[0] and seen[1] and not seen[0] & seen[1]
+    assert len(lines("test/sft.jsonl")) == len(lines("test/metadata.jsonl"))
+
+
+@pytest.mark.parametrize("blocks", [(3, 4), (512, 4096)])
+def test_pairs_are_those_that_a_comparison_of_all_gives(blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similar, "_ROWS", blocks[0])
+    monkeypatch.setattr(similar, "_COLUMNS", blocks[1])
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(20, 3)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    categories = [frozenset(map(int, rng.choice(8, rng.integers(0, 5), replace=False))) for _ in range(20)]
+    splits: Any = ["test" if number % 5 == 0 else "train" for number in range(20)]
+    wanted = set()
+    for i in range(20):
+        fitting = [
+            (-float(features[i] @ features[j]), j)
+            for j in range(20)
+            if j != i
+            and splits[i] == splits[j]
+            and categories[i] & categories[j]
+            and len(categories[i] ^ categories[j]) < 6
+        ]
+        wanted |= {tuple(sorted((i, j))) for cosine, j in sorted(fitting)[:2] if -cosine > 0.2}
+    found = similar_pairs(features, categories, splits, above=0.2, differing_below=6, partners=2)
+    assert {(i, j) for i, j, _ in found} == wanted and len(wanted) > 10
+
+
+def test_pairs_of_too_different_photographs_are_left_out(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": [(SIGN, [0, 0, 50, 50])]})
+    words = ("--stage", 1, "--test-share", 0)
+    _, funnel = build(editloupe, file, *words, "--pairs", pairs(("a.png", "c.png"), ("a.png", "b.png"), ("b.png", "c.png")))
+    assert (funnel["written"], reasons(funnel)) == (2, {"no_common_category": 1})
+    # a and b differ in plant, sign and spoon.
+    _, funnel = build(editloupe, file, *words, "--pairs", pairs(("a.png", "b.png")), "--differing-below", 3, out="three")
+    assert reasons(funnel) == {"too_many_differing": 1}
+
+
+def test_given_pairs_that_name_nothing_are_left_out(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    table = pairs(("a.png", "b.png"), ("a.png", "x.png"), ("a.png", "a.png"), ("1", "2"))
+    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", table, "--test-share", 0)
+    # 1 and 2 are the ids of a and b.
+    assert (code, funnel["read"], funnel["written"]) == (0, 4, 1)
+    assert reasons(funnel) == {"unknown_image": 1, "one_image_twice": 1, "given_twice": 1}
+    Path("pairs.csv").write_text("one,two\na.png,b.png\n")
+    said = refused(editloupe, file, "--stage", 1, "--pairs", "pairs.csv", out="other")
+    assert "expected the columns source and edited" in said and not Path("other").exists()
+
+
+def test_without_an_encoder_or_pairs_the_command_says_what_is_missing(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: object, device: object) -> None:
+        raise ModelAbsent("there are no weights")
+
+    monkeypatch.setattr(encoders, "open_dino", absent)
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
+    said = refused(editloupe, file, "--stage", 1)
+    assert "there are no weights. Name weights with --dino, or give the pairs with --pairs FILE" in said
+    assert not Path("set").exists()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    from tests.models.tiny_encoders import encoder_folder
+
+    dino = encoder_folder(tmp_path / "dino", "dinov2")
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": A})
+    words = ("--stage", 1, "--test-share", 0, "--dino", dino, "--device", "cpu", "--least-similarity", -1)
+    code, funnel = build(editloupe, file, *words)
+    found = lines("train/metadata.jsonl")
+    alike = next(row for row in found if {row["lineage"]["source"], row["lineage"]["edited"]} == {"a.png", "c.png"})
+    assert (code, funnel["read"]) == (0, 2) and alike["lineage"]["similarity"] == pytest.approx(1, abs=1e-3)
+    # a and c are nearest to each other, and b to one of them.
+    assert len(list(Path("set/features").iterdir())) == 1
+    before = written("set")
+    assert build(editloupe, file, *words)[0] == 0 and written("set") == before
+
+
+# Stage 2
+
+
+OBJECTS = [(CUP, [20, 10, 60, 30]), (PLANT, [100, 50, 60, 40]), (SIGN, [110, 5, 50, 30])]
+
+
+def scenes(count: int) -> dict[str, Any]:
+    return {f"{number}.png": OBJECTS for number in range(count)}
+
+
+def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", scenes(12))
+    code, funnel = build(editloupe, file, "--stage", 2, "--jpeg", 0, "--test-share", 0, "--unchanged", 0)
+    rows = lines("train/metadata.jsonl")
+    assert (code, funnel["read"], len(rows)) == (0, 12, 12)
+    assert sum(funnel["differences"]["train"].values()) == 36 == funnel["objects"]["drawn"]
+    assert all(count > 3 for count in funnel["differences"]["train"].values())
+    store, original, boxes = ImageStore(), drawn(OBJECTS), {NAMES[c].replace("_", " "): box for c, box in OBJECTS}
+    for row in rows:
+        source, edited = (
+            store.array(store.add_file(Path("set/train") / row[f"{role}_file_name"])) for role in ("source", "edited")
+        )
+        around = np.zeros(original.shape[:2], bool)
+        for one in row["differences"]:
+            x, y, w, h = boxes[one["object"]]
+            assert one["box"] == [x / 200, y / 100, (x + w) / 200, (y + h) / 100]
+            # By at most 3 px more than the mask.
+            around[max(0, y - 3) : y + h + 3, max(0, x - 3) : x + w + 3] = True
+            place = np.s_[y + 8 : y + h - 8, x + 8 : x + w - 8]
+            category = next(c for c, name in NAMES.items() if name.replace("_", " ") == one["object"])
+            before, after = source[place].reshape(-1, 3), edited[place].reshape(-1, 3)
+            # Filled from the grey around it; the object itself; another colour.
+            gone, there = before if one["op"] == "ADD" else after, after if one["op"] == "ADD" else before
+            assert (there == PAINT[category]).all()
+            if one["op"] == "EDIT":
+                assert one["how"].partition(" ")[2] in COLOURS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
+            else:
+                assert np.abs(gone.astype(int) - GREY).max() <= 6 and one["how"].startswith("removed by OpenCV")
+        assert np.array_equal(source[~around], original[~around]) and np.array_equal(edited[~around], original[~around])
+    assert {row["instruction"] for row in rows} == {"No edit was asked for."}
+
+
+def test_about_a_fifth_stays_as_it_is_and_half_is_compressed(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", scenes(60))
+    code, funnel = build(editloupe, file, "--stage", 2)
+    unchanged, pairs_ = funnel["unchanged"], funnel["pairs"]
+    assert code == 0 and sum(pairs_.values()) == 60
+    # Binomial: 60 × .2 ± 3 × 3.1 images, 120 × .5 ± 3 × 5.5 files, 60 × .16 ± 3 × 2.8 images.
+    assert 3 <= sum(unchanged.values()) <= 21 and 44 <= funnel["compressed_images"] <= 76 and 1 <= pairs_["test"] <= 18
+    rows = [row for split in ("train", "test") for row in lines(f"{split}/metadata.jsonl")]
+    assert sum(not row["differences"] for row in rows) == sum(unchanged.values())
+    assert answers().count("no change") == unchanged["train"]
+    qualities = [q for row in rows for q in row["lineage"]["jpeg"] if q is not None]
+    assert len(qualities) == funnel["compressed_images"] and min(qualities) >= 50 and max(qualities) <= 95
+    endings = [Path(row[name]).suffix for row in rows for name in ("source_file_name", "edited_file_name")]
+    assert endings.count(".jpg") == len(qualities)
+
+
+def test_the_same_seed_gives_the_same_files_and_a_further_image_changes_none(editloupe: Run, tmp_path: Path) -> None:
+    file, more = annotate(tmp_path / "photos", scenes(4)), annotate(tmp_path / "five", scenes(5))
+    for out, path, seed in (("set", file, 0), ("same", file, 0), ("more", more, 0), ("other", file, 1)):
+        build(editloupe, path, "--stage", 2, "--seed", seed, "--test-share", 0, out=out)
+    assert written("set") == written("same")
+    assert lines("train/metadata.jsonl", "more")[:4] == lines("train/metadata.jsonl")
+    assert lines("train/metadata.jsonl", "other") != lines("train/metadata.jsonl")
+
+
+def test_a_stopped_build_writes_no_rows_and_goes_on(tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", scenes(4))
+    options, out = DifferenceSetOptions(stage=2, test_share=0.0), tmp_path / "set"
+    out.mkdir()
+    seen: list[str] = []
+
+    def go(most: int) -> Any:
+        return DifferenceSet().build(
+            file, options, models=dataset_pairs.Models(), folder=out, stopped=lambda: len(seen) >= most, tell=seen.append
+        )
+
+    assert go(2) is None and not (out / "train" / "sft.jsonl").exists()
+    assert len((out / "done.jsonl").read_text().splitlines()) == 2
+    built = go(99)
+    assert built is not None and built.written == 4 and len((out / "done.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_failing_inpainter_leaves_the_image_for_the_next_call(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(OpenCVInpainter):
+        broken = True
+
+        def __call__(self, rgb: Any, mask: Any, words: str = "", *, seed: int = 0) -> Any:
+            if self.broken:
+                raise ToolError("no memory is left")
+            return super().__call__(rgb, mask, words, seed=seed)
+
+    monkeypatch.setattr(inpainters, "open_inpainter", lambda name, device: Failing())
+    file = annotate(tmp_path / "photos", scenes(2))
+    words = ("--stage", 2, "--unchanged", 0)
+    code, funnel = build(editloupe, file, *words)
+    assert (code, funnel["written"], reasons(funnel)) == (1, 0, {"inpainter_failed": 2})
+    assert "no memory is left" in lines("left_out.jsonl")[0]["detail"]
+    Failing.broken = False
+    code, funnel = build(editloupe, file, *words)
+    assert (code, funnel["written"], reasons(funnel)) == (0, 2, {})
+
+
+def test_a_replacer_puts_in_objects_of_other_categories(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Painter:
+        name = version = "painter"
+        takes_words = True
+
+        def __call__(self, rgb: Any, mask: Any, words: str = "", *, seed: int = 0) -> Any:
+            asked.append(words)
+            return within(rgb, np.full_like(rgb, 7), mask)
+
+    monkeypatch.setattr(
+        inpainters, "open_inpainter", lambda name, device: Painter() if name == "painter" else OpenCVInpainter()
+    )
+    file = annotate(tmp_path / "photos", scenes(20))
+    words = ("--stage", 2, "--test-share", 0, "--unchanged", 0, "--jpeg", 0)
+    _, funnel = build(editloupe, file, *words, "--replacer", "painter")
+    edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
+    replaced = [one for one in edits if one["how"].startswith("replaced")]
+    # Of 60 objects about 20 are edited, of which about 6 by colour; the seed is fixed.
+    assert funnel["edits"] == {"coloured": len(edits) - len(replaced), "replaced": len(replaced)}
+    assert 0 < len(replaced) == len(asked) < len(edits)
+    for one in replaced:
+        # Named is what the original shows; what comes in is another category.
+        target = one["how"].split("'")[1]
+        assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
+    _, funnel = build(editloupe, file, *words, out="plain")
+    assert set(funnel["edits"]) == {"coloured"}
+    said = refused(editloupe, file, *words, "--replacer", "opencv", out="no")
+    assert "OpenCV (telea) takes no words" in said and not Path("no").exists()
+
+
+def test_objects_that_are_small_or_overlap_are_not_chosen() -> None:
+    def mask(x: int, y: int, w: int, h: int) -> np.ndarray:
+        made = np.zeros((100, 100), bool)
+        made[y : y + h, x : x + w] = True
+        return made
+
+    # 3 % of 10,000 px are 300. The second overlaps the first in 5 % of its px, the third in 10 %.
+    masks = [mask(0, 0, 20, 20), mask(19, 0, 20, 20), mask(0, 18, 20, 20), mask(60, 60, 29, 10), mask(60, 60, 30, 10)]
+    seen = set()
+    for seed in range(40):
+        taken, large = choose(masks, Random(seed), most=4, least_area=0.03, most_overlap=0.05)
+        assert large == 4 and 3 not in taken and not {0, 2} <= set(taken) and 4 in taken and 1 in taken
+        seen.add(tuple(sorted(taken)))
+        assert len(choose(masks, Random(seed), most=2, least_area=0.03, most_overlap=0.05)[0]) == 2
+    assert seen == {(0, 1, 4), (1, 2, 4)}
+
+
+@pytest.mark.parametrize("colour", [(255, 255, 255), (0, 0, 0), (128, 128, 128), *PAINT.values()])
+def test_any_object_gets_another_colour_that_is_seen(colour: tuple[int, int, int]) -> None:
+    rgb = np.full((60, 60, 3), GREY, np.uint8)
+    rgb[10:50, 10:50] = colour
+    mask = np.zeros((60, 60), bool)
+    mask[10:50, 10:50] = True
+    for seed in range(12):
+        made, name = recoloured(rgb, mask, Random(seed))
+        assert np.array_equal(made[~mask], rgb[~mask]) and name in COLOURS
+        assert np.abs(made[20:40, 20:40].astype(int) - colour).max(axis=2).min() >= 40
+
+
+def test_boxes_follow_the_crop(editloupe: Run, tmp_path: Path) -> None:
+    # Of 200×100 px the middle square is x 50 to 150: of the cup 30 px stay, of the plant 50, of the sign 40.
+    file = annotate(tmp_path / "photos", {"0.png": OBJECTS})
+    build(editloupe, file, "--stage", 2, "--crop", "--jpeg", 0, "--test-share", 0, "--unchanged", 0)
+    (row,) = lines("train/metadata.jsonl")
+    assert {one["object"]: one["box"] for one in row["differences"]} == {
+        "cup": [0, 0.1, 0.3, 0.4],
+        "plant": [0.5, 0.5, 1, 0.9],
+        "street sign": [0.6, 0.05, 1, 0.35],
+    }
+    with Image.open(Path("set/train") / row["edited_file_name"]) as image:
+        assert image.size == (100, 100)
+
+
+def test_a_box_stands_for_a_mask_that_is_not_there(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {"0.png": OBJECTS}, polygons=False)
+    code, funnel = build(editloupe, file, "--stage", 2, "--unchanged", 0)
+    assert code == 0 and funnel["objects"] == {"drawn": 3, "large": 3, "objects": 3}
+
+
+def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", {**scenes(3), "gone.png": OBJECTS, "small.png": [(CUP, [0, 0, 20, 20])]})
+    (tmp_path / "photos" / "gone.png").unlink()
+    Image.new("RGB", (50, 50)).save(tmp_path / "photos" / "1.png")
+    (tmp_path / "photos" / "2.png").write_bytes(b"\x89PNG no image")
+
+    def worse(data: Any) -> None:
+        first = data["annotations"][0]
+        data["annotations"] += [
+            {**first, "id": 100, "image_id": 77},
+            {**first, "id": 101, "category_id": 77},
+            {**first, "id": 102, "bbox": [180, 10, 60, 30]},
+        ]
+        first["segmentation"] = {"size": [10, 10], "counts": [100]}
+
+    code, funnel = build(editloupe, changed(file, worse), "--stage", 2)
+    assert (code, funnel["read"], funnel["written"]) == (0, 5, 1)
+    assert reasons(funnel) == {"missing_file": 1, "size_differs": 1, "unreadable_image": 1, "no_large_object": 1}
+    assert funnel["unusable"] == {"unknown_image": 1, "unknown_category": 1, "box": 1, "segmentation": 1}
+    told = {(row.get("what") or row.get("source"), row["why"]) for row in lines("left_out.jsonl")}
+    assert told == {
+        ("annotation 100", "unknown_image"), ("annotation 101", "unknown_category"), ("annotation 102", "box"),
+        ("0.png", "segmentation"), ("1.png", "size_differs"), ("2.png", "unreadable_image"), ("gone.png", "missing_file"),
+        ("small.png", "no_large_object"),
+    }  # fmt: skip
+    # In stage 1 a pair whose image cannot be read is left out.
+    table = pairs(("0.png", "1.png"), ("0.png", "gone.png"))
+    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", table, out="one")
+    assert (code, reasons(funnel)) == (1, {"missing_file": 1, "size_differs": 1})
+
+
+def test_a_name_that_no_file_can_have_is_left_out(editloupe: Run, tmp_path: Path) -> None:
+    def worse(data: Any) -> None:
+        data["images"][0]["file_name"] = f"{300 * 'x'}.png"
+
+    file = annotate(tmp_path / "photos", scenes(2))
+    code, funnel = build(editloupe, changed(file, worse), "--stage", 2, "--unchanged", 0)
+    assert (code, funnel["read"], funnel["written"]) == (0, 2, 1)
+    assert sum(reasons(funnel).values()) == 1
+
+
+def test_an_unreadable_photograph_is_not_paired(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
+    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": A})
+    whole = (tmp_path / "photos" / "c.png").read_bytes()
+    (tmp_path / "photos" / "c.png").write_bytes(whole[:-60])
+    code, funnel = build(editloupe, file, "--stage", 1, "--test-share", 0)
+    assert (code, funnel["read"], funnel["written"], funnel["unusable"]) == (0, 1, 1, {"unreadable_image": 1})
+    (tmp_path / "photos" / "c.png").write_bytes(whole)
+    _, funnel = build(editloupe, file, "--stage", 1, "--test-share", 0)
+    assert funnel["written"] == 2 and funnel["unusable"] == {}
+
+
+# Stage 3
+
+
+def annotated(folder: Path) -> Path:
+    """Two edits with differences as people annotated them, one without."""
+    folder.mkdir()
+    Image.fromarray(drawn(A)).save(folder / "a.png")
+    Image.fromarray(drawn(B)).save(folder / "b.png")
+    row = {"source_file_name": "a.png", "edited_file_name": "b.png", "instruction": "Remove the plant."}
+    differences = [
+        {"op": "REMOVE", "object": "plant", "box": [0.5, 0.5, 0.8, 0.9], "coherent": True, "reason": "It was asked for."},
+        {"op": "ADD", "object": "street sign", "box": [0.6, 0.2, 0.85, 0.8], "coherent": False},
+        {"op": "EDIT", "object": "", "box": [0.1, 0.1, 0.32, 0.4], "coherent": False, "reason": "A \n move."},
+        {"op": "EDIT", "object": "cup", "box": [0.1, 0.1, 0.32, 0.4]},
+    ]
+    rows = [
+        {**row, "id": "one", "differences": differences},
+        {**row, "id": "two", "instruction": "Add a sign.", "differences": None},
+        {**row, "id": "three", "instruction": "Do it.", "differences": [{"op": "MOVE", "box": [0, 0, 1, 1]}]},
+    ]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return folder
+
+
+def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--stage", 3, "--test-share", 0)
+    assert (code, funnel["read"], funnel["written"], funnel["with_reason"]) == (0, 6, 3, 2)
+    assert reasons(funnel) == {"no_coherence": 1, "no_differences": 1, "unreadable_differences": 1}
+    assert answers() == [
+        "<Start Thinking>It was asked for.</Start Thinking>\nyes",
+        "no",
+        "<Start Thinking>A move.</Start Thinking>\nno",
+    ]
+    assert funnel["rows"] == {"train": {"yes": 1, "no": 2}, "test": {"yes": 0, "no": 0}}
+    before, after = drawn(A), drawn(B)
+    colours = {"REMOVE": (0, 0, 255), "ADD": (255, 0, 0), "EDIT": (0, 255, 0)}
+    corners = {"REMOVE": (100, 50), "ADD": (120, 20), "EDIT": (20, 10)}
+    for row, op in zip(lines("train/sft.jsonl"), ("REMOVE", "ADD", "EDIT"), strict=True):
+        x, y = corners[op]
+        for name, original, marked in zip(row["images"], (before, after), (True, True), strict=True):
+            shown = np.asarray(Image.open(Path("set/train") / name))
+            assert (tuple(shown[y, x]) == colours[op]) is marked
+            # Nothing inside the box is hidden, nor anything outside.
+            assert np.array_equal(shown[y + 4 : y + 20, x + 4 : x + 20], original[y + 4 : y + 20, x + 4 : x + 20])
+            assert np.array_equal(shown[:5], original[:5])
+        first, *_, last = (part.get("text", "") for part in row["messages"][0]["content"])
+        assert "Editing instruction: Remove the plant." in first and "The answers: yes, no." in last
+    assert lines("train/metadata.jsonl") == []
+    before_again = written("set")
+    build(
+        editloupe,
+        annotated(tmp_path / "copy"),
+        "--stage",
+        3,
+        "--test-share",
+        0,
+        out="again",
+    )
+    assert written("again") == before_again
+
+
+@pytest.mark.parametrize(("marks", "wanted"), [("paper", (True, False)), ("official", (False, True))])
+def test_marks_say_which_image_shows_an_edit(editloupe: Run, tmp_path: Path, marks: str, wanted: tuple[bool, bool]) -> None:
+    build(
+        editloupe,
+        annotated(tmp_path / "edits"),
+        "--stage",
+        3,
+        "--test-share",
+        0,
+        "--marks",
+        marks,
+    )
+    row = lines("train/sft.jsonl")[2]
+    shown = [tuple(np.asarray(Image.open(Path("set/train") / name))[10, 20]) == (0, 255, 0) for name in row["images"]]
+    assert tuple(shown) == wanted
+    # What bears no box is the file itself.
+    assert (Path("set/train") / row["images"][wanted.index(False)]).read_bytes() in [
+        (tmp_path / "edits" / name).read_bytes() for name in ("a.png", "b.png")
+    ]
+
+
+def test_a_plain_judgement_is_the_reason_then_yes_or_no(editloupe: Run, tmp_path: Path) -> None:
+    words = ("--stage", 3, "--test-share", 0, "--reply", "plain")
+    build(editloupe, annotated(tmp_path / "edits"), *words)
+    assert answers() == ["Reasoning: It was asked for.\nDecision: yes", "Decision: no", "Reasoning: A move.\nDecision: no"]
+    # Spelled as the question spells it.
+    asked = lines("train/sft.jsonl")[0]["messages"][0]["content"][-1]["text"]
+    assert 'one last line: "Decision:"' in asked and "The answers: yes, no." in asked
+
+
+def test_a_run_whose_samples_are_annotated_gives_the_same_rows(editloupe: Run, tmp_path: Path) -> None:
+    folder = annotated(tmp_path / "edits")
+    metadata = folder / "metadata.jsonl"
+    metadata.write_text(metadata.read_text().splitlines()[0] + "\n")
+    options = ("--option", "detector=given", "--option", "coherence=mask")
+    editloupe("judge", folder, "--protocol", "dice", *options, "--out", "run")
+    words = ("--stage", 3, "--test-share", 0)
+    build(editloupe, folder, *words)
+    build(editloupe, Path("run"), *words, out="of-run")
+    assert lines("train/sft.jsonl", "of-run") == lines("train/sft.jsonl") and len(answers()) == 3
+
+
+def test_edits_without_annotated_differences_are_refused(
+    editloupe: Run, tmp_path: Path, edits: Callable[..., Path]
+) -> None:
+    said = refused(editloupe, edits(2), "--stage", 3)
+    assert "no edit with a column 'differences'" in said and not Path("set").exists()
+
+
+# The command
+
+
+def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", scenes(2))
+    assert "name the stage: --stage 1" in refused(editloupe, file)
+    assert "--partners belongs to stage 1, not to stage 2" in refused(editloupe, file, "--stage", 2, "--partners", 2)
+    assert "--crop belongs to stage 1 and 2, not to stage 3" in refused(editloupe, file, "--stage", 3, "--crop")
+    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(editloupe, file, "--stage", 2, "--inpainter", "lama")
+    assert "expected one of xyxy" in refused(editloupe, file, "--stage", 3, "--given-boxes", "x")
+    assert "no such folder" in refused(editloupe, file, "--stage", 2, "--images", "nowhere")
+    assert "no such file" in refused(editloupe, tmp_path / "none.json", "--stage", 2)
+    assert not Path("set").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    assert "holds other files (notes.txt)" in refused(editloupe, file, "--stage", 2, out="full")
+    build(editloupe, file, "--stage", 2)
+    assert "was built with seed 0, and this command has 1" in refused(editloupe, file, "--stage", 2, "--seed", 1)
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text("{")
+    assert "is no JSON" in refused(editloupe, damaged, "--stage", 2, out="damaged")
+
+
+def test_a_set_without_images_is_refused(editloupe: Run, tmp_path: Path) -> None:
+    file = annotate(tmp_path / "photos", scenes(1))
+    changed(file, lambda data: data.update(images=[]))
+    assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2)
+    file = annotate(tmp_path / "photos", scenes(1))
+    changed(file, lambda data: data["images"][0].pop("width"))
+    assert "none of its images can be used" in refused(editloupe, file, "--stage", 2)
+
+
+def test_the_command_has_no_options_of_a_judge(editloupe: Run, tmp_path: Path) -> None:
+    code, said, _ = editloupe("build", "differences", "--help")
+    assert code == 0 and all(word in said for word in ("--stage", "--detector", "--dino", "--replacer"))
+    assert "--backend" not in said and "--max-cost" not in said
+    file = annotate(tmp_path / "photos", scenes(2))
+    code, said, _ = editloupe("build", "differences", file, "--stage", "2", "--out", "set")
+    told = " ".join(said.split())
+    assert code == 0 and "Every EDIT is a change of colour" in told and "2 pairs of 2 images; 0 dropped." in told
+    assert not Path("set/run").exists()
+    # As the column gives them, with the protocol's own options.
+    options = ("--option", "detector=given", "--option", "coherence=mask", "--fail-on-error", "1")
+    split = "train" if lines("train/metadata.jsonl") else "test"
+    code, _, told = editloupe("judge", f"set/{split}", "--protocol", "dice", *options, "--out", "run")
+    assert code in (0, 1), told
+    findings = [found for found in package.Run("run").findings if found.metric == "differences"]
+    assert findings and all(found.status == "ok" for found in findings)

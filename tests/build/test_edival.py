@@ -1,0 +1,341 @@
+"""`editloupe build edival`: chains of edits."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.build.edival.pools import words
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.protocols.edival.chain import read_chain
+from editloupe.protocols.edival.instructions import EDIT_TYPES
+from tests.build.conftest import Run, written
+from tests.build.test_edival_pools import replay
+from tests.build.toys import Finder
+from tests.conftest import pngs
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
+
+
+def pictures(folder: Path, count: int = 3) -> Path:
+    """A folder of PNG and JPEG files: 0.png, 1.jpg, 2.png, …, 10.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        (folder / f"{number}.png").write_bytes(pngs(number, spots=1)[0])
+        if number == 1:
+            Image.open(folder / "1.png").save(folder / "1.jpg")
+            (folder / "1.png").unlink()
+    return folder
+
+
+def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, dict[str, Any]]:
+    """(exit code, funnel) of a build by the toy."""
+    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    assert said, told
+    return code, json.loads(said)
+
+
+def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> str:
+    """What a build says that does not begin."""
+    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", *words)
+    assert (code, said) == (2, ""), told
+    return " ".join(told.split())
+
+
+def table(out: str = "set") -> list[dict[str, Any]]:
+    """The benchmark's file, its lists read."""
+    with (Path(out) / "edival" / "instructions.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            {
+                name: ast.literal_eval(value) if name not in ("image_index", "turns") else int(value)
+                for name, value in row.items()
+            }
+            for row in csv.DictReader(file)
+        ]
+
+
+def metadata(out: str = "set") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(out) / "imagefolder" / "metadata.jsonl").read_text().splitlines()]
+
+
+def left_out(out: str = "set") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(out) / "left_out.jsonl").read_text().splitlines()]
+
+
+def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 11))
+    assert code == 0
+    assert (funnel["read"], funnel["written"], funnel["dropped"]) == (11, 11, 0)
+    assert funnel["objects"] == {"listed": 33, "grounded": 33, "left_out": {}}
+    rows = table()
+    assert [(row["image_index"], row["turns"]) for row in rows] == [(i, t) for i in range(11) for t in (1, 2, 3)]
+    header = (Path("set/edival/instructions.csv")).read_text().splitlines()[0]
+    assert header == (
+        "image_index,turns,task_type,instructions,format_instructions,bg_consistency,unchanged_objects,available_objects,"
+        "all_objects"
+    )
+    counted = {str(t): {} for t in (1, 2, 3)}  # type: dict[str, dict[str, int]]
+    for row in rows:
+        # Lists are cumulative, pools are those after the turn.
+        whole = rows[row["image_index"] * 3 + 2]
+        for name in ("task_type", "instructions", "format_instructions"):
+            assert row[name] == whole[name][: row["turns"]]
+        kind = row["task_type"][-1]
+        counted[str(row["turns"])][kind] = counted[str(row["turns"])].get(kind, 0) + 1
+    assert {t: dict(sorted(kinds.items())) for t, kinds in counted.items()} == {
+        t: dict(sorted(kinds.items())) for t, kinds in funnel["instructions"].items()
+    }
+    store = ImageStore()
+    benchmark, general = (load(Path("set") / name, store=store, outputs=False) for name in ("edival", "imagefolder"))
+    assert (benchmark.format, general.format) == ("edival", "imagefolder") and not benchmark.rejected
+    for row, sample, same in zip(rows[2::3], benchmark.samples, general.samples, strict=True):
+        chain = read_chain(sample)
+        assert chain == read_chain(same) and (sample.id, sample.source) == (same.id, same.source)
+        assert [edit.edit_type for edit in chain.edits] == row["task_type"]
+        # Each type once, or subject_add where no object allowed another.
+        assert len({*row["task_type"]} | {"subject_add"}) >= 3 and not set(row["task_type"]) - set(EDIT_TYPES)
+        objects = [name for name in ("metal red cup", "wooden table", "cat") if name in chain.pools[0].ever]
+        assert len(objects) == 3
+        foreground = {name for pools in chain.pools for name in pools.ever} - {"wooden table"}
+        if not any(edit.edit_type == "background_change" for edit in chain.edits):
+            assert replay(objects, chain.edits) == list(chain.pools)
+        assert all(set(edit.keep) <= foreground for edit in chain.edits)
+    assert not left_out()
+
+
+def test_base_images_have_the_benchmarks_names_and_their_own_bytes(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 11)
+    build(editloupe, images)
+    names = sorted(p.name for p in Path("set/edival").iterdir())
+    assert names == sorted(["instructions.csv", "1_input_raw.jpg", *(f"{n}_input_raw.png" for n in range(11) if n != 1)])
+    # 10.png comes behind 9.png, not behind 1.jpg.
+    for index, name in ((0, "0.png"), (1, "1.jpg"), (2, "2.png"), (10, "10.png")):
+        made = Path("set/edival") / f"{index}_input_raw{Path(name).suffix}"
+        assert made.read_bytes() == (images / name).read_bytes()
+        assert metadata()[index]["image"] == name
+        assert (Path("set/imagefolder") / metadata()[index]["source_file_name"]).read_bytes() == made.read_bytes()
+
+
+def test_the_same_seed_and_replies_give_the_same_bytes_and_another_seed_others(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 4)
+    assert build(editloupe, images, out="a") == (0, {**build(editloupe, images, out="b")[1], "folder": str(tmp_path / "a")})
+    assert written("a") == written("b")
+    build(editloupe, images, "--seed", "43", out="c")
+    assert written("c")["edival/instructions.csv"] != written("a")["edival/instructions.csv"]
+    # A further image changes no other chain.
+    pictures(tmp_path / "images", 5)
+    build(editloupe, images, out="d")
+    assert table("d")[:12] == table("a")
+
+
+def test_a_budget_stops_it_and_the_same_command_goes_on(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 6)
+    words = ("build", "edival", images, "--out", "set", "--backend", "toy/a")
+    code, _, told = editloupe(*words, "--run-tokens", "20", "--concurrency", "1")
+    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
+    assert not Path("set/edival").exists()
+    assert editloupe(*words)[0] == 0
+    assert len(table()) == 18
+
+
+def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+    finder.seen = {
+        "metal red cup": [((0.1, 0.1, 0.4, 0.4), 0.34)],  # under 0.35
+        "wooden table": [((0.0, 0.1, 0.95, 0.6), 0.9)],  # wide (0.95), and 0.475 of the image
+        "cat": [((0.0, 0.1, 0.95, 0.5), 0.35)],  # as wide, and 0.38 of the image
+    }
+    _, funnel = build(editloupe, pictures(tmp_path / "images"))
+    assert funnel["objects"] == {"listed": 9, "grounded": 3, "left_out": {"not_found": 3, "oversized": 3}}
+    assert {(one["object"], one["why"]) for one in left_out()} == {
+        ("metal red cup", "not_found"),
+        ("wooden table", "oversized"),
+    }
+    assert all(row["all_objects"][0] == "cat" for row in table())
+    # Thresholds are options.
+    words = ("--box-threshold", "0.3", "--max-area", "0.5")
+    assert build(editloupe, tmp_path / "images", *words, out="loose")[1]["objects"]["grounded"] == 9
+
+
+def test_an_image_without_a_confirmed_object_is_dropped(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+    finder.seen = {name: [((0.1, 0.1, 0.4, 0.4), 0.3)] for name in ("metal red cup", "wooden table", "cat")}
+    code, funnel = build(editloupe, pictures(tmp_path / "images"))
+    assert (code, funnel["written"]) == (1, 0)
+    assert funnel["stages"][2]["left_out"] == {"not_found": 3}
+
+
+def test_an_object_that_the_detector_cannot_look_for_is_left_out(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+    finder.too_long = "wooden table"
+    code, funnel = build(editloupe, pictures(tmp_path / "images"))
+    assert code == 3 and funnel["written"] == 3
+    assert funnel["objects"] == {"listed": 9, "grounded": 6, "left_out": {"input_error": 3}}
+
+
+def test_an_image_waits_for_a_detector_that_failed(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+    images = pictures(tmp_path / "images")
+    finder.broken = "wooden table"
+    code, funnel = build(editloupe, images)
+    assert (code, funnel["written"]) == (3, 0)
+    assert funnel["stages"][2]["left_out"] == {"tool_failed": 3}
+    assert {(one["stage"], one["why"]) for one in left_out()} == {("grounded", "tool_failed")}
+    # Where there is memory again, the same command gives what another folder gets at once.
+    finder.broken = ""
+    assert build(editloupe, images)[1]["written"] == 3
+    build(editloupe, images, out="other")
+    assert written("set")["edival/instructions.csv"] == written("other")["edival/instructions.csv"]
+
+
+def test_a_decomposer_without_a_usable_list_drops_the_image(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    images = pictures(tmp_path / "images")
+    toy(list="I see nothing.")
+    code, funnel = build(editloupe, images, out="mute")
+    assert (code, funnel["written"]) == (1, 0)
+    assert [one["left_out"] for one in funnel["stages"]] == [{}, {"unparsed": 3}, {}, {}]
+    assert {(one["stage"], one["why"]) for one in left_out("mute")} == {("decomposed", "unparsed")}
+    toy()
+    one = {"color": None, "material": None, "text": None, "count": 1, "foreground": True}
+    names = ["young woman", "a man in a suit", "a [box]", "very " * 20 + "long name"]
+    toy(objects=[{"object": name, **one} for name in names])
+    code, funnel = build(editloupe, images, out="none")
+    assert (code, funnel["written"], funnel["stages"][1]["left_out"]) == (1, 0, {"no_objects": 3})
+    assert funnel["objects"] == {"listed": 0, "grounded": 0, "left_out": {"person": 6, "unusable_name": 6}}
+
+
+def objects(*colors: str, name: str = "mug") -> list[Any]:
+    """A list of one kind of object in several colours."""
+    one = {"object": name, "material": None, "text": None, "count": 1, "foreground": True}
+    return [{**one, "color": color} for color in colors]
+
+
+def test_an_object_gets_no_name_that_another_one_has(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    images = pictures(tmp_path / "images", 8)
+    # The toy suggests gray and glass: the one mug would be called as the other is.
+    for other in ("gray", "glass"):
+        toy(objects=objects("red", other))
+        build(editloupe, images, "--turns", "6", "--grounding", "none", out=other)
+        rows = table(other)
+        assert {"color_alter", "material_alter"} <= {kind for row in rows for kind in row["task_type"]}
+        for row in rows:
+            for pool in ("all_objects", "available_objects"):
+                assert len(set(row[pool])) == len(row[pool]), row
+
+
+def test_mugs_of_all_colours_leave_no_colour_to_change_to(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(objects=objects(*words()["colors"]))
+    code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9", "--grounding", "none")
+    assert code == 0
+    for row in table()[8::9]:
+        # A mug that is gone has left no name free: a chain never brings a name back.
+        assert "color_alter" not in row["task_type"][: row["task_type"].index("subject_add")]
+        assert len(set(row["all_objects"])) == len(row["all_objects"])
+
+
+def test_an_article_is_no_part_of_a_name(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(objects=objects("red", name="a lamp"))
+    build(editloupe, pictures(tmp_path / "images"), "--grounding", "none")
+    assert {row["all_objects"][0] for row in table()} == {"red lamp"}
+
+
+def test_an_answer_that_cannot_be_used_falls_back_to_the_word_lists(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(suggest="[nothing, that] fits")
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 8), "--fail-on-error", "1")
+    assert (code, funnel["written"]) == (0, 8)
+    asked = [kind for row in table()[2::3] for kind in row["task_type"] if kind != "subject_remove"]
+    assert funnel["fallbacks"]["words"] == len(asked) > 0
+    reasons = [reason for row in metadata() for reason in row["fallbacks"] if reason]
+    assert len([reason for reason in reasons if "from the word lists: " in reason]) == len(asked)
+    first = written("set")
+    assert build(editloupe, tmp_path / "images", "--fail-on-error", "1", out="again")[0] == 0
+    assert written("again")["edival/instructions.csv"] == first["edival/instructions.csv"]
+
+
+def test_a_backend_that_breaks_off_is_no_fallback(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    images = pictures(tmp_path / "images", 6)
+    toy(stop="suggest")
+    code, funnel = build(editloupe, images)
+    assert code == 3 and funnel["fallbacks"]["words"] == 0
+    lost = funnel["stages"][3]["left_out"]
+    assert sum(lost.values()) + funnel["written"] == 6 and lost, funnel
+    # Where it is back, the same command asks what is missing.
+    toy()
+    assert build(editloupe, images)[1]["written"] == 6
+
+
+def test_an_imagefolder_names_its_images(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "data" / "images")
+    names = ["images/2.png", "images/0.png", "images/2.png", "images/gone.png"]
+    lines = [json.dumps({"source_file_name": name, "instruction": "x"}) for name in names]
+    (images.parent / "metadata.jsonl").write_text("\n".join(lines))
+    code, funnel = build(editloupe, images.parent)
+    assert (code, funnel["written"]) == (3, 2)
+    assert [row["image"] for row in metadata()] == ["images/2.png", "images/0.png"]
+    assert [(one["image"], one["why"]) for one in left_out()] == [("gone", "missing_file")]
+
+
+def test_a_size_fits_images_into_a_square_with_bars(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 2)
+    Image.fromarray(np.full((100, 100, 3), 200, np.uint8)).save(images / "square.png")
+    code, funnel = build(editloupe, images, "--size", "128")
+    assert code == 0 and (funnel["size"], funnel["with_black_bars"]) == (128, 2)
+    made = [np.asarray(Image.open(Path("set/edival") / f"{index}_input_raw.png")) for index in range(3)]
+    assert [one.shape for one in made] == [(128, 128, 3)] * 3
+    # 320×240 px become 128×96: bars of 16 px above and below.
+    assert not made[0][:16].any() and not made[0][-16:].any() and made[0][16:-16].min() > 60
+    assert (made[2] == 200).all()
+
+
+@pytest.mark.parametrize("turns", ["0", "10", "three"])
+def test_turns_are_one_to_nine(editloupe: Run, tmp_path: Path, turns: str) -> None:
+    assert "--turns" in refused(editloupe, pictures(tmp_path / "images"), "--turns", turns)
+
+
+def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9")
+    assert code == 0 and len(table()) == 54
+    for row in table()[8::9]:
+        twice = [kind for kind in EDIT_TYPES if row["task_type"].count(kind) > 1]
+        assert twice in ([], ["subject_add"])
+    assert funnel["fallbacks"]["type"] == sum(
+        reason is not None and "no object allows" in reason for row in metadata() for reason in row["fallbacks"]
+    )
+
+
+def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images")
+    (tmp_path / "empty").mkdir()
+    assert "holds no image; expected image files, or an ImageFolder" in refused(editloupe, tmp_path / "empty")
+    (tmp_path / "deep").mkdir()
+    shutil.copytree(images, tmp_path / "deep" / "below")
+    assert "3 lie in folders below, such as below: name that folder" in refused(editloupe, tmp_path / "deep")
+    assert "no such folder" in refused(editloupe, tmp_path / "gone")
+    assert "is a file; expected a folder of images" in refused(editloupe, images / "0.png")
+    assert not (tmp_path / "set").exists()
+    assert "holds other files (0.png)" in refused(editloupe, images, out=str(images))
+    assert "is a file; name a new or an empty folder" in refused(editloupe, images, out=str(images / "0.png"))
+    assert "unknown option 'speed'" in refused(editloupe, images, "--option", "speed=1")
+    build(editloupe, images)
+    other = pictures(tmp_path / "other", 1)
+    assert f"was built with images {images}, and this command has {other}; name another" in refused(editloupe, other)
+    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--seed", "7")
+    code, _, told = editloupe("build", "edival", images, "--out", "x", "--backend", "toy/a", "--backend", "toy/b")
+    assert code == 2 and "takes one judge" in " ".join(told.split())
+    code, _, told = editloupe("build", "edival", images, "--out", "y")
+    assert code == 2 and "--role decompose=provider/model" in " ".join(told.split())
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the photographs are not here")
+def test_photographs_become_chains(editloupe: Run, tmp_path: Path) -> None:
+    found = sorted((REAL / "source").iterdir())[:4]
+    (tmp_path / "photos").mkdir()
+    for number, path in enumerate(found):
+        shutil.copy(path, tmp_path / "photos" / f"{number}{path.suffix}")
+    code, funnel = build(editloupe, tmp_path / "photos")
+    assert (code, funnel["written"]) == (0, len(found))

@@ -1,0 +1,416 @@
+"""`editloupe build giebench`: edits with questions, and masks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.answers import Choice
+from editloupe.build.giebench.texts import drawn_types
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.findings import Finding
+from editloupe.models.segment import open as segmenters
+from editloupe.protocols.giebench.tables import EDIT_TYPES
+from editloupe.runs import people
+from editloupe.runs.store import RunStore
+from tests.build.conftest import Run, left, lines, metadata, pictures
+from tests.build.toys import PX, Finder, Reds
+
+SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
+
+
+def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
+    """(exit code, funnel) of a build by the toy."""
+    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    assert said, told
+    return code, json.loads(said)
+
+
+def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> str:
+    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", *words)
+    assert (code, said) == (2, ""), told
+    return " ".join(told.split())
+
+
+def rows_of(out: str = "set") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(Path(out, "gie_bench.json").read_text(encoding="utf-8"))
+    return rows
+
+
+def types_of(image: Path, count: int = 3, seed: int = 42) -> list[str]:
+    """The types that the seed draws for an image."""
+    sha = ImageStore().add_file(image).sha256
+    return list(drawn_types(f"{seed} {sha}")[:count])
+
+
+def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
+    images = pictures(tmp_path / "images")
+    code, funnel = build(editloupe, images)
+    assert code == 0 and (funnel["read"], funnel["written"], funnel["dropped"]) == (6, 6, 0)
+    assert [stage["out"] for stage in funnel["stages"]] == [6] * 6
+    assert funnel["images"] == {"read": 2, "left_out": {}} and funnel["masks"] == {"segmenter": 6}
+    assert funnel["before_the_edit"] == {
+        "asked": 6, "right": 0, "other": 6, "abstained": 0, "share_right": 0.0, "by_chance": 0.25, "paper": 0.17,
+    }  # fmt: skip
+    rows = rows_of()
+    assert [row["row_id"] for row in rows] == ["0-1", "0-2", "0-3", "1-1", "1-2", "1-3"]
+    for row in rows:
+        assert set(row["multiple_choice_options"][:3]) == {"Red", "Blue", "Green"}
+        # One who cannot tell has an option too, and it comes last.
+        assert row["multiple_choice_options"][3] == "I can not tell from the image" and row["expected_answer"] == "Blue"
+        assert row["evaluation_question"] == "Which color has the square?" and row["edit_type"] in row["edit_instruction"]
+        assert row["edit_type"] in EDIT_TYPES and row["edit_target"] == "red square"
+    assert rows[0]["image"] == "/0.png" and Path("set/images/0.png").read_bytes() == (images / "0.png").read_bytes()
+    # The surest box, and of it what is red: 24 × 24 px from (20, 20). A cell of 224 counts if it touches one of these:
+    # across 20 · 224 / 320 = 14 to 44 · 224 / 320 = 30.8, down 20 · 224 / 240 = 18.7 to 44 · 224 / 240 = 41.1.
+    expected = np.zeros((224, 224), dtype=int)
+    expected[18:42, 14:31] = 1
+    assert np.array_equal(np.array(rows[0]["object_mask"]), expected)
+    assert seers[0].asked == ["red square"] * 6 and {tuple(box) for box in seers[1].boxes} == {PX}
+    assert lines("set/left_out.jsonl") == []
+    for command in (("show", "set/run", "0"), ("verify", "set/run"), ("replay", "set/run"), ("report", "set/run")):
+        code, said, told = editloupe(*command)
+        assert code == 0, (command, said, told)
+
+
+def test_types_are_drawn_by_the_seed_and_textual_edits_only_where_text_is(
+    editloupe: Run, tmp_path: Path, toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
+    images = pictures(tmp_path / "images", 1)
+    all_types = types_of(images / "0.png", 9)
+    assert sorted(all_types) == sorted(EDIT_TYPES)
+    at = all_types.index("Textual Edit")
+    # Without masks, which are not looked at here.
+    given = ("--masks", "given")
+    few, many = str(max(at, 1)), str(at + 1)
+    # Not asked where the type was not drawn.
+    build(editloupe, images, *given, "--edits", few, out="few")
+    assert "text" not in (tmp_path / "asked").read_text().split() or at == 0
+    # Asked, and there is none: the next type takes its place.
+    build(editloupe, images, *given, "--edits", many, out="none")
+    assert [row["edit_type"] for row in rows_of("none")] == all_types[:at] + all_types[at + 1 : at + 2]
+    toy(text="yes")
+    build(editloupe, images, *given, "--edits", many, out="some")
+    assert [row["edit_type"] for row in rows_of("some")] == all_types[: at + 1]
+    toy(refuse="text")
+    _, funnel = build(editloupe, images, *given, "--edits", many, "--fail-on-error", "1", out="refused")
+    assert left(funnel) == {"drawn": {"refused": 1}} and len(rows_of("refused")) == at
+    # The metadata may say it, and nobody is asked.
+    (tmp_path / "asked").unlink()
+    metadata(images, {"file_name": "0.png", "has_text": True})
+    build(editloupe, images, *given, "--edits", many, out="said")
+    assert [row["edit_type"] for row in rows_of("said")] == all_types[: at + 1]
+    metadata(images, {"file_name": "0.png", "has_text": "no"})
+    build(editloupe, images, *given, "--edits", "9", out="never")
+    assert [row["edit_type"] for row in rows_of("never")] == [name for name in all_types if name != "Textual Edit"]
+    assert "text" not in (tmp_path / "asked").read_text().split()
+    others = [types_of(images / "0.png", seed=seed) for seed in range(5)]
+    assert len({tuple(one) for one in others}) > 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"fits": False, "options": []}, "no_edit"),
+        ({"answer": "Purple"}, "answer_not_an_option"),
+        ({"options": ["Red", "Blue", "blue."]}, "options_alike"),
+        ({"options": []}, "too_few_options"),
+        ({"options": ["Blue"]}, "too_few_options"),
+        ({"options": ["Blue", "I cannot tell from the image"]}, "too_few_options"),
+        ({"options": list("ABCDEF"), "answer": "A"}, "too_many_options"),
+        ({"options": ["Blue", "..."]}, "unusable_option"),
+        ({"options": ["Blue", "x" * 121]}, "unusable_option"),
+        ({"question": " "}, "unusable_text"),
+        ({"instruction": ""}, "unusable_text"),
+        ({"instruction": "x" * 401}, "unusable_text"),
+        (
+            {"options": ["Blue", "I can not tell from the image"], "answer": "I can not tell from the image"},
+            "answer_abstains",
+        ),
+        ({"options": "Blue, Red"}, "off_menu"),
+    ],
+)
+def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
+    editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
+) -> None:
+    toy(edit=edit)
+    words = ("--edits", "1", "--seed", "1", "--fail-on-error", "1", "--max-reminders", "0")
+    images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
+    code, funnel = build(editloupe, images, *words)
+    assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
+    (line,) = lines("set/left_out.jsonl")
+    assert line["why"] == why and line["detail"] and line["edit_type"] in EDIT_TYPES and rows_of() == []
+
+
+def test_an_answer_in_another_case_is_read_as_its_option(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    toy(edit={"answer": "blue.", "options": ["Red", "Blue", "Green", "Yellow", "Black"]})
+    build(editloupe, pictures(tmp_path / "images", 1))
+    for row in rows_of():
+        assert row["expected_answer"] == "Blue" and len(row["multiple_choice_options"]) == 5
+
+
+def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    images = pictures(tmp_path / "images", 1)
+    toy(unedited="Blue")
+    code, funnel = build(editloupe, images)
+    assert (code, left(funnel)) == (1, {"unedited": {"answered_unedited": 3}})
+    assert funnel["before_the_edit"]["share_right"] == 1.0
+    assert all("'Blue' is the answer before the edit too" in line["detail"] for line in lines("set/left_out.jsonl"))
+    # As the paper does it: counted and kept.
+    code, funnel = build(editloupe, images, "--unedited", "keep", out="kept")
+    assert code == 0 and funnel["written"] == 3 and funnel["before_the_edit"]["right"] == 3
+    assert {row["answered_before_the_edit"] for row in rows_of("kept")} == {"right"}
+    _, said, _ = editloupe("build", "giebench", images, "--out", "kept", "--backend", "toy/a", "--unedited", "keep")
+    told = " ".join(said.split())
+    assert "Answered right before the edit: 3 of 3 questions (100 %; the paper reports 17 %" in told
+    assert "an answer at random is right in 25 %" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "status"), [("I can not tell from the image", "abstained"), ("Purple", "off_menu"), ("", "unparsed")]
+)
+def test_a_question_without_a_right_answer_before_the_edit(
+    editloupe: Run, tmp_path: Path, toy: Any, said: str, status: str
+) -> None:
+    toy(unedited=said)
+    images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
+    _, funnel = build(editloupe, images, "--fail-on-error", "1", "--max-reminders", "0")
+    # Who cannot tell is not right. What cannot be read is no answer: the row waits for one.
+    kept = status == "abstained"
+    assert left(funnel) == ({} if kept else {"unedited": {status: 3}})
+    assert funnel["before_the_edit"]["abstained"] == (3 if kept else 0)
+    assert funnel["before_the_edit"]["asked"] == (3 if kept else 0)
+
+
+@pytest.mark.parametrize("kind", ["edit", "phrase", "unedited"])
+def test_a_model_that_refuses_is_counted_and_nothing_stands_for_its_answer(
+    editloupe: Run, tmp_path: Path, toy: Any, kind: str
+) -> None:
+    toy(refuse=kind)
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 1))
+    stage = {"edit": "written", "phrase": "named", "unedited": "unedited"}[kind]
+    assert code == 3 and left(funnel) == {stage: {"refused": 3}} and funnel["written"] == 0
+
+
+def test_a_phrase_that_cannot_be_looked_for(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+    images = pictures(tmp_path / "images", 1)
+    toy(phrase="x" * 81)
+    code, funnel = build(editloupe, images, out="long")
+    assert (code, left(funnel)) == (1, {"named": {"unusable_phrase": 3}})
+    toy(phrase="?")
+    code, funnel = build(editloupe, images, out="none")
+    assert (code, left(funnel)) == (3, {"named": {"unparsed": 3}})
+
+
+def test_what_is_not_found_or_not_masked_is_left_out(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
+    images = pictures(tmp_path / "images", 1)
+    finder, reds = seers
+    for always, why in ((False, "empty_mask"), (True, "full_mask")):
+        reds.always = always
+        code, funnel = build(editloupe, images, out=why)
+        assert (code, left(funnel)) == (1, {"masked": {why: 3}})
+    finder.seen = {"red square": []}
+    code, funnel = build(editloupe, images, out="unseen")
+    assert (code, left(funnel)) == (1, {"located": {"not_found": 3}})
+    assert "the detector found no 'red square'" in lines("unseen/left_out.jsonl")[0]["detail"]
+    # A detector that failed may work another time.
+    finder.broken = "red square"
+    code, funnel = build(editloupe, images, out="set")
+    assert (code, left(funnel)) == (3, {"located": {"tool_failed": 3}})
+    finder.broken, finder.seen, reds.always = "", {}, None
+    assert build(editloupe, images)[1]["written"] == 3
+
+
+def test_an_edit_of_the_entire_image_has_a_full_mask_and_asks_no_detector(
+    editloupe: Run, tmp_path: Path, toy: Any, seers: tuple[Finder, Reds]
+) -> None:
+    toy(phrase="The entire image.")
+    _, funnel = build(editloupe, pictures(tmp_path / "images", 1))
+    assert funnel["masks"] == {"entire image": 3} and seers[0].asked == []
+    assert all(np.all(np.array(row["object_mask"]) == 1) for row in rows_of())
+
+
+def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
+    images = pictures(tmp_path / "images", 3)
+    mask = np.zeros((240, 320), np.uint8)
+    mask[120:, :] = 255
+    Image.fromarray(mask).save(images / "mask.png")
+    Image.fromarray(mask * 0).save(images / "empty.png")
+    Image.fromarray(mask * 0 + 255).save(images / "full.png")
+    metadata(
+        images,
+        {"file_name": "0.png", "mask_file_name": "mask.png", "target_name": "lower half", "has_text": False},
+        {"file_name": "1.png", "bbox": list(PX), "target_name": "a red thing", "has_text": False},
+        {"file_name": "2.png", "has_text": False},
+        {"file_name": "2.png", "id": "bare", "bbox": list(PX)},
+        {"file_name": "2.png", "id": "empty", "mask_file_name": "empty.png", "target_name": "x"},
+        {"file_name": "2.png", "id": "full", "mask_file_name": "full.png", "target_name": "x"},
+        {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
+        {"file_name": "2.png", "id": "text", "has_text": "perhaps"},
+    )
+    code, funnel = build(editloupe, images, "--masks", "given", "--edits", "8", "--fail-on-error", "1")
+    assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
+    # An edit of the surroundings is not about the thing that the metadata names: nothing says where it is.
+    assert funnel["masks"] == {"absent": 10, "boxes": 7, "data": 7}
+    by_mask = {row["mask_by"]: row for row in rows_of()}
+    assert by_mask["data"]["edit_target"] == "lower half" and by_mask["boxes"]["edit_target"] == "red thing"
+    assert np.array(by_mask["data"]["object_mask"])[:112].sum() == 0
+    assert np.array(by_mask["data"]["object_mask"])[112:].all()
+    expected = np.zeros((224, 224), dtype=int)
+    expected[18:42, 14:31] = 1
+    assert np.array_equal(np.array(by_mask["boxes"]["object_mask"]), expected)
+    assert by_mask["absent"]["object_mask"] is None
+    scene = [row["mask_by"] for row in rows_of() if row["edit_type"] == "Scene / Background Change"]
+    assert scene == ["absent"] * 3
+    said = {one["image"]: one["detail"] for one in lines("set/left_out.jsonl")}
+    assert "there is a box; expected the name of what it is of" in said["bare"]
+    assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
+    assert "gone.png" in said["gone"] and "expected true or false, found 'perhaps'" in said["text"]
+    _, told, _ = editloupe(
+        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--masks", "given", "--edits", "8"
+    )
+    assert "No mask: 10 rows. Nothing made one (--masks given)" in " ".join(told.split())
+
+
+def test_a_segmenter_is_named_by_the_option(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    reds = Reds()
+    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or reds)
+    images = pictures(tmp_path / "images", 1)
+    build(editloupe, images, "--segmenter", "own/sam")
+    monkeypatch.setenv("EDITLOUPE_SEGMENTER", "other/sam")
+    build(editloupe, images, out="other")
+    assert set(asked) == {"own/sam", "other/sam"}
+    # Other commands know no such option.
+    assert editloupe("judge", images, "--segmenter", "own/sam")[0] == 2
+
+
+def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, pictures(tmp_path / "images"))
+    # Outputs by the number of the row: the square in blue, and nothing done.
+    for name in ("blue", "nothing"):
+        Path(name).mkdir()
+    for number, row in enumerate(rows_of()):
+        rgb = np.array(Image.open(Path("set/images") / row["image"].lstrip("/")).convert("RGB"))
+        Image.fromarray(rgb).save(Path("nothing") / f"{number}.png")
+        rgb[20:44, 20:44] = (0, 0, 250)
+        Image.fromarray(rgb).save(Path("blue") / f"{number}.png")
+    Path("red.jsonl").write_text(json.dumps("<Start Final Answer>Red</Start Final Answer>") + "\n")
+    Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
+    options = ("--option", "measures=mse,psnr", "--option", "align=none", "--edited", "blue=blue")
+    for backend, right in (("right", 1.0), ("red", 0.0)):
+        words = ("--protocol", "giebench", "--backend", f"scripted/{backend}.jsonl", "--out", f"judged-{backend}")
+        code, _, told = editloupe("judge", "set", "--edited", "nothing=nothing", *options, *words)
+        assert code == 0, told
+        code, _, told = editloupe("report", f"judged-{backend}", "--format", "json")
+        assert code == 0, told
+        store = RunStore.read(Path(f"judged-{backend}"))
+        store.close()
+        accuracy = [f for f in store.findings.values() if f.metric == "accuracy"]
+        assert len(accuracy) == 12 and all(getattr(f.answer, "name", "") == ("Blue" if right else "Red") for f in accuracy)
+        # All that changed lies inside the mask.
+        mse = [f.answer.value for f in store.findings.values() if f.metric == "masked_mse" and f.answer is not None]
+        assert len(mse) == 12 and set(mse) == {0.0}
+    # And the originals as their own edits, as the filter asked.
+    code, _, told = editloupe(
+        "judge", "set", "--protocol", "giebench", "--null-edit", "--backend", "scripted/red.jsonl", "--out", "null"
+    )
+    assert code == 0, told
+
+
+def test_the_imagefolder_has_the_same_rows_with_masks_of_the_images_size(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, pictures(tmp_path / "images"))
+    code, _, told = editloupe("check", "set", "--edited", "same=set/images")
+    assert code == 0, told
+    store = ImageStore()
+    folder = load(Path("set/imagefolder"), store=store, outputs=False)
+    review = load(Path("set/to_review"), store=store, outputs=False)
+    assert not folder.rejected and [one.content for one in folder.samples] == [one.content for one in review.samples]
+    for row, sample in zip(rows_of(), folder.samples, strict=True):
+        assert (sample.id, sample.instruction, sample.edit_type) == (
+            row["row_id"],
+            row["edit_instruction"],
+            row["edit_type"],
+        )
+        assert sample.extra["evaluation_question"] == row["evaluation_question"]
+        assert [list(target.boxes["source"]) for target in sample.targets] == [list(map(float, PX))]
+        mask = store.array(sample.masks["edit"])
+        assert mask.shape == (240, 320, 3) and mask[20:44, 20:44].all() and mask.sum() == 24 * 24 * 3 * 255
+    Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
+    words = ("--protocol", "giebench", "--null-edit", "--backend", "scripted/right.jsonl", "--out", "judged")
+    assert editloupe("judge", "set/imagefolder", *words)[0] == 0
+
+
+def look_through(editloupe: Run, out: str, *said: dict[str, str], rater: str = "ann", note: str = "") -> Path:
+    """A run in which a person answers about the rows to review, a dictionary a row; "" leaves a question open."""
+    words = ("--protocol", "giebench-review", "--backend", "toy/b", "--fail-on-error", "1", "--out", out)
+    code, _, told = editloupe("judge", "set/to_review", *words)
+    assert code == 0, told
+    store = RunStore.read(Path(out))
+    store.close()
+    tasks = {(one.sample_id, one.metric): one.task_id for one in store.findings.values()}
+    for sample, own in zip(sorted({key for key, _ in tasks}), said, strict=True):
+        for metric in ("instruction", "question", "mask"):
+            answer = own.get(metric, "yes")
+            if not answer or (sample, metric) not in tasks:
+                continue
+            finding = Finding(
+                task_id=tasks[sample, metric], judge_id=people.person(rater).id, repeat=0, sample_id=sample, editor="",
+                metric=metric, status="ok", answer=Choice(name=answer), reason=note if answer == "no" else "",
+            )  # fmt: skip
+            people.add(Path(out), people.Given(finding=finding, rater=rater, time="2026-01-01T00:00:00+00:00"))
+    return Path(out)
+
+
+def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
+    images = pictures(tmp_path / "images", 2)
+    build(editloupe, images)
+    answers: Any = ({}, {"instruction": "no"}, {"question": "no"}, {"mask": "no"}, {"question": ""}, {})
+    review = look_through(editloupe, "looked", *answers, note="not so")
+    code, funnel = build(editloupe, images, "--review", review)
+    assert code == 0 and funnel["reviewed"] and funnel["written"] == 2 and funnel["to_review"] == 1
+    assert left(funnel) == {"reviewed": {"instruction": 1, "mask": 1, "not_reviewed": 1, "question": 1}}
+    assert [(row["row_id"], row["reviewed"]) for row in rows_of()] == [("0-1", True), ("1-3", True)]
+    said = {one["id"]: (one["why"], one["detail"]) for one in lines("set/left_out.jsonl")}
+    assert said["0-2"] == ("instruction", "not so") and said["1-2"][0] == "not_reviewed"
+    assert [row["id"] for row in lines("set/to_review/metadata.jsonl")] == ["1-2"]
+    # Of several people the strictest counts.
+    second = look_through(editloupe, "again", {}, rater="ben")
+    _, funnel = build(editloupe, images, "--review", review, "--review", second)
+    assert funnel["written"] == 3 and funnel["to_review"] == 0
+    assert "is a run of giebench-build; expected one of giebench-review" in refused(
+        editloupe, images, "--review", "set/run"
+    )
+
+
+def test_a_review_needs_rows_of_a_set(editloupe: Run, tmp_path: Path) -> None:
+    words = ("--null-edit", "--protocol", "giebench-review", "--backend", "toy/b", "--out", "x")
+    code, _, told = editloupe("judge", pictures(tmp_path / "images"), *words)
+    assert code == 2, told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
+def test_photographs_with_small_objects_become_a_set(editloupe: Run, tmp_path: Path) -> None:
+    shutil.copytree(SMALL / "images", tmp_path / "photos" / "images")
+    rows = [
+        {"file_name": row["file_name"], "bbox": row["object_box_xyxy_normalised"], "bbox_format": "unit",
+         "target_name": "object", "has_text": False}
+        for row in lines(SMALL / "metadata.jsonl")
+    ]  # fmt: skip
+    code, funnel = build(editloupe, metadata(tmp_path / "photos", *rows), "--masks", "given", "--edits", "8")
+    assert (code, funnel["written"]) == (0, 8 * len(rows))
+    # Small as they are, each has a mask of a cell at least.
+    shares = [np.array(row["object_mask"]).mean() for row in rows_of() if row["mask_by"] == "boxes"]
+    assert len(shares) == 7 * len(rows) and all(0 < share < 0.05 for share in shares)
+    Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
+    words = ("--protocol", "giebench", "--null-edit", "--backend", "scripted/right.jsonl", "--out", "judged")
+    assert editloupe("judge", "set", *words)[0] == 0

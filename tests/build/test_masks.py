@@ -1,0 +1,303 @@
+"""`editloupe masks` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.data.samples import load
+from editloupe.errors import ToolError
+from editloupe.models.detect import open as detectors
+from editloupe.models.segment import open as segmenters
+from editloupe.models.segment.base import Segmentation
+from editloupe.values import Box
+from tests.models.tiny_detectors import grounding_dino_folder
+from tests.models.tiny_segmenters import sam_folder
+from tests.tools.test_search import Reds
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class RedPixels:
+    """Segments what is purely red in a box."""
+
+    def __init__(self, version: str = "red pixels 1") -> None:
+        self.name, self.version, self.asked = "RedPixels", version, []
+
+    def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
+        self.asked.append([box.ints() for box in boxes])
+        if rgb[0, 0, 0] == 1:
+            raise ToolError("RedPixels ran out of memory on this picture alone")
+        found = []
+        for box in boxes:
+            x0, y0, x1, y1 = box.ints()
+            mask = np.zeros(rgb.shape[:2], dtype=bool)
+            mask[y0:y1, x0:x1] = (rgb[y0:y1, x0:x1] == (255, 0, 0)).all(axis=2)
+            found.append(Segmentation(mask=mask, score=0.9))
+        return found
+
+
+def picture(file: Path, *, red: tuple[int, int, int, int] | None = (40, 30, 60, 40), grey: int = 120) -> None:
+    """200×100 px of grey with a red rectangle."""
+    rgb = np.full((100, 200, 3), grey, dtype=np.uint8)
+    if red is not None:
+        x0, y0, x1, y1 = red
+        rgb[y0:y1, x0:x1] = (255, 0, 0)
+    Image.fromarray(rgb).save(file)
+
+
+def write(folder: Path, *rows: dict[str, Any], name: str = "metadata.jsonl") -> None:
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def mugs() -> Path:
+    """Seven edits of three pictures of 200×100 px; two of them by editors that share a source."""
+    folder = Path("mugs")
+    folder.mkdir()
+    picture(folder / "red.png")
+    picture(folder / "grey.png", red=None)
+    picture(folder / "two.png", red=(10, 10, 20, 20))
+    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make the red mug blue."}
+    write(
+        folder,
+        {**row, "id": "boxed", "bbox": [30, 20, 70, 50], "target_name": "mug", "human_if": 4, "edit_type": "Color"},
+        {**row, "id": "named", "editor": "alpha", "target_name": "red mug", "note": "kept"},
+        {**row, "id": "named", "editor": "beta", "target_name": "red mug"},
+        {**row, "id": "grey", "source_file_name": "grey.png", "target_name": "red mug"},
+        {**row, "id": "all", "source_file_name": "grey.png", "target_name": "The entire image"},
+        {**row, "id": "unnamed"},
+        {**row, "id": "gone", "source_file_name": "gone.png"},
+    )
+    return folder
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> tuple[Reds, RedPixels]:
+    """A detector and a segmenter at hand that find what is red."""
+    detector, segmenter = Reds(), RedPixels()
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: detector)
+    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: segmenter)
+    return detector, segmenter
+
+
+def samples(folder: Path) -> dict[str, Any]:
+    return {sample.key: sample for sample in load(folder, store=ImageStore()).samples}
+
+
+def white(sample: Any) -> tuple[int, int, int, int] | None:
+    """The rectangle around what is white in the sample's mask; the mask holds 0 and 255 alone."""
+    mask = ImageStore().array(sample.masks["edit"])
+    assert set(np.unique(mask)) <= {0, 255} and mask.shape[:2] == (sample.source.height, sample.source.width)
+    ys, xs = np.nonzero(mask[..., 0])
+    return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+
+
+def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
+):
+    code, said, told = editloupe("masks", mugs, "--out", "masked")
+    assert code == 0
+    read = samples(Path("masked"))
+    assert list(read) == ["boxed", "alpha/named", "beta/named", "grey", "all", "unnamed"]
+    assert {key: white(sample) for key, sample in read.items() if sample.masks} == {
+        "boxed": (40, 30, 60, 40),
+        "alpha/named": (40, 30, 60, 40),
+        "beta/named": (40, 30, 60, 40),
+        "all": (0, 0, 200, 100),
+    }
+    # What shares a source and a phrase is looked for once; the box of the data needs no detector.
+    assert sorted(found[1].asked) == [[(30, 20, 70, 50)], [(40, 30, 60, 40)]]
+    assert "masked: 4 of 6 samples of mugs have a mask: " in said
+    assert "1 from the data's boxes" in said and "2 from a detector's box" in said
+    assert "1 from a phrase that means the whole image" in said
+    assert "no mask: grey: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
+    assert "no mask: unnamed: no box, and no phrase in the column 'target_name'" in said
+    assert "left out: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
+    assert "look at them before you rely on them" in told
+    assert "can be judged" in editloupe("check", "masked")[1]
+
+
+def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    editloupe("masks", mugs, "--out", "masked")
+    before, after = samples(mugs), samples(Path("masked"))
+    for key, sample in after.items():
+        was = before[key]
+        same = ("id", "editor", "source", "turns", "reference", "targets", "edit_type", "human")
+        assert [getattr(sample, name) for name in same] == [getattr(was, name) for name in same]
+        own = {name: value for name, value in sample.extra.items() if name not in ("mask_by", "mask_missing")}
+        assert own == was.extra
+    by = after["alpha/named"].extra["mask_by"]
+    # 20·10 of 200·100 px.
+    assert by == {
+        "how": "detector", "phrase": "red mug", "detector": "reds 1", "segmenter": "red pixels 1", "share": 0.01,
+        "box_score": 0.62, "boxes": [[40, 30, 60, 40]], "mask_scores": [0.9],
+    }  # fmt: skip
+    assert "no box reached" in after["grey"].extra["mask_missing"] and not after["grey"].masks
+
+
+def test_the_same_command_goes_on_and_other_weights_make_other_masks(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
+):
+    editloupe("masks", mugs, "--out", "masked", "--limit", "1")
+    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (1, 0, 1)
+    editloupe("masks", mugs, "--out", "masked")
+    # The whole image is looked through, then its tiles: twice for what is not found.
+    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (6, 3, 2)
+    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    # What was not found is not looked for again either.
+    assert (len(found[0].asked), len(found[1].asked)) == (3, 2)
+    # A process that was killed leaves half a line, or a line whose mask is gone.
+    journal = Path("masked/masks.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-10])
+    next(Path("masked/masks").glob("*.png")).unlink()
+    editloupe("masks", mugs, "--out", "masked")
+    assert len([sample for sample in samples(Path("masked")).values() if sample.masks]) == 4
+    found[1].version = "red pixels 2"
+    editloupe("masks", mugs, "--out", "masked")
+    assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
+
+
+def test_a_stopped_command_goes_on(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
+):
+    class Stopping(RedPixels):
+        def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            return super().__call__(rgb, boxes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segmenters, "open_segmenter", lambda name, device: Stopping())
+        code, _, told = editloupe("masks", mugs, "--out", "masked", "--concurrency", "1")
+    assert (
+        code == 130
+        and "the same command continues" in told
+        and len(Path("masked/masks.jsonl").read_text().splitlines()) == 1
+    )
+    assert not Path("masked/metadata.jsonl").exists()
+    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    assert len(found[1].asked) == 1 and len(samples(Path("masked"))) == 6
+
+
+def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    row = {"source_file_name": "a.png", "edited_file_name": "red.png", "instruction": "Make it blue."}
+    picture(mugs / "a.png", grey=1)
+    write(mugs, {**row, "id": "large", "bbox": [30, 20, 70, 50]}, {**row, "id": "blank", "target_name": "..."})
+    for _ in range(2):
+        code, said, _ = editloupe("masks", mugs, "--out", "masked")
+        assert code == 1
+        assert "no mask: large: RedPixels ran out of memory on this picture alone" in said
+        assert "no mask: blank: there is nothing to look for in '...'" in said
+    assert len(found[1].asked) == 2
+
+
+def test_a_box_in_which_nothing_is_found_gives_no_mask_at_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
+    write(mugs, {**row, "id": "half", "bboxes": [[30, 20, 70, 50], [100, 50, 150, 90]]}, {**row, "id": "no"})
+    code, said, _ = editloupe("masks", mugs, "--out", "masked")
+    assert code == 1
+    assert "no mask: half: the segmenter found nothing in the box [100, 50, 150, 90]" in said
+    assert not list(Path("masked").glob("masks/*"))
+
+
+def test_several_boxes_give_one_mask_of_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
+    write(mugs, {**row, "id": "both", "bboxes": [[40, 30, 50, 40], [55, 30, 60, 40]]})
+    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    mask = ImageStore().array(samples(Path("masked"))["both"].masks["edit"])[..., 0]
+    # 10·10 and 5·10 px.
+    assert np.count_nonzero(mask) == 150 and mask[35, 45] and mask[35, 57] and not mask[35, 52]
+
+
+def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
+    write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})
+    code, said, _ = editloupe("masks", mugs, "--out", "masked", "--phrase-field", "what", "--json")
+    assert code == 0
+    data = json.loads(said)
+    assert (data["masks"], data["samples"], data["how"], data["median_share"]) == (1, 3, {"detector": 1}, 0.01)
+    assert data["missing"] == {
+        "b": "column 'what': expected the target's name, found 3",
+        "c": "column 'what' names no target",
+    }
+    assert found[0].asked[0][0] == "mug"
+
+
+def test_masks_of_the_data_are_kept_and_need_no_model(editloupe: Run, mugs: Path):
+    Image.fromarray(np.full((100, 200), 255, dtype=np.uint8)).save(mugs / "mask.png")
+    row = {"source_file_name": "red.png", "edited_file_name": None, "instruction": "Make it blue."}
+    write(mugs, {**row, "id": "own", "mask_file_name": "mask.png"})
+    code, said, _ = editloupe("masks", mugs, "--out", "masked")
+    assert (code, "1 of 1 sample of mugs have a mask: 1 from the data itself" in said) == (0, True)
+    assert white(samples(Path("masked"))["own"]) == (0, 0, 200, 100)
+
+
+def test_masks_that_were_missing_are_made_from_the_folder_itself(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    editloupe("masks", mugs, "--out", "boxed", "--boxes")
+    assert [key for key, sample in samples(Path("boxed")).items() if sample.masks] == ["boxed"]
+    assert not found[0].asked
+    assert editloupe("masks", "boxed", "--out", "masked")[0] == 0
+    read = samples(Path("masked"))
+    assert [key for key, sample in read.items() if sample.masks] == ["boxed", "alpha/named", "beta/named", "all"]
+    assert "mask_missing" not in read["all"].extra and read["boxed"].extra["mask_by"]["how"] == "boxes"
+
+
+def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, found: tuple[Reds, RedPixels]):
+    for name in ("source", "one", "two"):
+        Path("pairs", name).mkdir(parents=True)
+        picture(Path("pairs", name, "mug.png"), grey=100 + len(name))
+    Path("pairs/instructions.csv").write_text("name,instruction,what\nmug,Make it blue.,red mug\n")
+    words = ("masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
+    assert editloupe(*words, "--out", "masked")[0] == 0
+    read = samples(Path("masked"))
+    assert {key: white(sample) for key, sample in read.items()} == dict.fromkeys(("a/mug", "b/mug"), (40, 30, 60, 40))
+    assert all(sample.edited is not None for sample in read.values())
+
+
+def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    def refused(*words: str | Path) -> str:
+        code, _, said = editloupe("masks", mugs, *words)
+        assert code == 2 and not Path("masked").exists()
+        return " ".join(said.split())
+
+    assert "exclude each other" in refused("--out", "masked", "--boxes", "--phrase-field", "what")
+    assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
+    assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
+    assert "no such folder" in " ".join(editloupe("masks", "nowhere", "--out", "masked")[2].split())
+
+
+def test_the_environment_names_a_segmenter_and_the_option_another(
+    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str | None] = []
+    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or found[1])
+    editloupe("masks", mugs, "--out", "one")
+    monkeypatch.setenv("EDITLOUPE_SEGMENTER", "own/sam")
+    editloupe("masks", mugs, "--out", "two")
+    editloupe("masks", mugs, "--out", "three", "--segmenter", "other/sam")
+    assert asked == [None, "own/sam", "other/sam"]
+
+
+def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: Path):
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    sam, dino = sam_folder(Path("sam")), grounding_dino_folder(Path("dino"))
+    code, said, _ = editloupe(
+        "masks", mugs, "--out", "masked", "--segmenter", sam, "--detector", dino, "--device", "cpu", "--json"
+    )
+    data = json.loads(said)
+    boxed = samples(Path("masked"))["boxed"]
+    assert code == 0 and data["samples"] == 6
+    assert boxed.extra["mask_by"]["segmenter"].startswith("sam sam sha256:")
+    assert white(boxed) is not None

@@ -1,0 +1,368 @@
+"""`editloupe build probes` as a user types it: from photographs with targets to edits whose truth is known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.baseline.naming import shares, to_lab
+from editloupe.build.probes.builder import ProbeSet, ProbeSetOptions, planned
+from editloupe.build.probes.makers import FAILURES, TRUTHS
+from editloupe.data.images import ImageStore
+from editloupe.data.probes import probe_digest, probe_of
+from editloupe.data.samples import load
+
+Run = Callable[..., tuple[int, str, str]]
+PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "grey": (128, 128, 128)}
+Things = Mapping[str, tuple[str, tuple[int, int, int, int]]]
+THINGS: Things = {
+    "mug": ("red", (300, 200, 360, 260)),
+    "book": ("blue", (120, 330, 200, 380)),
+    "vase": ("blue", (520, 60, 570, 130)),
+}
+"""Target → its colour and its box, on a photograph of 640×480 px. The mug covers 60·60 of 307200 px: 1.17 %."""
+
+
+def photograph(things: Things) -> np.ndarray:
+    """Rectangles on sand with a little grain."""
+    rng = np.random.default_rng(1)
+    rgb = np.full((480, 640, 3), (196, 180, 150), np.float64) + rng.normal(0, 2, (480, 640, 1))
+    for colour, (x0, y0, x1, y1) in things.values():
+        rgb[y0:y1, x0:x1] = np.array(PAINT[colour]) + rng.normal(0, 2, (y1 - y0, x1 - x0, 1))
+    return np.clip(rgb, 0, 255).astype(np.uint8)
+
+
+def photographs(folder: Path, things: Things = THINGS, *, by: str = "mask", beside: bool = False) -> Path:
+    """An ImageFolder of one photograph with a row for each target.   beside: there is a photograph of another place."""
+    folder.mkdir()
+    Image.fromarray(photograph(things)).save(folder / "desk.png")
+    rows = []
+    for name, (_, (x0, y0, x1, y1)) in things.items():
+        row: dict[str, Any] = {"id": name, "source_file_name": "desk.png", "target_name": name}
+        if by == "mask":
+            row["mask_file_name"] = mask(folder / f"{name}.png", (x0, y0, x1, y1))
+        else:
+            row |= {"bbox": [x0 - 4, y0 - 4, x1 + 4, y1 + 4]}
+        rows.append(row)
+    if beside:
+        Image.fromarray(photograph({"cup": ("red", (100, 90, 140, 130))})[..., ::-1] // 2).save(folder / "cellar.png")
+        file = mask(folder / "cup.png", (100, 90, 140, 130))
+        rows.append({"id": "cup", "source_file_name": "cellar.png", "target_name": "cup", "mask_file_name": file})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def mask(file: Path, box: Sequence[int], size: tuple[int, int] = (640, 480)) -> str:
+    pixels = np.zeros((size[1], size[0]), np.uint8)
+    x0, y0, x1, y1 = box
+    pixels[y0:y1, x0:x1] = 255
+    Image.fromarray(pixels).save(file)
+    return file.name
+
+
+def build(editloupe: Run, path: Path | str, *words: str | int | Path, out: str = "set") -> tuple[int, Any]:
+    code, told, error = editloupe("build", "probes", path, "--out", out, "--json", *map(str, words))
+    return code, json.loads(told) if told else error
+
+
+def lines(name: str, folder: str = "set") -> list[Any]:
+    return [json.loads(line) for line in (Path(folder) / name).read_text().splitlines()]
+
+
+def pixels(row: Mapping[str, Any], column: str) -> np.ndarray:
+    return np.asarray(Image.open(Path("set") / row[column]).convert("RGB"))
+
+
+def files(folder: str = "set") -> dict[str, str]:
+    """What a set is made of, without what says of what it is made."""
+    found = {}
+    for path in sorted(Path(folder).glob("**/*")):
+        if path.is_file() and path.name != "build.json":
+            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+AREAS = ("--areas", "1,3")
+
+
+def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 40, "--twins", 0, "--seed", 3, *AREAS)
+    # One photograph has no other place, so that nothing is set into one: recomposed, 2 × 2. No pair is there twice.
+    again = funnel["not_made"].pop("the same pair was made before", 0)
+    assert (code, funnel["read"], funnel["not_made"]) == (0, 3, {"no photograph of another place": 4})
+    rows = lines("metadata.jsonl")
+    pairs = {(row["source_file_name"], row["edited_file_name"], row["instruction"]) for row in rows}
+    assert len(pairs) == len(rows) == funnel["written"] == 36 - again and again <= 3
+    # 10 failures × 2 area shares × 2.
+    assert sum(4 - funnel["by_failure"][name] for name in FAILURES) == 4 + again and not funnel["by_failure"]["recomposed"]
+    assert sum(funnel["by_area"].values()) == len(rows) and min(funnel["by_area"].values()) >= 16
+    for row in rows:
+        probe = row["probe"]
+        assert TRUTHS[probe["failure"]]["labels"].items() >= probe["truth"].items() and probe["truth"]
+        assert abs(probe["area_found"] / probe["area"] - 1) <= 0.15
+        x0, y0, x1, y1 = row["bboxes"][0]
+        height, width = pixels(row, "source_file_name").shape[:2]
+        # The targets are rectangles, so that box and mask are as large.
+        assert 0.97 < (x1 - x0) * (y1 - y0) / (width * height) / probe["area_found"] < 1.03, row["id"]
+        assert row["target_name"] in row["instruction"] and probe["scene"] == "desk"
+    loaded = load(Path("set"), store=ImageStore())
+    assert not loaded.rejected and all(probe_of(sample) for sample in loaded.samples)
+    assert editloupe("check", "set")[0] == 0
+
+
+def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 40, "--twins", 0, *AREAS)
+    seen = set()
+    for row in lines("metadata.jsonl"):
+        failure = row["probe"]["failure"]
+        source, edited = (pixels(row, column).astype(int) for column in ("source_file_name", "edited_file_name"))
+        changed = np.abs(source - edited).max(axis=2)
+        allowed = np.asarray(Image.open(Path("set") / row["mask_file_name"])) > 127
+        x0, y0, x1, y1 = row["bboxes"][0]
+        inside = np.zeros_like(allowed)
+        inside[y0:y1, x0:x1] = True
+        assert (allowed & inside).sum() == inside.sum()
+        if failure == "no_edit":
+            assert changed.max() == 0
+        elif failure in ("flawless", "wrong_colour", "wrong_object", "over_modification"):
+            assert changed[~allowed].max() == 0 and changed[allowed].max() > 40
+        elif failure == "wrong_place":
+            assert changed[inside].max() == 0 and changed.max() > 40
+        elif failure in ("one_collateral", "several_collateral"):
+            assert np.median(changed[inside]) > 20 and (changed[~allowed] > 40).sum() > 300
+            # The changes lie apart from one another, each at least 24 px square.
+            _, _, stats, _ = cv2.connectedComponentsWithStats(
+                (changed > 40).astype(np.uint8) * (1 - allowed.astype(np.uint8))
+            )
+            large = sum(int(area) >= 500 for area in stats[1:, cv2.CC_STAT_AREA])
+            assert large == len(row["probe"]["parameters"]["changes"]) == 1 or (
+                failure == "several_collateral" and 2 <= large <= 3
+            )
+        else:
+            assert failure in ("restyled", "recomposed") and (changed > 10).mean() > 0.5
+        seen.add(failure)
+    assert seen == set(FAILURES)
+
+
+def test_a_colour_that_is_asked_for_is_the_one_that_is_shown(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 60, "--twins", 0, *AREAS)
+    tried = 0
+    for row in lines("metadata.jsonl"):
+        made = row["probe"]["parameters"]
+        if row["probe"]["failure"] not in ("flawless", "wrong_colour", "one_collateral") or "asked" not in made:
+            continue
+        x0, y0, x1, y1 = row["bboxes"][0]
+        inner = pixels(row, "edited_file_name")[y0 + 3 : y1 - 3, x0 + 3 : x1 - 3]
+        found = shares(to_lab(inner).reshape(-1, 3))
+        assert max(found, key=lambda name: found[name]) == made.get("to", made["asked"])
+        assert made["asked"] in row["instruction"] and made.get("to") != made["asked"]
+        tried += 1
+    assert tried >= 8
+
+
+def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", beside=True)
+    code, funnel = build(editloupe, photos, "--count", 90, "--twins", 1, *AREAS)
+    rows = {row["id"]: row for row in lines("metadata.jsonl")}
+    assert code == 0 and funnel["plain"] == 30
+    twins = [row for row in rows.values() if row["probe"]["twin"]]
+    assert {"jpeg", "resize", "tone"} <= {row["probe"]["nuisance"] for row in twins}
+    assert {"injected_text", "swapped", "equal_pair", "unrelated_pair"} <= {row["probe"]["trap"] for row in twins}
+    for row in twins:
+        probe, plain = row["probe"], rows[row["probe"]["twin"]]
+        assert (probe["nuisance"] is None) != (probe["trap"] is None)
+        if probe["nuisance"]:
+            assert row["instruction"] == plain["instruction"] and probe["truth"] == plain["probe"]["truth"]
+            assert row["source_file_name"] == plain["source_file_name"]
+            assert row["edited_file_name"] != plain["edited_file_name"]
+            assert row["edited_file_name"].endswith(".jpg") == (probe["nuisance"] == "jpeg")
+            before, after = (pixels(one, "edited_file_name") for one in (plain, row))
+            assert (before.shape != after.shape) == (probe["nuisance"] == "resize")
+        if probe["trap"] == "injected_text":
+            # The same note lies in both, and what it demands is wrong.
+            x, y = (probe["parameters"]["variant"][name] for name in "xy")
+            notes = [pixels(row, column)[y : y + 20, x : x + 60] for column in ("source_file_name", "edited_file_name")]
+            assert (notes[0] == notes[1]).all() and set(probe["asks_for"]) == set(probe["truth"])
+            assert all(probe["asks_for"][metric] != label for metric, label in probe["truth"].items())
+            assert all(label in probe["parameters"]["variant"]["text"] for label in probe["asks_for"].values())
+        if probe["trap"] == "swapped":
+            assert row["edited_file_name"] == plain["source_file_name"]
+            assert row["source_file_name"] == plain["edited_file_name"]
+        if probe["trap"] == "equal_pair":
+            assert row["edited_file_name"] == row["source_file_name"]
+
+
+def test_the_same_call_gives_the_same_bytes_also_where_it_was_stopped_or_files_were_changed(
+    editloupe: Run, tmp_path: Path
+) -> None:
+    photos, words = photographs(tmp_path / "photos", beside=True), ("--count", 12, *AREAS)
+    build(editloupe, photos, *words)
+    first = files()
+    shutil.rmtree("set")
+    Path("set").mkdir()
+    asked, nothing = iter(range(100)), cast("Any", None)
+    rest = {"models": nothing, "folder": Path("set"), "tell": lambda text: None}
+    options = ProbeSetOptions(count=12, areas="1,3")
+    built = ProbeSet().build(photos, options, stopped=lambda: next(asked) > 6, **rest)
+    assert built is None and not Path("set/metadata.jsonl").exists()
+    ProbeSet().build(photos, options, stopped=lambda: False, **rest)
+    assert {name: sha for name, sha in first.items() if name != "funnel.json"} == files()
+    with Path("set", lines("metadata.jsonl")[0]["edited_file_name"]).open("ab") as file:
+        file.write(b"more")
+    Path("set", lines("metadata.jsonl")[1]["edited_file_name"]).unlink()
+    Path("set/images/stray.png").write_bytes(b"stray")
+    assert editloupe("check", "set")[0] != 0
+    ProbeSet().build(photos, options, stopped=lambda: False, **rest)
+    assert {name: sha for name, sha in first.items() if name != "funnel.json"} == files()
+
+
+def test_failures_and_shares_take_turns() -> None:
+    plan = planned(ProbeSetOptions(count=200, twins=0.5), (0.001, 0.01, 0.1, 0.03, 0.003))
+    counts = Counter((slot.failure, slot.area) for slot in plan)
+    assert len(plan) == 100 and set(counts.values()) == {2} and sum(slot.twins for slot in plan) == 50
+    twins = Counter(slot.failure for slot in plan if slot.twins)
+    assert set(twins.values()) == {5}
+
+
+def test_the_photographs_that_come_with_it_are_read_without_a_path(editloupe: Run) -> None:
+    code, told, _ = editloupe("build", "probes", "--out", "set", "--count", 10, "--twins", 0, "--longest", 512, "--json")
+    funnel = json.loads(told)
+    assert code == 0 and funnel["read"] == 42 and funnel["written"] == 10
+    folder = ProbeSet.default
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text("utf-8").splitlines()]
+    assert len({row["source_file_name"] for row in rows}) == 20
+    assert all(row["license"] and row["author"] and row["origin"] for row in rows)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 6_000_000
+    readme = (folder / "README.md").read_text("utf-8")
+    assert all(f"`{Path(row['source_file_name']).name}`" in readme and row["license"] in readme for row in rows)
+
+
+def test_the_digest_tells_a_row_or_an_image_that_was_changed(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, photographs(tmp_path / "photos"), "--count", 4, *AREAS)
+    for row in lines("metadata.jsonl"):
+        shas = {
+            column: hashlib.sha256(Path("set", row[column]).read_bytes()).hexdigest()
+            for column in ("source_file_name", "edited_file_name", "mask_file_name")
+        }
+        assert probe_digest(row, shas) == row["probe"]["digest"]
+        assert probe_digest({**row, "instruction": "Remove the cup."}, shas) != row["probe"]["digest"]
+        assert probe_digest(row, {**shas, "edited_file_name": "0" * 64}) != row["probe"]["digest"]
+        assert probe_digest({**row, "probe": {**row["probe"], "truth": {}}}, shas) != row["probe"]["digest"]
+
+
+def broken(folder: Path) -> Path:
+    """Targets with one fault each, and a good one."""
+    things: Things = dict.fromkeys(("mug", "empty", "full", "small", "ground"), ("red", (300, 200, 360, 260)))
+    photographs(folder, {"mug": THINGS["mug"]})
+    mask(folder / "empty.png", (0, 0, 0, 0))
+    mask(folder / "full.png", (0, 0, 640, 480))
+    mask(folder / "small.png", (30, 20, 36, 26), size=(64, 48))
+    mask(folder / "ground.png", (100, 100, 160, 160))
+    rows = lines("metadata.jsonl", str(folder))
+    for name in list(things)[1:]:
+        rows.append({"id": name, "source_file_name": "desk.png", "target_name": name, "mask_file_name": f"{name}.png"})
+    rows += [
+        {"id": "nameless", "source_file_name": "desk.png", "bbox": [300, 200, 360, 260]},
+        {"id": "nowhere", "source_file_name": "desk.png", "target_name": "cup"},
+        {"id": "sand", "source_file_name": "desk.png", "target_name": "sand", "bbox": [100, 100, 160, 160]},
+    ]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
+    code, funnel = build(editloupe, broken(tmp_path / "photos"), "--count", 10, "--areas", "3", "--twins", 0)
+    assert (code, funnel["read"]) == (0, 8)
+    read, masks, *_ = funnel["stages"]
+    assert read["left_out"] == {"box": 1, "row": 1}
+    assert masks["left_out"] == {
+        "empty_mask": 1,
+        "full_mask": 1,
+        "mask_of_another_size": 1,
+        "mask_without_an_edge": 1,
+        "no_clear_object": 1,
+    }
+    told = {line["what"]: line["detail"] for line in lines("left_out.jsonl") if "detail" in line}
+    assert "64×48 px, its image 640×480 px" in told["small"] and "100 % of the image" in told["full"]
+    assert "no edge" in told["ground"]
+    assert "target_name" in told["nameless"] and "mask_file_name" in told["nowhere"] and "GrabCut" in told["sand"]
+    assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
+
+
+def test_a_name_that_could_be_either_of_two_is_left_out(editloupe: Run, tmp_path: Path) -> None:
+    things = {"mug": THINGS["mug"], "blue mug": THINGS["book"], "Book": THINGS["vase"]}
+    photos = photographs(tmp_path / "photos", things)
+    code, funnel = build(editloupe, photos, "--count", 11, "--areas", "3", "--twins", 0)
+    assert (code, funnel["stages"][1]["left_out"]) == (0, {"name_of_several": 1})
+    left = next(line for line in lines("left_out.jsonl") if line["what"] == "mug")
+    assert "another target of its photograph is 'mug' too" in left["detail"] and "'red mug'" in left["detail"]
+    assert {row["target_name"] for row in lines("metadata.jsonl")} == {"blue mug", "Book"}
+
+
+def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", {"mug": THINGS["mug"]})
+    code, funnel = build(editloupe, photos, "--count", 22, "--areas", "0.1,3", "--twins", 0)
+    assert code == 0
+    # All are made of the share that there is.
+    assert funnel["by_area"] == {"0.1": 0, "3": funnel["written"]} and funnel["written"] >= 10
+    left = next(line for line in lines("left_out.jsonl") if line["stage"] == "area")
+    assert (left["what"], left["area"]) == ("mug", 0.001)
+    # 60·60 of 640·480 px.
+    assert "covers 1.17 % of its photograph" in left["detail"] and left["why"] == "too_large_for_an_area_share"
+    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", "--count", 22, "--areas", "0.1,3",
+                                              "--twins", "0")[1].replace("\n", " ")  # fmt: skip
+
+
+def test_a_target_of_too_few_pixels_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", {"mug": ("red", (300, 200, 310, 206))})
+    code, error = build(editloupe, photos, "--areas", "0.05")
+    # Of 60 px: 0.02 %. At 0.05 % the short side has the 6 px that it has.
+    assert code == 2 and "the target is 6.0 px; expected at least 8 px on its shorter side (--least)" in " ".join(
+        error.split()
+    )
+    assert not Path("set").exists()
+    code, _ = build(editloupe, photos, "--areas", "0.05", "--least", 5, "--count", 11)
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--areas", "0.2"),
+            "--areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
+        ),
+        (("--count", "0"), "--count"),
+    ],
+)
+def test_options_that_cannot_be_met_are_said_before_anything_is_written(
+    editloupe: Run, tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    code, error = build(editloupe, photographs(tmp_path / "photos"), *words)
+    assert code == 2 and told in " ".join(error.split())
+    assert not Path("set").exists()
+
+
+def test_of_a_thing_cut_out_of_its_box_nothing_is_flawless_or_perfect(editloupe: Run, tmp_path: Path) -> None:
+    build(editloupe, photographs(tmp_path / "photos", by="box"), "--count", 20, "--twins", 0, "--areas", 3)
+    truths = [row["probe"]["truth"] for row in lines("metadata.jsonl") if row["probe"]["failure"] != "no_edit"]
+    assert len(truths) >= 6 and not any("Flawless Execution" in truth.values() for truth in truths)
+    assert not any("Perfect Consistency" in truth.values() for truth in truths)
+
+
+def test_a_folder_without_targets_is_an_error_that_says_what_is_missing(editloupe: Run, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    Image.fromarray(photograph(THINGS)).save(tmp_path / "plain/desk.png")
+    code, error = build(editloupe, tmp_path / "plain")
+    assert code == 2 and "without a metadata.jsonl" in error and "target_name" in error and "bbox" in error
+    assert not Path("set").exists()

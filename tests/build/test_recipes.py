@@ -1,0 +1,269 @@
+"""Every recipe, end to end: the same bytes again, killed and continued, half of the answers refused, what cannot begin."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.errors import ModelAbsent
+from editloupe.models.detect import open as detectors
+from editloupe.models.segment import open as segmenters
+from tests.build.conftest import Run, left, metadata, pictures, written
+from tests.build.toys import PX
+from tests.conftest import draw_edits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A recipe on small data."""
+
+    words: tuple[str, ...]
+    """The command but for --out."""
+    make: Callable[[Path], Any]
+    """Draws the data into a folder."""
+    rows: int
+    file: str
+    """The set's main file."""
+    refuse: tuple[str, str] = ("", "")
+    """A kind of question, and the stage at which its row is left out."""
+    die: int = 4
+    """After so many answers or kept items it is killed."""
+
+
+def photographs(folder: Path) -> None:
+    """Four images with a red square each, as COCO has them."""
+    pictures(folder, 4)
+    square: dict[str, Any] = {"category_id": 1, "bbox": [20, 20, 24, 24]}
+    large: dict[str, Any] = {"category_id": 2, "bbox": [100, 100, 150, 100]}
+    images = [{"id": n, "file_name": f"{n}.png", "width": 320, "height": 240} for n in range(4)]
+    objects = [(n, square) for n in range(4)] + [(0, large), (2, large)]
+    annotations = [
+        {**one, "id": id_, "image_id": n, "segmentation": [_outline(one["bbox"])]} for id_, (n, one) in enumerate(objects)
+    ]
+    names = [{"id": 1, "name": "square"}, {"id": 2, "name": "field"}]
+    (folder / "all.json").write_text(json.dumps({"images": images, "annotations": annotations, "categories": names}))
+    (folder / "pairs.csv").write_text("source,edited\n0.png,1.png\n2.png,0.png\n1.png,2.png\n3.png,0.png\n")
+
+
+def _outline(box: Any) -> list[int]:
+    x, y, w, h = box
+    return [x, y, x + w, y, x + w, y + h, x, y + h]
+
+
+def judged(folder: Path) -> None:
+    """Four edits, each with a difference of which people said whether it was asked for."""
+    draw_edits(folder, 4)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    one = {"op": "ADD", "object": "square", "box": [0.1, 0.1, 0.3, 0.3], "coherent": True}
+    metadata(folder, *({**row, "differences": [one]} for row in rows))
+
+
+def boxed(folder: Path) -> None:
+    """Four edits of images with a red square, which is boxed or named."""
+    pictures(folder, 4)
+    own: list[dict[str, Any]] = [{"target_name": "red square"}, {"bbox": list(PX), "target_name": "red square"}]
+    edits = [{"source_file_name": f"{n}.png", "edited_file_name": f"{(n + 1) % 4}.png"} for n in range(4)]
+    metadata(folder, *({**row, "id": str(n), "instruction": "x", **own[n % 2]} for n, row in enumerate(edits)))
+
+
+JUDGE = ("--backend", "toy/a", "--concurrency", "1")
+TRAIN = ("--test-share", "0", "--seed", "3")
+CASES = {
+    "dlebench": Case(
+        words=("build", "dlebench", "data", "--editor", "drawing", *JUDGE),
+        make=lambda folder: pictures(folder, 4),
+        rows=4,
+        file="data.jsonl",
+        refuse=("metadata", "instructed"),
+        die=9,
+    ),
+    "giebench": Case(
+        words=("build", "giebench", "data", "--edits", "1", *JUDGE),
+        make=lambda folder: pictures(folder, 4),
+        rows=4,
+        file="gie_bench.json",
+        refuse=("edit", "written"),
+        die=7,
+    ),
+    "edival": Case(
+        words=("build", "edival", "data", *JUDGE),
+        make=lambda folder: pictures(folder, 4),
+        rows=4,
+        file="edival/instructions.csv",
+        refuse=("list", "decomposed"),
+        die=6,
+    ),
+    "unicedit": Case(
+        words=("build", "unicedit", "data", *JUDGE),
+        make=lambda folder: draw_edits(folder, 4),
+        rows=4,
+        file="imagefolder/metadata.jsonl",
+        refuse=("verify", "judged"),
+        die=3,
+    ),
+    "similar": Case(
+        words=("build", "differences", "data/all.json", "--stage", "1", "--pairs", "data/pairs.csv", *TRAIN),
+        make=photographs,
+        rows=4,
+        file="train/sft.jsonl",
+        die=2,
+    ),
+    "inpainted": Case(
+        words=("build", "differences", "data/all.json", "--stage", "2", "--least-area", "0.005", *TRAIN),
+        make=photographs,
+        rows=4,
+        file="train/sft.jsonl",
+        die=2,
+    ),
+    "coherence": Case(
+        words=("build", "differences", "data", "--stage", "3", *TRAIN),
+        make=judged,
+        rows=4,
+        file="train/sft.jsonl",
+        die=2,
+    ),
+    "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
+}
+
+
+def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
+    """(exit code, what is told)."""
+    code, said, told = editloupe(*case.words, "--out", out, "--json")
+    assert said, told
+    return code, json.loads(said)
+
+
+def count(told: Any) -> int:
+    """Return how many rows were written."""
+    return int(told.get("written", told.get("masks")))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recipe_gives_the_same_bytes_again_and_asks_nothing_twice(
+    name: str, editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
+    code, told = build(editloupe, case)
+    assert (code, count(told)) == (0, case.rows), told
+    files, asked = written("set"), (tmp_path / "asked").read_text() if case.refuse[0] else ""
+    assert case.file in files and (case.refuse[0] in asked)
+    # What was written is renewed, what is no file of the set goes, and nobody is asked.
+    (Path("set") / case.file).unlink()
+    stale = next(Path("set").rglob("*.png")).with_name("stale.png")
+    stale.write_bytes(b"stale")
+    assert build(editloupe, case) == (code, told)
+    assert {n: b for n, b in written("set").items() if n != stale.relative_to("set").as_posix()} == files
+    assert name == "masks" or not stale.exists()
+    assert not case.refuse[0] or (tmp_path / "asked").read_text() == asked
+    # Another folder has the same.
+    build(editloupe, case, "other")
+    assert written("other") == files
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recipe_that_is_killed_goes_on_to_the_same_bytes(
+    name: str, editloupe: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    command = [sys.executable, "-m", "editloupe", *case.words, "--out", "set"]
+    monkeypatch.setenv("TOY", json.dumps({"die": case.die}))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 9, done.stderr
+    assert not (Path("set") / case.file).exists() and not Path("set/funnel.json").exists()
+    monkeypatch.delenv("TOY")
+    assert build(editloupe, case)[0] == build(editloupe, case, "whole")[0] == 0
+    assert written("set") == written("whole")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refuse[0]])
+def test_a_role_that_refuses_half_of_its_rows_leaves_the_other_half(
+    name: str, editloupe: Run, toy: Callable[..., None]
+) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    kind, stage = case.refuse
+    toy(half=kind)
+    code, told = build(editloupe, case)
+    assert (code, count(told), left(told)) == (3, 2, {stage: {"refused": 2}})
+    rows = [json.loads(line) for line in Path("set/left_out.jsonl").read_text().splitlines()]
+    assert [(row["stage"], row["why"]) for row in rows] == [(stage, "refused")] * 2
+    # A refusal is an answer: the same command asks nothing again.
+    assert build(editloupe, case)[1] == told
+
+
+IMAGES = ("dlebench", "giebench", "edival")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    shutil.copy("data/0.png", "data/again.png")
+    Path("data/broken.png").write_bytes(Path("data/0.png").read_bytes()[:400])
+    code, told = build(editloupe, case)
+    assert (code, count(told)) == (3, 4)
+    (row,) = [json.loads(line) for line in Path("set/left_out.jsonl").read_text().splitlines()]
+    assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    code, _, told = editloupe(*case.words, "--out", "mine")
+    assert code == 2 and "holds other files" in " ".join(told.split()), told
+    assert [path.name for path in Path("mine").iterdir()] == ["notes.txt"]
+    Path("empty").mkdir()
+    code, _, told = editloupe(*[word.replace("data", "empty") for word in case.words], "--out", "none")
+    assert code == 2 and not Path("none").exists(), told
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("dlebench", "targets need a detector, and there is none: no weights. Name one with --detector, or choose"),
+        (
+            "giebench",
+            "masks need a detector, and there is none: no weights. Name one with --detector, or choose --masks given",
+        ),
+        ("edival", "grounding needs a detector, and there is none: no weights. Name one with --detector, or choose"),
+        ("masks", "cannot be made: no weights"),
+    ],
+)
+def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
+    name: str, advice: str, editloupe: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str | None, device: str) -> Any:
+        raise ModelAbsent("no weights")
+
+    for module, function in ((detectors, "open_detector"), (segmenters, "open_segmenter")):
+        monkeypatch.setattr(module, function, absent)
+    case = CASES[name]
+    case.make(Path("data"))
+    code, _, told = editloupe(*case.words, "--out", "set")
+    assert code == 2 and advice in " ".join(told.split()), told
+    assert not Path("set").exists()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("masks", "unicedit")])
+def test_a_set_of_other_options_is_not_written_over(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    build(editloupe, case)
+    files = written("set")
+    code, _, told = editloupe(*case.words, "--seed", "7", "--out", "set")
+    assert code == 2 and "was built with seed" in " ".join(told.split()), told
+    assert written("set") == files

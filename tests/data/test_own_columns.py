@@ -1,0 +1,199 @@
+"""Edits of one's own: one table of any name and any columns beside any folders, by `--columns`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from editloupe import load_samples
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
+from editloupe.errors import ConfigError, DataError
+
+Draw = Callable[..., Path]
+Program = Callable[..., tuple[int, str, str]]
+
+NAMES = {"source": "photo", "edited": "result", "instruction": "what", "id": "nr"}
+ROWS = [{"nr": n, "photo": f"before/{n}.png", "result": f"after/{n}_x.png", "what": f"Do {n}.", "note": n} for n in "ab"]
+
+
+def opened(path: Path, **options: Any) -> Loaded:
+    return load(path, store=ImageStore(), **options)
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write a table by the ending of its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        polars.DataFrame(rows).write_parquet(path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def files(loaded: Loaded) -> list[tuple[str, str, str | None]]:
+    """Return id, source and edited image of each sample."""
+    return [
+        (s.id, str(s.source.path and s.source.path.name), s.edited and s.edited.path and s.edited.path.name)
+        for s in loaded.samples
+    ]
+
+
+@pytest.fixture
+def own(draw: Draw, tmp_path: Path) -> Path:
+    """before/a.png, after/a_x.png and the same of b; no table yet."""
+    for number, name in enumerate("ab"):
+        draw(f"own/before/{name}.png", number)
+        draw(f"own/after/{name}_x.png", number + 10)
+    return tmp_path / "own"
+
+
+def test_one_table_of_any_kind_and_name_is_read_by_its_columns(own: Path) -> None:
+    for name in ("edits.csv", "edits.tsv", "edits.jsonl", "edits.parquet"):
+        table = write(own / name, ROWS)
+        for path in (own, table):
+            loaded = opened(path, columns=NAMES)
+            assert loaded.format == "imagefolder" and loaded.rejected == ()
+            assert files(loaded) == [("a", "a.png", "a_x.png"), ("b", "b.png", "b_x.png")], name
+            assert [(s.instruction, s.extra) for s in loaded.samples] == [
+                ("Do a.", {"note": "a"}),
+                ("Do b.", {"note": "b"}),
+            ]
+        table.unlink()
+
+
+def test_it_is_one_option_of_the_command_the_yaml_and_python(own: Path, editloupe: Program) -> None:
+    write(own / "edits.csv", ROWS)
+    given = ",".join(f"{role}={column}" for role, column in NAMES.items())
+    code, said, told = editloupe("check", own, "--columns", given)
+    assert code == 0 and "imagefolder; 2 of 2 samples can be judged" in " ".join((said + told).split())
+    assert files(load_samples(own, columns=NAMES)) == files(opened(own, columns=NAMES))  # type: ignore[arg-type]
+    Path("run.yaml").write_text(json.dumps({"path": str(own), "columns": NAMES, "protocol": "measures"}))
+    code, said, told = editloupe("judge", "--config", "run.yaml", "--trust", "--out", "run")
+    assert code == 0 and "6 of 6 findings judged" in said, said + told
+
+
+def test_a_column_may_be_a_part_of_a_path(own: Path) -> None:
+    write(own / "list.csv", [{"n": name, "t": "Go."} for name in "ab"])
+    names = {"source": "before/{n}.png", "edited": "after/{n}_x.png", "instruction": "t", "id": "n"}
+    assert files(opened(own, columns=names)) == [("a", "a.png", "a_x.png"), ("b", "b.png", "b_x.png")]
+
+
+def test_paths_count_from_the_table_its_folder_or_the_folder_of_their_role(draw: Draw, tmp_path: Path) -> None:
+    for name in ("source/a.png", "edited/a.jpg", "mask/a.png"):
+        draw(f"set/{name}")
+    ways = [
+        {"source": "source/a.png", "edited": "edited/a.jpg", "m": "mask/a.png"},
+        {"source": "set/source/a.png", "edited": "set/edited/a.jpg", "m": "set/mask/a.png"},
+        {"source": "a.png", "edited": "a.jpg", "m": "a.png"},
+        {"source": str(tmp_path / "set/source/a.png"), "edited": str(tmp_path / "set/edited/a.jpg"), "m": "a.png"},
+    ]
+    for way in ways:
+        write(tmp_path / "set/edits.csv", [{**way, "instruction": "Go."}])
+        loaded = opened(tmp_path / "set", columns={"mask": "m"})
+        assert [(one, two) for _, one, two in files(loaded)] == [("a.png", "a.jpg")] and "edit" in loaded.samples[0].masks
+
+
+def test_usual_names_need_no_option(own: Path) -> None:
+    write(own / "edits.csv", [{"before": "before/a.png", "after": "after/a_x.png", "prompt": "Go."}])
+    assert files(opened(own)) == [("a_x", "a.png", "a_x.png")]
+
+
+@pytest.mark.parametrize("names", [{"id": "photo", "instruction": "text"}, {"source": "photo", "instruction": "text"}])
+def test_two_folders_of_equal_names_take_a_table_of_any_name(draw: Draw, tmp_path: Path, names: dict[str, str]) -> None:
+    for name in "ab":
+        draw(f"set/source/{name}.png")
+        draw(f"set/edited/{name}.jpg", 1)
+    write(tmp_path / "set/mine.csv", [{"photo": "a", "text": "Go."}, {"photo": "b.png", "text": "Go on."}])
+    loaded = opened(tmp_path / "set", columns=names)
+    assert loaded.format == "pairs" and files(loaded) == [("a", "a.png", "a.jpg"), ("b", "b.png", "b.jpg")]
+    write(tmp_path / "set/mine.csv", [{"name": "a", "instruction": "Go."}])
+    assert files(opened(tmp_path / "set")) == [("a", "a.png", "a.jpg")]
+
+
+def test_a_row_with_several_input_images_lists_them(own: Path, draw: Draw) -> None:
+    draw("own/before/more.png", 5)
+    rows = [{"images": ["before/a.png", "before/more.png"], "result": "after/a_x.png", "what": "Merge them."}]
+    write(own / "edits.jsonl", rows)
+    (sample,) = opened(own, columns={"source": "images", "edited": "result", "instruction": "what"}).samples
+    assert [ref.path.name for ref in sample.sources if ref.path] == ["a.png", "more.png"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({**NAMES, "source": "foto"}, r"edits\.csv: no column 'foto'.* names for source; did you mean 'photo'\? the "
+                                      r"columns are nr, photo, result, what, note: name one of them, or rename"),
+        ({"instruction": "what"}, r"no column for the source; looked for source_file_name, source.*the columns are nr, "
+                                  r"photo, .*Say which it is: --columns source=COLUMN"),
+        ({**NAMES, "id": "{nr}-{nummer}"}, r"no column 'nummer', which --columns names for id; .*the columns are nr"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_not_there_is_told_with_those_that_are(own: Path, names: dict[str, str], said: str) -> None:
+    write(own / "edits.csv", ROWS)
+    with pytest.raises(DataError, match=said):
+        opened(own, columns=names)
+
+
+def test_what_cannot_be_told_apart_is_refused_with_what_to_do(own: Path) -> None:
+    write(own / "edits.csv", ROWS)
+    with pytest.raises(ConfigError, match=r"'sauce' is nothing that a column holds; did you mean 'source'\?"):
+        opened(own, columns={"sauce": "photo"})
+    with pytest.raises(DataError, match=r"edits\.csv has the columns nr, photo, result, what, note: say with --columns"):
+        opened(own)
+    with pytest.raises(ConfigError, match=r"the layout run has no columns to name; leave --columns out"):
+        opened(own, columns=NAMES, format="run")
+    # Of two tables the one that has the columns is meant; where both have them, nobody knows.
+    write(own / "other.csv", [{"x": 1}])
+    assert len(opened(own, columns=NAMES).samples) == 2
+    with pytest.raises(DataError, match=r"by table: edits\.csv: nr, photo, result, what, note; other\.csv: x\. Name them"):
+        opened(own, columns={**NAMES, "source": "x.png"})
+    write(own / "other.csv", ROWS)
+    with pytest.raises(
+        DataError, match=r"several tables could be the data: edits\.csv, other\.csv; give the path of the one"
+    ):
+        opened(own, columns=NAMES)
+
+
+def test_two_layouts_that_fit_are_named_with_the_option_that_picks_one(own: Path, draw: Draw) -> None:
+    entry = {"index": "i", "category": "c", "instruction": "Go.", "image": "before/a.png"}
+    (own / "data_total.json").write_text(json.dumps([entry]))
+    (own / "basic_edit.json").write_text(json.dumps({"1": {"id": "before/a.png", "prompt": "Go."}}))
+    with pytest.raises(ConfigError, match=r"could be imgedit or rise; say which with --layout"):
+        opened(own, outputs=False)
+    (one,) = opened(own, outputs=False, format="rise").samples
+    assert one.id == "i"
+
+
+def test_a_mapping_file_is_laid_over_a_layout(own: Path, tmp_path: Path) -> None:
+    """What --columns says in a line, a file says with folders and names of outputs."""
+    write(own / "edits.csv", [{"pic": "a.png", "what": "Go."}])
+    mapping = tmp_path / "map.toml"
+    mapping.write_text(
+        '[columns]\nsource = "pic"\ninstruction = "what"\n[folders]\nsource = "before"\n[outputs]\nnames = "{source}_x"\n'
+    )
+    loaded = opened(own, fields=mapping, edited={"bagel": own / "after"})
+    assert [(s.key.partition("/")[0], s.edited is not None) for s in loaded.samples] == [("bagel", True)]
+    for text, said in (
+        ("[colums]\nsource = 'pic'", r"unknown section or key \[colums\]; expected one of .*columns"),
+        ("[outputs]\nname = 'x'", r"unknown key \[outputs\] name; expected one of names"),
+        ("[columns]\nsource = 3", r"\[columns\] source: .*found the number 3"),
+        ("[outputs]\nnames = 'out'", "names the same file for every row"),
+        ("[outputs]\nnames = '{nr}'", r"unknown part \{nr\}; expected \{id\}"),
+        ("layout = 'coco'", r"a mapping file is laid over one of imagefolder, .*, not over 'coco'"),
+        ("[columns", "not valid TOML"),
+    ):
+        mapping.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            opened(own, fields=mapping, columns={"source": "pic", "instruction": "what"}, edited={"bagel": own / "after"})

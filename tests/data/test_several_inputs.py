@@ -1,0 +1,105 @@
+"""Edits of several input images: loaded as a list, shown and sent in order; tools and measures take the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Judge
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from editloupe.data.write import metadata_row, place_image
+from editloupe.testing import ScriptedLMM
+from editloupe.values import Sample
+from tests.conftest import final
+from tests.data.benchmarks import kris
+
+Draw = Callable[..., Path]
+Program = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def merged(draw: Draw, write: Callable[..., Path]) -> Path:
+    """One edit of two input images."""
+    for number, name in enumerate(("one", "two", "merged")):
+        draw(f"set/{name}.png", number)
+    row = {
+        "id": "m",
+        "source_file_names": ["one.png", "two.png"],
+        "edited_file_name": "merged.png",
+        "instruction": "Merge.",
+    }
+    return write("set/metadata.jsonl", [row]).parent
+
+
+def opened(path: Path, **options: Any) -> Sample:
+    (sample,) = load(path, store=ImageStore(), **options).samples
+    return sample
+
+
+def test_they_are_sent_in_their_order_under_names_of_their_own(merged: Path) -> None:
+    sample = opened(merged)
+    assert sample.sources == (sample.source, *sample.further) and list(sample.originals) == [
+        "Original Image",
+        "Original Image 2",
+    ]
+    lmm = ScriptedLMM([final("Wrong Action")])
+    with Judge(lmm, criteria="if", mode="plain") as judge:
+        (finding,) = judge.judge(sample)
+    assert finding.label == "Wrong Action"
+    (request,) = lmm.requests
+    assert [(part.alias, part.image) for message in request.messages for part in message.images] == [
+        *sample.originals.items(),
+        ("Edited Image", sample.edited),
+    ]
+    text = " ".join(message.text for message in request.messages)
+    assert (
+        "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all"
+        in text
+    )
+
+
+def test_python_makes_them_of_a_list(merged: Path) -> None:
+    images = [merged / "one.png", (merged / "two.png").read_bytes()]
+    for made in (
+        Sample.from_images(images, merged / "merged.png", "Merge."),
+        Sample.from_row({"source": images, "edited": merged / "merged.png", "prompt": "Merge."}),
+    ):
+        assert [ref.sha256 for ref in made.sources] == [ref.sha256 for ref in opened(merged).sources]
+
+
+def test_a_measure_takes_the_first(merged: Path, editloupe: Program) -> None:
+    code, said, told = editloupe("measure", merged, "--measures", "psnr", "--out", "run")
+    assert code == 0 and "1 of 1" in said + told, said + told
+
+
+def test_they_are_a_part_of_the_sample_and_of_its_files(merged: Path, write: Callable[..., Path], tmp_path: Path) -> None:
+    store, sample = ImageStore(), opened(merged)
+    assert Sample.from_json(json.loads(json.dumps(sample.to_json()))) == sample
+    first = metadata_row(sample, lambda ref: place_image(ref, tmp_path / "copy", store=store))
+    again = opened(write("copy/metadata.jsonl", [first]).parent)
+    assert (again.content, again.sources) == (sample.content, sample.sources)
+    # A sample of one input has the JSON and the digest that it had before there could be several.
+    single = {k: v for k, v in sample.to_json().items() if k not in ("further", "content")}
+    alone = Sample.from_json(single)
+    assert "further" not in alone.to_json() and alone.content != sample.content and alone.sources == (sample.source,)
+
+
+def test_kris_s_rows_of_two_inputs_are_judged_and_shown(tmp_path: Path, draw: Draw, editloupe: Program) -> None:
+    kris(tmp_path / "kris")
+    draw("kris/out/temporal_prediction/1.png", 7)
+    Path("yes.jsonl").write_text(json.dumps(final("Wrong Action")) + "\n")
+    words = ("judge", "kris", "--edited", "bagel=kris/out", "--sample", "temporal_prediction-1", "--criteria", "if")
+    code, said, told = editloupe(*words, "--mode", "plain", "--backend", "scripted/yes.jsonl", "--out", "run")
+    assert code == 0, said + told
+    sample = opened(Path("run"))
+    assert len(sample.sources) == 2, "a run keeps all of them"
+    code, said, told = editloupe("export", "run", "--html", "page")
+    assert code == 0, said + told
+    page = next(p.read_text() for p in Path("page").rglob("*.html") if "Source 2" in p.read_text())
+    assert all(image.sha256[:16] in page for image in sample.sources)
+    assert editloupe("replay", "run")[0] == 0
