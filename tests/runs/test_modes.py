@@ -173,17 +173,6 @@ def test_what_is_replaced_is_masked_where_it_was_and_where_it_is(oracle: tuple[O
         assert recipes["Original Image"]["params"]["boxes_of"] == (["source", "reference"] if id == "other" else ["source"])
 
 
-def test_tools_are_on_for_the_surroundings_and_off_for_the_crops(oracle: tuple[Outcome, ScriptedLMM]):
-    _, lmm = oracle
-    for request in lmm.requests:
-        text = request.messages[0].text
-        about_target = "Criterion: Instruction Following" in text
-        assert ("## Tools" in text) != about_target
-        assert ("Each of them is a crop" in text) == about_target
-        assert ("White rectangles cover" in text) != about_target
-        assert "The Reference Image shows one right outcome" in text
-
-
 def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path: Path):
     def script(request: Request) -> str:
         return final("Wrong Action" if is_second(request) else "Flawless Execution")
@@ -223,21 +212,6 @@ def test_the_worst_target_counts_of_what_each_targets_repeats_come_to(folder: Pa
     # Of the two targets' entropies, 0.918 bits of one against two and 0 of three alike, the larger.
     assert (score.label, score.value, score.entropy) == ("Over Modification", 3, pytest.approx(0.9183, abs=5e-5))
     assert score in judged_in(outcome.store)[0].scores
-
-
-def test_the_three_modes_share_one_base_prompt(folder: Path, tmp_path: Path):
-    prompts = {}
-    for mode in ("plain", "tool", "oracle"):
-        outcome, lmm = judged(folder, tmp_path / mode, mode, criteria=("vc",))
-        asked = next(r for r in lmm.requests if "Remove the red disc." in r.messages[0].text)
-        prompts[mode] = asked.messages[0].parts[0].text  # type: ignore[union-attr]
-        assert ("Reference Image" in names(asked)) == (mode == "oracle")
-        assert all(not f.part for f in outcome.findings)
-    assert prompts["plain"] == prompts["tool"]
-    # The oracle's differs in what it says of masks and of the reference, and in nothing else.
-    lines = {mode: prompts[mode].split("\n") for mode in prompts}
-    more = [line for line in lines["oracle"] if line not in lines["plain"]]
-    assert [line[:16] for line in more] == ["Images, in the o", "White rectangles", "Covered, as [x0,", "The Reference Im"]
 
 
 def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_path: Path):
