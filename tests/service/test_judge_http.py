@@ -15,7 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.conftest import png as encoded
 from tests.service.loopback_judge import Service, by_number, edit, inline, needs_extra, number_of, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
+Process = subprocess.Popen[str]
 TOKEN = {"Authorization": "Bearer let me in"}
 
 
@@ -332,39 +333,40 @@ def test_metrics_and_health_tell_how_it_goes(tmp_path: Path):
         assert any(line.startswith("process_resident_memory_bytes") for line in lines)
 
 
-def start(out: Path, replies: Path, *words: str) -> tuple[subprocess.Popen[str], int]:
-    """The command itself: (process, port)."""
+@contextmanager
+def command(*words: str, code: str = "from editloupe.cli import main; main()") -> Iterator[tuple[Process, Service]]:
+    """`editloupe serve` in a process of its own, killed in the end."""
     needs_extra()
-    command = [sys.executable, "-c", "from editloupe.cli import main; main()", "serve", "--out", str(out), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--backend", f"scripted/{replies}", "--mode", "plain", *words],
+        [sys.executable, "-c", code, "serve", "--port", "0", "--mode", "plain", "--criteria", "if", *words],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
     assert process.stderr is not None
-    line = process.stderr.readline()
-    assert "answers at http://127.0.0.1:" in line, line + process.stderr.read()
-    return process, int(line.partition("http://127.0.0.1:")[2].split(",")[0])
+    try:
+        line = process.stderr.readline()
+        assert "answers at http://127.0.0.1:" in line, line + process.stderr.read()
+        port = int(line.partition("http://127.0.0.1:")[2].split(",")[0])
+        yield process, Service(port, None, None, None)  # type: ignore[arg-type]
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals):
-    replies = tmp_path / "replies.jsonl"
+    replies, out = tmp_path / "replies.jsonl", tmp_path / "run"
     replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
-    process, port = start(tmp_path / "run", replies, "--criteria", "if", "--body-timeout", "0.3")
-    try:
-        service = Service(port, None, None, None)  # type: ignore[arg-type]
+    words = ("--out", str(out), "--backend", f"scripted/{replies}", "--body-timeout", "0.3")
+    with command(*words) as (process, service):
         assert service.ask("/v1/judge", edit(1))[2]["reward"]["value"] == 100.0
-        trickle(port).close()
+        trickle(service.port).close()
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.communicate()
     assert process.returncode == 0, told
     assert "Stopping: 0 edits under way" in told and "Traceback" not in told
-    assert len((tmp_path / "run" / "findings.jsonl").read_text().splitlines()) == 1
+    assert len((out / "findings.jsonl").read_text().splitlines()) == 1
 
 
 def trickle(port: int) -> socket.socket:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,9 +15,9 @@ from typing import Any
 import pytest
 
 from editloupe.runs.store import RunStore
-from tests.service.loopback_judge import IF_LABELS, Service, edit, needs_extra
+from tests.service.loopback_judge import IF_LABELS, Service, edit
+from tests.service.test_judge_http import command
 
-ROOT = Path(__file__).parents[2]
 CLIENTS = 64
 SECONDS = 60.0
 MOST_GROWTH_MB = 60.0
@@ -40,7 +37,6 @@ class Slow(scripted.ScriptedLMM):
 
 scripted.open_backend = lambda uri: Slow(by_number)
 from editloupe.cli import main
-sys.argv = ["editloupe", "serve", *sys.argv[1:]]
 main()
 """
 
@@ -48,8 +44,8 @@ main()
 class Clients:
     """Threads that ask for edits of their own, and some for shared ones, and check each answer."""
 
-    def __init__(self, port: int) -> None:
-        self.service = Service(port, None, None, None)  # type: ignore[arg-type]
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.stop, self.lock = threading.Event(), threading.Lock()
         self.statuses: Counter[str] = Counter()
         self.wrong: list[object] = []
@@ -83,30 +79,17 @@ def _belongs(said: dict[str, Any], number: int, name: str) -> bool:
 
 
 def resident_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no VmRSS")
+    (line,) = (row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
 def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path: Path):
-    needs_extra()
     run = tmp_path / "run"
-    words = ["--out", str(run), "--backend", "scripted/x", "--mode", "plain", "--criteria", "if", "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *words, "--concurrency", "24", "--max-queue", "30", "--grace", "20"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        assert "answers at" in line, line + process.stderr.read()
-        clients = Clients(int(line.partition("http://127.0.0.1:")[2].split(",")[0]))
+    words = ("--out", str(run), "--backend", "scripted/x", "--concurrency", "24", "--max-queue", "30", "--grace", "20")
+    with command(*words, code=SERVER) as (process, service):
+        clients = Clients(service)
         for thread in clients.threads:
             thread.start()
         time.sleep(SECONDS / 4)
@@ -117,14 +100,10 @@ def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path
         # Told to stop in the middle of it: what is under way is answered.
         before = clients.statuses.copy()
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=40)
+        _, told = process.communicate(timeout=40)
         clients.stop.set()
         for thread in clients.threads:
             thread.join(timeout=60)
-        told = process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
     assert not clients.wrong, clients.wrong[:3]
     assert set(before) <= {"200", "503"} and before["200"] > 500, before
     assert before["503"] > 0, "64 clients at 54 places: some must have been told to come back"
