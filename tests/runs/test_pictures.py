@@ -7,22 +7,24 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
-from editloupe.traces.read import read_trace
-from tests.runs.test_resume import talker
-from tests.setups import open_with, run_over, summaries
-from dataclasses import replace
+
 from editloupe.backends.base import Traits
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.runs.sent_sizes import sent_targets, small_targets_message
 from editloupe.runs.worker import Worker
 from editloupe.traces.events import Note
+from editloupe.traces.read import read_trace
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import final
+from tests.runs.test_resume import talker
+from tests.setups import open_with, run_over, summaries
 
 
 def png(width: int, height: int) -> bytes:
@@ -126,7 +128,6 @@ def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callabl
     outcome = run_over(setup, folder, tmp_path / "run", config={}, concurrency=1)
     assert {f.sample_id: f.status for f in outcome.findings}["s01"] == "ok"
     assert len(outcome.findings) == 2
-
 
 
 def with_target(store: ImageStore, side: int) -> Sample:
