@@ -71,6 +71,8 @@ class Rule(_MappingPart):
     """Whether an entry need not have it."""
     of_some: bool = False
     """Whether only some edits have it, and nobody knows which."""
+    shown: dict[str, Any] = Field(default_factory=dict)
+    """Name, short name and concern of the metric, where the protocol `published` has it."""
 
     def applies(self, sample: Sample) -> bool:
         return all(sample.extra.get(name) == value for name, value in self.only.items())
