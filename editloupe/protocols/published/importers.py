@@ -7,7 +7,6 @@ from typing import Final
 
 from editloupe.protocols.importer import ResultFiles
 
-IMPORTERS: Final = {
-    name: ResultFiles(Path(__file__).parent / "results" / f"{name}.toml") for name in ("gedit", "imgedit", "kris")
-}
+_NAMES: Final = ("gedit", "imgedit", "kris")
+IMPORTERS: Final = {name: ResultFiles(Path(__file__).parent / "results" / f"{name}.toml") for name in _NAMES}
 GEDIT, IMGEDIT, KRIS = IMPORTERS.values()

@@ -35,7 +35,7 @@ class PublishedScores(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, budget=budget)
         mapping = IMPORTERS[self.options.benchmark].mapping
-        self._made_of = {id_: (id_,) for id_ in mapping.metrics}
+        self._made_of: dict[str, tuple[str, ...]] = {id_: (id_,) for id_ in mapping.metrics}
         self.metrics = [
             Metric(id=id_, domain=Interval(low=rule.low, high=rule.high), **rule.shown)
             for id_, rule in mapping.metrics.items()
@@ -67,9 +67,7 @@ class PublishedScores(BaseProtocol):
             kept = {name: dim for name, dim in dims.items() if isinstance(dim, str)}
             for metric, made in self._made_of.items():
                 found = {name: known.finding(name, sample) for name in made}
-                values = {
-                    name: one.answer.value for name, one in found.items() if one is not None and one.answer is not None
-                }
+                values = {name: one.answer.value for name, one in found.items() if one and one.answer}
                 if metric in self.of_some and found == {metric: None}:
                     continue
                 if lacking := [name for name in made if values.get(name) is None]:
