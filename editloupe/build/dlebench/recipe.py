@@ -128,12 +128,6 @@ class DLEBenchBuild(SetRecipe):
         "describe": "names small targets of an image, and what it shows",
         "instruct": "writes the instruction and the captions of an edit",
     }
-    counted: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "targets_listed": ("Targets listed", "listed"),
-        "targets_small": ("Small targets", "small"),
-        "instructions": ("Instructions", "instructed"),
-        "references": ("References", "reviewed"),
-    }
     file, folders = "data.jsonl", (SOURCES, REFERENCES)
     aside = ("mask_file_name",)
 

@@ -125,11 +125,6 @@ class GIEBenchBuild(SetRecipe):
         "target": "names what an instruction is about",
         "answer": "answers the question about the image as it is",
     }
-    counted: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "edits_written": ("Edits written", "written"),
-        "edits_masked": ("With their mask", "masked"),
-        "edits_kept": ("Kept", "reviewed"),
-    }
     file, folders = FILE, (IMAGES,)
 
     def steps(self) -> Sequence[RowStep]:
