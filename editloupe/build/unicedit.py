@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
-from editloupe.build.base import Built, json_text, stages_of
+from editloupe.build.base import Built, LeftOut, json_text, stages_of
 from editloupe.build.places import ImagePlace
+from editloupe.build.quality import QualityFilter
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA
-from editloupe.errors import ConfigError, StorageError
+from editloupe.errors import ConfigError, ImageError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
@@ -53,6 +54,7 @@ STAGES: Final[Mapping[str, str]] = {
     "changed": "the edit changed something",
     "restated": "the verifier said what was done",
     "kept": "the run holds both images",
+    "quality": "the edited image is as the quality filter wants it, where one was asked for",
     "distinct": "source, instruction and edit occur for the first time",
 }
 """What an edit must pass, in this order."""
@@ -102,8 +104,11 @@ class Curated:
         )
 
 
-def curate(store: RunStore) -> Curated:
-    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol."""
+def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
+    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol.
+
+    quality: what an edited image must be like; None takes all.
+    """
     if store.protocol != PROTOCOL:
         raise ConfigError(f"{store.folder} is a run of the protocol {store.protocol!r}; expected one of {PROTOCOL!r}")
     findings = store.current()
@@ -128,7 +133,7 @@ def curate(store: RunStore) -> Curated:
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
         restated = _restated(finding)
         lines = _lineage(finding, store.identity, sample.id, sample.editor)
-        if why := _refused(sample, score, restated, images):
+        if why := _refused(sample, score, restated, images) or _poor(sample, images, quality):
             left_out.append(_left_out(key, lines, *why))
             continue
         assert finding is not None and sample.edited is not None
@@ -158,6 +163,19 @@ def _refused(sample: Sample, score: Score | None, restated: str, images: ImageSt
         return "restated", "no_instruction", ""
     gone = [role for role, ref in (("source", sample.source), ("edited", sample.edited)) if not ref or not images.path(ref)]
     return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
+
+
+def _poor(sample: Sample, images: ImageStore, quality: QualityFilter | None) -> tuple[str, str, str] | None:
+    """Return what `_refused` does, of the quality filter. What could not be measured is not judged."""
+    if quality is None or sample.edited is None:
+        return None
+    try:
+        quality.passed(images.array(sample.edited))
+    except LeftOut as error:
+        return "judged" if error.failed else "quality", error.why, str(error)
+    except ImageError as error:
+        return "judged", "input_error", str(error)
+    return None
 
 
 def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[str, Json]:

@@ -18,7 +18,11 @@ import pytest
 from PIL import Image
 
 from editloupe.build import unicedit
+from editloupe.models import aesthetic
+from editloupe.models.detect import open as detectors
+from editloupe.models.features import open as encoders
 from editloupe.runs.store import RunStore
+from tests.build.toys import Finder
 from tests.conftest import pngs
 from tests.packages import install
 
@@ -120,6 +124,7 @@ def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_p
         ("changed", 4, 3, {"no_edit": 1}),
         ("restated", 3, 2, {"no_instruction": 1}),
         ("kept", 2, 2, {}),
+        ("quality", 2, 2, {}),
         ("distinct", 2, 2, {}),
     ]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
@@ -277,6 +282,54 @@ def test_a_run_of_another_protocol_is_data(editloupe: Run, tmp_path: Path):
     assert editloupe("judge", edits, "--mode", "plain", "--out", "runs/first")[0] == 3
     code, funnel = build(editloupe, "runs/first")
     assert (code, funnel["read"], funnel["written"]) == (0, 2, 1)
+
+
+def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # By the encoder's vector, the mean colour, an image pleases as it is red; the detector sees a person in each.
+    finder = Finder()
+    monkeypatch.setattr(encoders, "open_clip", lambda name, device: Red())
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(aesthetic, "open_aesthetic", lambda name, device: Head())
+    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
+    Image.new("RGB", (320, 240), (200, 0, 0)).save(edits / "images" / "0-edited.png")
+    Image.new("RGB", (320, 240), (100, 0, 0)).save(edits / "images" / "1-edited.png")
+    code, funnel = build(editloupe, edits, "--least-aesthetic", "150", "--most-persons", "1")
+    assert (code, funnel["written"], funnel["dropped"]) == (0, 1, 1) and finder.asked == ["person"]
+    assert [(one["key"], one["why"], one["detail"]) for one in left_out()] == [
+        ("s1", "low_aesthetic", "100; expected 150 at least")
+    ]
+    # Other bounds on the same run; and a failure is no verdict.
+    code, _ = build(editloupe, edits, out="v")
+    words = ("build", "unicedit", "v/run", "--most-persons", "0", "--json")
+    code, said, _ = editloupe(*words, "--out", "crowds")
+    assert code == 1 and {one["why"] for one in left_out("crowds")} == {"too_many_persons"}
+    finder.broken = "person"
+    code, said, _ = editloupe(*words, "--out", "broken")
+    assert (code, json.loads(said)["not_judged"], json.loads(said)["dropped"]) == (1, 2, 0)
+    monkeypatch.undo()
+    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--least-aesthetic", "5")
+    assert code == 2 and "needs a file with an aesthetic head; name one by --aesthetic" in " ".join(told.split())
+    assert not Path("none").exists()
+
+
+class Red:
+    """An encoder whose vector is the image's mean colour."""
+
+    name = version = "red"
+
+    def __call__(self, images: Any, patches: Any) -> list[Any]:
+        return [image.mean((0, 1)) for image in images]
+
+
+class Head:
+    """A head that reads the first number."""
+
+    name = version = "head"
+
+    def __call__(self, vector: Any) -> float:
+        return float(vector[0])
 
 
 def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path):
