@@ -13,7 +13,7 @@ from editloupe.scores import Metric, Real
 
 
 class Aesthetic:
-    """The score that an aesthetic head gives to CLIP's vector of one image (higher is better)."""
+    """The score that an aesthetic head gives to CLIP's vector of an image, of two to the edited one (higher is better)."""
 
     name = "aesthetic"
     version = "1"
@@ -22,8 +22,8 @@ class Aesthetic:
     metric = Metric(id="aesthetic", name="Aesthetics", domain=Real(), source="E")
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> base.Measured:
-        """Return the score. Raises MeasureError unless there is one image that fits, and ModelAbsent without weights."""
-        rgb = base.only(images)
+        """Return the score. Raises MeasureError where the head does not fit to CLIP, and ModelAbsent without weights."""
+        rgb = images["edited"] if "edited" in images else base.only(images)
         head, encoder = models.get("aesthetic"), models.get("clip")
         try:
             score = head(encoder([rgb], [None])[0])

@@ -41,7 +41,7 @@ def test_the_measure_is_the_head_of_clips_vector(tmp_path: Path) -> None:
     weights = np.random.default_rng(1).normal(size=len(vector))
     file = head(tmp_path / "head.pth", weight=[weights.tolist()], bias=[2.0])
     door = Models(device="cpu", names={"clip": str(clip), "aesthetic": file})
-    found = measured("aesthetic", {}, {"image": rgb}, door)
+    found = measured("aesthetic", {}, {"source": rgb[::-1], "edited": rgb}, door)
     assert found.answer.value == pytest.approx(float(vector @ weights / np.linalg.norm(vector)) + 2, rel=1e-4)
     short = Models(device="cpu", names={"clip": str(clip), "aesthetic": head(tmp_path / "short.pth", weight=[[1.0, 1.0]])})
     with pytest.raises(MeasureError, match="reads 2 numbers of CLIP"):
