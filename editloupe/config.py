@@ -246,6 +246,8 @@ class RunConfig(_Strict):
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of another package."""
     preference: str | None = None
     """Model of human preference such as HPSv3, in a process of its own: its address, such as http://127.0.0.1:8100."""
+    aesthetic: str | None = None
+    """Head over CLIP that says how an image pleases, for the measure aesthetic: a file."""
     editor: str | None = None
     """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     segmenter: str | None = None

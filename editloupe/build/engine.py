@@ -195,6 +195,8 @@ class SetRecipe(BaseProtocol):
     """
 
     outputs = False
+    metrics = (Metric(id="rows", name="Rows", domain=Real(), better=None),)
+    tables = (TableSpec(title="Rows of an image", metrics=("rows",), rows="editor"),)
     deepest = 10_000  # tries, turns and targets have bounds of their own, as options
     summary: ClassVar[str]
     """What the command does, for `--help`."""
@@ -218,21 +220,11 @@ class SetRecipe(BaseProtocol):
     """What the command offers, if more than the protocol has."""
     source: ClassVar[str] = ""
     """Where in the paper the recipe stands."""
-    counted: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Metric → its name, and the step that what is counted has passed."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
 
     def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
         super().__init__(options, budget=budget)
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        cls.metrics = tuple(
-            Metric(id=id_, name=name, domain=Real(), better=None, source=cls.source)
-            for id_, (name, _) in cls.counted.items()
-        )
-        cls.tables = (TableSpec(title=f"{cls.noun.capitalize()}s of an image", metrics=tuple(cls.counted), rows="editor"),)
 
     def needed(self) -> Mapping[str, str]:
         """Return the kinds of models that the options need, each with what to do without it (`need`)."""
@@ -318,29 +310,17 @@ class SetRecipe(BaseProtocol):
             row.lost = Lost(stage=REVIEWED, why=verdict.why, detail=verdict.detail)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
-        """Return what was counted for each image."""
+        """Return how many rows an image has. What failed, or is not known yet, leaves it open."""
         for sample in group:
             found = self.drafted(sample, known)
-            for metric in self.counted:
-                count = self.count(metric, found)
-                lost = count if isinstance(count, Lost) else None
-                yield Score(
-                    sample_id=sample.id,
-                    editor=sample.editor,
-                    metric=metric,
-                    value=None if isinstance(count, Lost) else float(count),
-                    missing=None if lost is None else lost.failed or "not_defined",
-                    reason="" if lost is None else lost.detail,
-                    findings=tuple(dict.fromkeys(one.task_id for row in found.rows for one in row.findings)),
-                )
-
-    def count(self, metric: str, found: Drafted) -> int | Lost:
-        """Return a metric of an image, or what leaves it open.
-
-        What failed, or is not known yet, is not counted as left out.
-        """
-        names = [self.first, *(step.name for step in self.steps()), REVIEWED]
-        stages = names[: names.index(self.counted[metric][1]) + 1]
-        losses = [one for one in (found.lost, *(row.lost for row in found.rows)) if one is not None and one.stage in stages]
-        unknown = next((one for one in losses if one.failed), None)
-        return unknown or sum(row.lost is None or row.lost.stage not in stages for row in found.rows)
+            losses = [one for one in (found.lost, *(row.lost for row in found.rows)) if one is not None]
+            unknown = next((one for one in losses if one.failed), None)
+            yield Score(
+                sample_id=sample.id,
+                editor=sample.editor,
+                metric="rows",
+                value=None if unknown else float(sum(row.lost is None for row in found.rows)),
+                missing=unknown.failed if unknown else None,
+                reason=unknown.detail if unknown else "",
+                findings=tuple(dict.fromkeys(one.task_id for row in found.rows for one in row.findings)),
+            )

@@ -16,17 +16,18 @@ from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
-from editloupe.build.base import Built, json_text, stages_of
+from editloupe.build.base import Built, LeftOut, json_text, stages_of
 from editloupe.build.places import ImagePlace
+from editloupe.build.quality import QualityFilter
 from editloupe.data.images import ImageStore
 from editloupe.data.write import IMAGES, METADATA
-from editloupe.errors import ConfigError, StorageError
+from editloupe.errors import ConfigError, ImageError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Score
-from editloupe.values import ImageRef, Json, Sample, digest, json_line, sample_key
+from editloupe.values import ImageRef, Json, Sample, json_line, sample_key
 
 PROTOCOL: Final = "unicverify"
 VERIFICATION: Final = "verification"
@@ -53,6 +54,7 @@ STAGES: Final[Mapping[str, str]] = {
     "changed": "the edit changed something",
     "restated": "the verifier said what was done",
     "kept": "the run holds both images",
+    "quality": "the edited image is as the quality filter wants it, where one was asked for",
     "distinct": "source, instruction and edit occur for the first time",
 }
 """What an edit must pass, in this order."""
@@ -102,8 +104,11 @@ class Curated:
         )
 
 
-def curate(store: RunStore) -> Curated:
-    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol."""
+def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
+    """Divide the edits of a run of the protocol unicverify. Raises ConfigError for a run of another protocol.
+
+    quality: what an edited image must be like; None takes all.
+    """
     if store.protocol != PROTOCOL:
         raise ConfigError(f"{store.folder} is a run of the protocol {store.protocol!r}; expected one of {PROTOCOL!r}")
     findings = store.current()
@@ -128,7 +133,7 @@ def curate(store: RunStore) -> Curated:
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
         restated = _restated(finding)
         lines = _lineage(finding, store.identity, sample.id, sample.editor)
-        if why := _refused(sample, score, restated, images):
+        if why := _refused(sample, score, restated, images) or _poor(sample, images, quality):
             left_out.append(_left_out(key, lines, *why))
             continue
         assert finding is not None and sample.edited is not None
@@ -160,6 +165,19 @@ def _refused(sample: Sample, score: Score | None, restated: str, images: ImageSt
     return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
 
 
+def _poor(sample: Sample, images: ImageStore, quality: QualityFilter | None) -> tuple[str, str, str] | None:
+    """Return what `_refused` does, of the quality filter. What could not be measured is not judged."""
+    if quality is None or sample.edited is None:
+        return None
+    try:
+        quality.passed(images.array(sample.edited))
+    except LeftOut as error:
+        return "judged" if error.failed else "quality", error.why, str(error)
+    except ImageError as error:
+        return "judged", "input_error", str(error)
+    return None
+
+
 def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[str, Json]:
     """Return a line of left_out.jsonl.   key: as the edit would be called in the set.   lines: its lineage."""
     return {"key": key, "stage": stage, "why": why, "detail": " ".join(detail.split()), "lineage": lines}
@@ -168,15 +186,9 @@ def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[
 def unique_keys(samples: Sequence[Sample]) -> list[str]:
     """Return a name for each sample that no other has: the data's own key, or KEY-2, KEY-3, … for further ones."""
     own = [_key(sample) for sample in samples]
-    taken = set(own)
-    seen: set[str] = set()
-    numbers: dict[str, Iterator[int]] = {}
-    found: list[str] = []
+    taken, seen, found = set(own), set[str](), list[str]()
     for key in own:
-        name = key
-        if key in seen:
-            further = numbers.setdefault(key, count(2))
-            name = next(tried for n in further if (tried := f"{key}-{n}") not in taken)
+        name = key if key not in seen else next(n for i in count(2) if (n := f"{key}-{i}") not in taken)
         seen.add(key)
         taken.add(name)
         found.append(name)
@@ -189,43 +201,35 @@ def _key(sample: Sample) -> str:
     return key if isinstance(key, str) and key else sample.key
 
 
-def _task(sample: Sample) -> str | None:
-    task = sample.extra.get("edit_task", sample.extra.get("task"))
-    return task if isinstance(task, str) else None
+def _said(sample: Sample, *names: str) -> str | None:
+    """Return the first of these columns of the data that is a text."""
+    return next((text for name in names if isinstance(text := sample.extra.get(name), str)), None)
 
 
 def _subtask(sample: Sample) -> str | None:
-    subtask = sample.extra.get("edit_subtask", sample.extra.get("subtask"))
-    return subtask if isinstance(subtask, str) else sample.edit_type
-
-
-def _is_chinese(sample: Sample) -> bool:
-    language = sample.extra.get("language", sample.extra.get("lang"))
-    return isinstance(language, str) and language.casefold().startswith(_CHINESE)
+    return _said(sample, "edit_subtask", "subtask") or sample.edit_type
 
 
 def columns(row: Triplet, run: str) -> dict[str, Json]:
     """Return the columns of a row but for its images, as text that every program reads."""
-    sample, chinese = row.sample, _is_chinese(row.sample)
+    sample = row.sample
+    chinese = (_said(sample, "language", "lang") or "").casefold().startswith(_CHINESE)
     return {
         "key": _text(row.key),
-        "edit_task": _text(_task(sample)),
+        "edit_task": _text(_said(sample, "edit_task", "task")),
         "edit_subtask": _text(_subtask(sample)),
         "prompt_en": None if chinese else _text(row.restated),
         "prompt_cn": _text(row.restated) if chinese else None,
         "original_instruction": _text(sample.instruction),
         "editor": _text(sample.editor),
-        "lineage": {
-            name: _text(value) if isinstance(value, str) else value
-            for name, value in _lineage(row.finding, run, sample.id, sample.editor).items()
-        },
+        "lineage": _lineage(row.finding, run, sample.id, sample.editor),
     }
 
 
 def _lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
     """Return where a row comes from: the run's identity, and of its findings which one."""
     said = {name: getattr(finding, name, None) for name in ("task_id", "judge_id", "repeat")}
-    return {"run": run, **said, "sample": sample_id, "editor": editor}
+    return {"run": run, **said, "sample": _text(sample_id), "editor": _text(editor)}
 
 
 def _text(text: str | None) -> str | None:
@@ -245,7 +249,7 @@ def write(
 ) -> dict[str, Json] | None:
     """Write the set and return its funnel; None if it was stopped. The same call again continues.
 
-    Every file is written whole or not at all, `funnel.json` last. A Parquet file that holds its rows already stays.
+    Every file is written whole or not at all, `funnel.json` last.
     run: what the funnel calls the run.   layouts: names of LAYOUTS; one that is there already is renewed as well.
     rows: most rows of a Parquet file.
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
@@ -296,33 +300,17 @@ def _parquet(
     tell: Callable[[str], None],
 ) -> bool:
     """Write the Parquet files; False if it was stopped. Raises OSError and ImageError."""
-    names: set[str] = set()
+    for path in folder.glob("train-*.parquet"):
+        path.unlink()
     done = 0
     for number, part in enumerate(shards(curated.triplets, images, rows)):
         if stopped():
             return False
-        content = digest([[columns(one, curated.identity), [ref.sha256 for ref in _images(one)]] for one in part])
-        path = folder / f"train-{number:05}-{content[:12]}.parquet"
-        names.add(path.name)
-        if _rows(path) != len(part):
-            _write_shard(part, path, images, curated.identity)
+        _write_shard(part, folder / f"train-{number:05}.parquet", images, curated.identity)
         done += len(part)
         tell(f"{done:,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
-    for path in folder.glob("train-*.parquet"):
-        if path.name not in names:
-            path.unlink()
     files.write_whole(folder / "README.md", _CARD.encode())
     return True
-
-
-def _rows(path: Path) -> int:
-    """Return the rows of a Parquet file; 0 for a file that is missing or damaged."""
-    import polars
-
-    try:
-        return int(polars.scan_parquet(path, glob=False).select(polars.len()).collect().item())
-    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException):
-        return 0
 
 
 def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:

@@ -235,6 +235,7 @@ OF_TOOLS: Final = frozenset(
         "lpips",
         "faces",
         "preference",
+        "aesthetic",
         "editor",
         "segmenter",
         "picture_budget",

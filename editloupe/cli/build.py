@@ -16,6 +16,7 @@ from typer import Argument, Option
 from editloupe import files, plugins
 from editloupe.build import unicedit as training_set
 from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
+from editloupe.build.quality import QualityFilter
 from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
@@ -52,7 +53,7 @@ def build(context: typer.Context) -> None:
         write(f"{context.get_help()}\n")
 
 
-@run_options(without=_NOT_HERE)
+@run_options(without=_NOT_HERE, also=("aesthetic",))
 def unicedit(
     runs: list[RunConfig],
     *,
@@ -63,6 +64,14 @@ def unicedit(
     rows: Annotated[
         int, Option("--rows-per-file", min=1, help="Most rows of a Parquet file.", rich_help_panel=OUTPUT)
     ] = training_set.ROWS,
+    least_aesthetic: Annotated[
+        float | None,
+        Option("--least-aesthetic", help="Leave out edited images that --aesthetic gives less.", rich_help_panel=OUTPUT),
+    ] = None,
+    most_persons: Annotated[
+        int | None,
+        Option("--most-persons", min=0, help="Leave out edited images with more persons.", rich_help_panel=OUTPUT),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Verify edits, drop those that failed, restate the instructions of the others, and write triplets for training.
@@ -76,12 +85,19 @@ def unicedit(
     layouts = training_set.LAYOUTS if to is None else words(to) or ()
     if unknown := [name for name in layouts if name not in training_set.LAYOUTS]:
         raise ConfigError(f"--to {unknown[0]!r}: expected {' or '.join(training_set.LAYOUTS)}")
+    quality = None
+    asked: dict[str, Json] = {"least_aesthetic": least_aesthetic, "most_persons": most_persons}
+    if least_aesthetic is not None or most_persons is not None:
+        models = models_of(weights_of(run))
+        quality = QualityFilter(models=models, least_aesthetic=least_aesthetic, most_persons=most_persons)
+        quality.check()
     out_dir = out_dir.resolve()
     own = out_dir / training_set.RUN
     verified = _is_verified(run.path)
     folder = run.path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
     marker: dict[str, Json] = {"builder": "unicedit", "run": name, **({} if verified else {"path": str(run.path)})}
+    marker |= asked if quality else {}
     if verified:
         _check_taken(run)
     _check_built(out_dir, marker)
@@ -95,7 +111,7 @@ def unicedit(
         store = RunStore.read(folder)
         with closing(store):
             warn(store.problems)
-            curated = training_set.curate(store)
+            curated = training_set.curate(store, quality)
         with status("", hidden=as_json) as line:
             funnel = training_set.write(
                 curated, out_dir, run=name, layouts=layouts, rows=rows, stopped=stop.is_set, tell=line.update
@@ -110,6 +126,10 @@ def unicedit(
     return code or (0 if curated.triplets else 1)
 
 
+_OF_FILTER: Final = ("path", "device", "detector", "clip", "aesthetic")
+"""Options that hold of a run that is taken as it stands."""
+
+
 def _is_verified(path: Path) -> bool:
     """Return whether a folder is a run of the verifier's protocol. Raises ConfigError for a run that cannot be read."""
     return (path / "run.json").is_file() and RunStore.read_info(path).protocol == training_set.PROTOCOL
@@ -118,7 +138,7 @@ def _is_verified(path: Path) -> bool:
 def _check_taken(run: RunConfig) -> None:
     """Raise ConfigError for options of a judge or of the data where a run is taken as it stands."""
     usual = RunConfig().to_options()
-    given = [name for name, value in run.to_options().items() if name != "path" and usual.get(name) != value]
+    given = [name for name, value in run.to_options().items() if name not in _OF_FILTER and usual.get(name) != value]
     if given:
         raise ConfigError(
             f"{run.path} is a run of {training_set.PROTOCOL}: its findings are taken as they stand, so leave out "

@@ -19,7 +19,7 @@ from editloupe.runs.setup import open_setup
 
 _RUN = (
     "path", "format", "edited", "fields", "columns", "limit", "sample", "device", "clip", "dino", "lpips", "faces",
-    "concurrency", "fail_on_error",
+    "aesthetic", "concurrency", "fail_on_error",
 )  # fmt: skip
 _HOW = "How"
 

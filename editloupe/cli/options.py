@@ -43,7 +43,7 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Every option of a run, in the order of `--help`."""
 
-OF_BUILDERS: Final = ("editor", "segmenter")
+OF_BUILDERS: Final = ("editor", "segmenter", "aesthetic")
 """Options that only commands take which ask for them: those of builders whose `weights` name them."""
 
 _ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."

@@ -218,6 +218,7 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
 _SETTINGS: Final = {
     "detect": "detector", "upscale": "upscaler", "clip": "clip", "clip_text": "clip", "dino": "dino", "lpips": "lpips",
     "faces": "faces", "preference": "preference", "edit": "editor", "segment": "segmenter",
+    "aesthetic": "aesthetic",
 }  # fmt: skip
 """Kind of model → the setting that names its weights."""
 

@@ -27,7 +27,9 @@ _HARMLESS: Final = frozenset({"boxes", "judge", "max_image_side", "timeout_s"})
 """Parameters of a URI that lead nowhere."""
 _FILE: Final = re.compile(r"[\\/]|\.(md|toml)$")
 """How a value looks that names a file and not a rubric, a mode or a number."""
-_WEIGHTS: Final = ("detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "editor", "segmenter")
+_WEIGHTS: Final = (
+    "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "aesthetic", "editor", "segmenter",
+)  # fmt: skip
 
 
 def foreign(uri: BackendURI) -> str:

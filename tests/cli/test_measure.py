@@ -171,7 +171,7 @@ def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
         ((), "PATH is missing"),
         (
             ("shop", "--measures", "mse,beauty"),
-            "'beauty' is no measure of an edit that is installed; there are alignment, ",
+            "'beauty' is no measure of an edit that is installed; there are aesthetic, alignment, ",
         ),
         (("shop", "--measures", "detect_target"), "'detect_target' is no measure of an edit"),
         (("shop", "--measures", "mse,mse"), "the measure 'mse' is named twice"),

@@ -15,7 +15,6 @@ Program = Callable[..., tuple[int, str, str]]
 
 _OBJECTS = {"object": "mug", "color": "red", "material": None, "text": None, "count": 1, "foreground": True}
 _DIFFERENCE = {"op": "EDIT", "object": "square", "box": [100, 200, 300, 400]}
-_TARGET = {"kind": "TARGET", "name": "speck", "box": [50, 70, 150, 200]}
 _EDIT = {
     "type": "Change Color",
     "target": "speck",
@@ -43,7 +42,6 @@ _SAYS = {
     "score": final('{"score": 7, "reason": "It is red."}'),
     "objects": final(json.dumps({"objects": [_OBJECTS]})),
     "words": final("spoon"),
-    "small": final(json.dumps({"targets": [_TARGET]})),
     "edit": final(json.dumps(_EDIT)),
     "differences": final(json.dumps({"differences": [_DIFFERENCE]})),
     "verified": final(json.dumps({"is_changed": True, "instruction": "Paint a square red."})),
@@ -98,9 +96,12 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("edival", "chains", "--protocol", "edival", "--edited", "painter=painter", "--backend", "scripted/yes.jsonl")
     roles = ("--role", "decompose=scripted/objects.jsonl", "--role", "instruct=scripted/words.jsonl")
     judge("edival-build", data, "--protocol", "edival-build", "--option", "grounding=none", *roles)
-    roles = ("--role", "describe=scripted/small.jsonl", "--role", "instruct=scripted/edit.jsonl")
-    words = ("--grounding", "model", "--editor", "drawing", "--out", at / "small")
-    code, said, failed = editloupe("build", "dlebench", data / "source", *roles, *words)
+    roles = ("--role", "describe=scripted/words.jsonl", "--role", "instruct=scripted/edit.jsonl")
+    words = ("--grounding", "given", "--editor", "drawing", "--out", at / "small")
+    named = sorted((data / "source").iterdir())
+    boxed = [{"image": f"edits/source/{one.name}", "bbox": [20, 20, 44, 44], "target_name": "speck"} for one in named]
+    (at / "boxed.jsonl").write_text("".join(json.dumps(one) + "\n" for one in boxed), encoding="utf-8")
+    code, said, failed = editloupe("build", "dlebench", at / "boxed.jsonl", *roles, *words)
     assert code == 0, said + failed
     shutil.copytree(at / "small" / "run", at / "dlebench-build")
     judge("dlebench-review", at / "small" / "to_review", "--protocol", "dlebench-review", "--backend", "scripted/yes.jsonl")

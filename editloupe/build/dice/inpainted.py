@@ -3,39 +3,128 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
+import cv2
 import numpy as np
 
 from editloupe import models
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.options import DifferenceSetOptions
-from editloupe.build.dice.painting import Chosen, choose, edited_pair
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SPLITS, SplitFolder, drawn, pair_record, split_of, told_of
-from editloupe.build.direct import Worked, WorkItem
-from editloupe.build.engine import SetTold
+from editloupe.build.dice.rows import SplitFolder, drawn, pair_record, split_of
+from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, Annotation, Mask
+from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.measures.base import Models
-from editloupe.models.inpaint.base import Inpainter
-from editloupe.protocols.dice.differences import OPS, Difference
+from editloupe.models.inpaint.base import Inpainter, within
+from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
 
+MOST_OBJECTS: Final = 4
+MOST_OVERLAP: Final = 0.05
+"""Of two masks, as a share of the smaller one. The paper does not say of what its 5 % are a share."""
+COLOUR_SHARE: Final = 0.3
+"""Share of EDITs that change the colour."""
+GROW_PX: Final = 3
+"""By which a part that is inpainted is larger than its object, so that none of its border stays."""
 _QUALITY: Final = (50, 95)
 """Of JPEG; the paper says 15 % and 50 % "magnitude", which may be a probability or a quality."""
+COLOURS: Final[Mapping[str, tuple[float, float]]] = {
+    "red": (68, 48),
+    "orange": (38, 62),
+    "yellow": (-6, 72),
+    "green": (-52, 42),
+    "blue": (14, -62),
+    "purple": (56, -46),
+}
+"""Name → a* and b* of CIELAB."""
+_FARTHER: Final = 40.0
+"""Least distance in a* and b* between an object's mean colour and its new one."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One object that differs, and how it is made to."""
+
+    category: int
+    mask: Mask
+    """H×W."""
+    op: Op
+    target: str
+    """Of an EDIT: what comes in its place; "" for another colour."""
+
+
+def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> tuple[list[int], int]:
+    """Return the places of the masks that are taken, in the order of the draw, and how many are large enough.
+
+    least_area: of a mask, as a share of the image.
+    """
+    large = [place for place, mask in enumerate(masks) if mask.mean() >= least_area]
+    taken: list[int] = []
+    for place in by.sample(large, len(large)):
+        mask = masks[place]
+        shares = [(mask & masks[other]).sum() / min(mask.sum(), masks[other].sum()) for other in taken]
+        if len(taken) < MOST_OBJECTS and all(share <= MOST_OVERLAP for share in shares):
+            taken.append(place)
+    return taken, len(large)
+
+
+def recoloured(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
+    """Return an image with the masked object in another colour, and that colour's name. Texture and shade stay."""
+    lab = np.asarray(cv2.cvtColor(rgb.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
+    lightness, *mean = lab[mask].mean(axis=0)
+    name = by.choice([n for n, to in COLOURS.items() if np.hypot(to[0] - mean[0], to[1] - mean[1]) >= _FARTHER])
+    # A white or black object has no colour that could be told: its lightness moves to where there is one.
+    lab[..., 0] += np.clip(lightness, 30, 75) - lightness
+    lab[..., 1:] = np.array(COLOURS[name]) + (lab[..., 1:] - mean) * 0.4
+    shown = cv2.cvtColor(np.clip(lab, (0, -127, -127), (100, 127, 127)).astype(np.float32), cv2.COLOR_LAB2RGB)
+    return within(rgb, np.rint(np.clip(shown, 0, 1) * 255).astype(np.uint8), mask), name
+
+
+def edited_pair(
+    rgb: RGB, chosen: Sequence[Chosen], by: Random, *, remover: Inpainter, replacer: Inpainter | None
+) -> tuple[RGB, RGB, list[str]]:
+    """Return the pair, and how each object came to differ.
+
+    The source lacks ADD objects; the edited image lacks REMOVE objects and has EDIT objects changed. What is inpainted
+    spares the other chosen objects. Raises ToolError as the inpainters do.
+    """
+    everything = np.any([one.mask for one in chosen], axis=0) if chosen else np.zeros(rgb.shape[:2], np.bool_)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * GROW_PX + 1, 2 * GROW_PX + 1))
+
+    def grown(mask: Mask) -> Mask:
+        wider = np.asarray(cv2.dilate(mask.astype(np.uint8), kernel), np.bool_)
+        return mask | (wider & ~everything)
+
+    def without(op: Op) -> RGB:
+        gone = [grown(one.mask) for one in chosen if one.op == op]
+        return remover(rgb, np.any(gone, axis=0), seed=by.randrange(2**31)) if gone else rgb.copy()
+
+    source, edited, how = without("ADD"), without("REMOVE"), list[str]()
+    for one in chosen:
+        if one.op != "EDIT":
+            how.append(f"removed by {remover.name} from the {'source' if one.op == 'ADD' else 'edited image'}")
+        elif replacer is None or not one.target:
+            edited, colour = recoloured(edited, one.mask, by)
+            how.append(f"coloured {colour}")
+        else:
+            edited = replacer(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
+            how.append(f"replaced by {one.target!r} with {replacer.name}")
+    return source, edited, how
 
 
 class Inpainted:
     """Inpainted photographs. Raises ConfigError for an inpainter that cannot be had, DataError for the annotations."""
 
-    noun, unit = "pair", "image"
+    noun, unit, tallied = "pair", "image", OPS
 
-    def __init__(self, path: Path, options: DifferenceSetOptions, out: SplitFolder, models_: Models) -> None:
+    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
         self.options, self.out = options, out
         self.remover: Inpainter = models_.get("inpaint", options.inpainter)
         self.replacer: Inpainter | None = None if options.replacer is None else models_.get("inpaint", options.replacer)
@@ -44,12 +133,12 @@ class Inpainted:
                 f"--replacer {options.replacer}: {self.replacer.name} takes no words, so that it cannot put in another "
                 "object; name one such as diffusers:MODEL, or leave --replacer out: then every EDIT is a change of colour"
             )
-        self.photos = Photos.open(path, options.images, crop=options.crop)
+        self.photos = Photos.open(path, options.images)
         if self.replacer is not None and len(self.photos.categories) < 2:
             raise ConfigError("--replacer: the annotations have one category, and nothing else to put in its place")
         for one in filter(None, (self.remover, self.replacer)):
             models.prepare(one)
-        self.left_out = self.photos.left_out()
+        self.faults: list[dict[str, Json]] = []
         self.stages = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
@@ -58,137 +147,78 @@ class Inpainted:
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each annotated image."""
+        painters = [one.version for one in (self.remover, self.replacer) if one is not None]
         return [
-            WorkItem(about={"source": image.name}, make=partial(self._record, image), key=self._key(image))
+            WorkItem(
+                about={"source": image.name},
+                make=partial(self._record, image),
+                key=digest(["inpainted", repr(image), repr(self.photos.categories), *painters]),
+            )
             for image in self.photos.images
         ]
 
-    def _key(self, image: AnnotatedImage) -> str:
-        """Return what names an image: its file, all that is known of its objects, and who paints."""
-        objects: list[Json] = [
-            [one.id, one.category, list(one.box), one.crowd, one.segmentation] for one in image.annotations
-        ]
-        named: list[Json] = [[number, name] for number, name in sorted(self.photos.categories.items())]
-        painters: list[Json] = [one.version for one in (self.remover, self.replacer) if one is not None]
-        return digest(["inpainted", image.name, image.width, image.height, objects, named, painters])
-
     def _record(self, image: AnnotatedImage) -> dict[str, Json]:
-        """Return the rows of an image. Raises LeftOut."""
+        """Return the row of an image. Raises LeftOut."""
         options, photos = self.options, self.photos
-        rgb = np.ascontiguousarray(photos.pixels(image))
-        by = drawn(options.seed, "inpainted", image.name)
+        rgb, by = photos.pixels(image), drawn(options.seed, "inpainted", image.name)
         objects, masks, faults = self._objects(image)
-        taken, large = choose(
-            masks, by, most=options.most_objects, least_area=options.least_area, most_overlap=options.most_overlap
-        )
-        told: dict[str, Json] = {"counts": {"objects": len(masks), "large": large}, "faults": faults}
+        taken, large = choose(masks, by, least_area=options.least_area)
+        counts = Counter(objects=len(masks), large=large)
         if not taken:
             detail = f"{len(masks):,} objects, none of at least {100 * options.least_area:g} % of the image"
-            raise LeftOut("no_large_object", detail, at="objects", told=told)
+            raise LeftOut("no_large_object", detail, at="objects", told={"counts": {**counts}, "faults": faults})
         unchanged = by.random() < options.unchanged
         chosen = [] if unchanged else [self._drawn(objects[place], masks[place], by) for place in taken]
         try:
-            pair = edited_pair(rgb, chosen, by, remover=self.remover, replacer=self.replacer, grow=options.grow)
+            *pair, how = edited_pair(rgb, chosen, by, remover=self.remover, replacer=self.replacer)
         except ToolError as error:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
-        height, width = rgb.shape[:2]
-        differences = [
-            Difference(
-                op=one.op,
-                object=photos.categories[one.category],
-                box=Box(*one.box.to_unit(width=width, height=height)),
-            )
-            for one in chosen
-        ]
-        split = split_of(image.name, options)
-        ref, names, qualities = photos.ref(image), list[str](), list[int | None]()
-        for pixels in (pair.source, pair.edited):
+        split, names, qualities = split_of(image.name, options), list[str](), list[Json]()
+        for pixels in pair:
             quality = by.randint(*_QUALITY) if by.random() < options.jpeg else None
             # The file itself, where nothing was done to it.
-            own = not photos.crop and np.array_equal(pixels, rgb)
-            names.append(self.out.place(ref if own else pixels, split, quality=quality))
+            shown = photos.ref(image) if np.array_equal(pixels, rgb) else pixels
+            names.append(self.out.place(shown, split, quality=quality))
             qualities.append(quality)
-        lineage: dict[str, Json] = {
-            "stage": 2,
-            "source": image.name,
-            "seed": options.seed,
-            "inpainter": self.remover.version,
-            "replacer": None if self.replacer is None else self.replacer.version,
-            "jpeg": qualities,
-        }
-        kinds = Counter(text.partition(" ")[0] for one, text in zip(chosen, pair.how, strict=True) if one.op == "EDIT")
-        return pair_record(
-            split,
-            image.id,
-            (names[0], names[1]),
-            [(width, height)] * 2,
-            differences,
-            lineage,
-            options.reply,
-            {id(one): said for one, said in zip(differences, pair.how, strict=True)},
-            counts={"objects": len(masks), "large": large, "drawn": len(chosen)},
-            faults=faults,
-            edits=dict(sorted(kinds.items())),
-            unchanged=unchanged,
-            compressed=sum(quality is not None for quality in qualities),
-        )
+        counts.update(text.partition(" ")[0] for text in how)
+        counts.update(drawn=len(chosen), unchanged=int(unchanged), compressed=sum(one is not None for one in qualities))
+        sizes = [(image.width, image.height)] * 2
+        lineage: Json = {"stage": 2, "source": image.name, "seed": options.seed, "jpeg": qualities}
+        differences = [
+            (Difference(op=one.op, object=photos.categories[one.category], box=_unit_box(one.mask)), said)
+            for one, said in zip(chosen, how, strict=True)
+        ]
+        pair_names, told = (names[0], names[1]), {**counts}
+        return pair_record(split, image.id, pair_names, sizes, differences, lineage, counts=told, faults=faults)
 
     def _objects(self, image: AnnotatedImage) -> tuple[list[Annotation], list[Mask], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""
         objects, masks, faults = list[Annotation](), list[Mask](), list[Json]()
         for one in image.annotations:
-            if one.crowd:
-                continue
             try:
                 mask = self.photos.mask(image, one)
             except LeftOut as error:
                 faults.append({"source": image.name, "stage": "annotations", "why": error.why, "detail": str(error)})
                 continue
-            if mask.any():
+            if mask.any() and not one.crowd:
                 objects.append(one)
                 masks.append(mask)
         return objects, masks, faults
 
     def _drawn(self, annotation: Annotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whether or not there is a replacer."""
-        op = by.choice(OPS)
-        colour = by.random() < self.options.colour_share
+        op, colour = by.choice(OPS), by.random() < COLOUR_SHARE
         others = [name for number, name in sorted(self.photos.categories.items()) if number != annotation.category]
         target = by.choice(others) if others else ""
-        colour = colour or self.replacer is None
-        return Chosen(category=annotation.category, mask=mask, op=op, colour=colour, target="" if colour else target)
+        return Chosen(annotation.category, mask, op, "" if colour else target)
 
-    def told(self, worked: Worked) -> SetTold:
-        """Return the counts of objects and of edits by kind."""
-        objects, edits = Counter[str](), Counter[str]()
-        for one in worked.made:
-            objects.update(one.get("counts", {}))
-            edits.update(one.get("edits", {}))
-        same: dict[str, Json] = {
-            split: sum(one["unchanged"] for one in worked.written if one["split"] == split) for split in SPLITS
-        }
-        told = told_of(worked, self.photos, {"Of these unchanged": same})
-        notes = [
-            f"Objects: {objects['objects']:,} annotated, {objects['large']:,} of at least "
-            f"{100 * self.options.least_area:g} % of the image, {objects['drawn']:,} drawn to differ."
-        ]
-        if self.replacer is None:
-            notes.append(
-                f"Every EDIT is a change of colour ({edits['coloured']:,}): nothing was named that puts in another object "
-                "(--replacer)."
-            )
-        else:
-            notes.append(
-                f"EDIT: {edits['coloured']:,} changes of colour, {edits['replaced']:,} replacements by "
-                f"{self.replacer.name}; what comes in is drawn from the annotations' categories."
-            )
-        told.notes = [*notes, *told.notes]
-        told.counts |= {
-            "unchanged": same,
-            "edits": dict(sorted(edits.items())),
-            "objects": dict(sorted(objects.items())),
-            "compressed_images": sum(one["compressed"] for one in worked.written),
-            "inpainter": self.remover.version,
-            "replacer": None if self.replacer is None else self.replacer.version,
-        }
-        return told
+    def notes(self, counts: Counter[str]) -> list[str]:
+        """Return what an EDIT is where nothing puts in another object."""
+        return ["Every EDIT is a change of colour: --replacer names what puts in another object."] * (self.replacer is None)
+
+
+def _unit_box(mask: Mask) -> Box:
+    """Return the smallest box around the True pixels, in fractions of the image."""
+    ys, xs = np.nonzero(mask.any(axis=1))[0], np.nonzero(mask.any(axis=0))[0]
+    box = Box(int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1)
+    return Box(*box.to_unit(width=mask.shape[1], height=mask.shape[0]))

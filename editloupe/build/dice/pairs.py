@@ -2,99 +2,97 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from editloupe import models
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe import files, models
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import Split, SplitFolder, drawn, pair_record, split_of, told_of
-from editloupe.build.dice.similar import features, similar_pairs
-from editloupe.build.direct import Worked, WorkItem
-from editloupe.build.engine import SetTold
+from editloupe.build.dice.rows import Split, SplitFolder, drawn, pair_record, split_of
+from editloupe.build.direct import WorkItem
 from editloupe.build.made import need
 from editloupe.data.coco import AnnotatedImage
-from editloupe.data.images import RGB
 from editloupe.data.tables import read_table
 from editloupe.errors import DataError, PhraseError, ToolError
 from editloupe.measures.base import Models
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
-from editloupe.protocols.dice.differences import Difference
-from editloupe.values import Box, ImageRef, Json, digest
+from editloupe.protocols.dice.differences import OPS, Difference
+from editloupe.values import Box, Json, digest
+
+Floats = NDArray[np.float32]
+DIFFERING_BELOW: Final = 15
+"""Fewer categories than this may be in one of two photographs alone."""
+LEAST_SIDE: Final = 16
+"""Objects with a side of fewer px are left out."""
+_CHUNK, _BATCH, _ROWS = 256, 32, 128
+_ADVICE: Final = (
+    "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --dino, or give the pairs with "
+    "--pairs FILE (a table with the columns source and edited)"
+)
 
 
-@dataclass(frozen=True)
-class LargeObject:
-    """An annotated object that is large enough."""
+def similar_pairs(
+    vectors: Floats, categories: Sequence[frozenset[int]], splits: Sequence[Split], *, above: float
+) -> list[tuple[int, int, float]]:
+    """Return (i, j, cosine) with i < j: each image with its nearest one that fits, every pair once.
 
-    category: int
-    box: Box
-    """In fractions of the image."""
-
-
-@dataclass(kw_only=True)
-class Unlike:
-    """What differs between the objects of two images."""
-
-    removed: list[LargeObject] = field(default_factory=list)
-    added: list[LargeObject] = field(default_factory=list)
-    changed: list[tuple[LargeObject, LargeObject]] = field(default_factory=list)
-    """The same category at about the same place, in the source and in the edited image."""
-
-
-def compare(
-    source: Sequence[LargeObject], edited: Sequence[LargeObject], *, there: Sequence[frozenset[int]], iou: float
-) -> Unlike:
-    """Return what differs between two images.
-
-    there: categories that the source and the edited image show, also as objects that are too small.
-    iou: two objects of one category that overlap more than this are one that differs. Each is taken once, best first.
+    vectors: n×D, of length 1.   above: least cosine. Both are of one split, with a common category and few others.
     """
-    found = Unlike(
-        removed=[one for one in source if one.category not in there[1]],
-        added=[one for one in edited if one.category not in there[0]],
-    )
+    found: dict[tuple[int, int], float] = {}
+    for top in range(0, len(vectors), _ROWS):
+        for i, cosines in enumerate(vectors[top : top + _ROWS] @ vectors.T, start=top):
+            near = np.nonzero(cosines > above)[0]
+            for j in map(int, near[np.argsort(-cosines[near], kind="stable")]):
+                few = len(categories[i] ^ categories[j]) < DIFFERING_BELOW
+                if j != i and splits[i] == splits[j] and categories[i] & categories[j] and few:
+                    found[min(i, j), max(i, j)] = float(cosines[j])
+                    break
+    return [(i, j, value) for (i, j), value in sorted(found.items())]
+
+
+def edited_places(
+    source: Sequence[tuple[int, Box]], edited: Sequence[tuple[int, Box]], *, iou: float
+) -> list[tuple[int, Box]]:
+    """Return the edited image's objects that overlap one of their category by more than this, each once, best first."""
     overlaps = [
-        (one.box.iou(other.box), i, j)
-        for i, one in enumerate(source)
-        for j, other in enumerate(edited)
-        if one.category == other.category
+        (-box.iou(other), i, j)
+        for i, (category, box) in enumerate(source)
+        for j, (same, other) in enumerate(edited)
+        if category == same and box.iou(other) > iou
     ]
-    left: set[int] = set()
-    right: set[int] = set()
-    for value, i, j in sorted(overlaps, key=lambda o: (-o[0], o[1], o[2])):
-        if value > iou and i not in left and j not in right:
+    left, right = set[int](), dict[int, None]()
+    for _, i, j in sorted(overlaps):
+        if i not in left and j not in right:
             left.add(i)
-            right.add(j)
-            found.changed.append((source[i], edited[j]))
-    return found
+            right[j] = None
+    return [edited[j] for j in right]
 
 
 class Pairs:
     """Pairs of similar photographs. Raises ConfigError for a detector that cannot be had, DataError for the annotations."""
 
-    noun, unit = "pair", "pair"
+    noun = unit = "pair"
+    tallied = OPS
 
-    def __init__(self, path: Path, options: DifferenceSetOptions, out: SplitFolder, models_: Models) -> None:
+    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
         self.options, self.out, self._models = options, out, models_
-        self.photos = Photos.open(path, options.images, crop=options.crop)
-        self.detector: Detector | None = None
-        if models_.names.get("detect") is not None:
-            self.detector = models_.get("detect")
+        self.photos = Photos.open(path, options.images)
+        self.detector: Detector | None = models_.get("detect") if models_.names.get("detect") is not None else None
+        if self.detector is not None:
             models.prepare(self.detector)
-        self.left_out = self.photos.left_out()
-        checked = "no detector was named" if self.detector is None else f"{self.detector.name} answers"
+        self.faults: list[dict[str, Json]] = []
         self.stages = {
             "read": "both images can be read",
-            "similar": f"a common category, fewer than {options.differing_below} differing ones",
-            "split": "both images are of one split",
-            "checked": checked,
+            "similar": f"a common category, fewer than {DIFFERING_BELOW} differing ones, both images of one split",
+            "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
             "different": "at least one difference",
         }
 
@@ -102,155 +100,131 @@ class Pairs:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
         if self.options.pairs is not None:
             return self._given(self.options.pairs)
-        advice = (
-            "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --dino, or give the pairs "
-            "with --pairs FILE (a table with the columns source and edited)"
-        )
-        found = features(self.photos, need(self._models, "dino", advice), self.out.folder, stopped, tell)
-        if found is None:
-            return None
-        usable, vectors, bad = found
-        self.left_out += [
-            {"source": self.photos.images[place].name, "stage": "read", "why": fault.why, "detail": str(fault)}
-            for place, fault in bad.items()
-        ]
-        return [self._item(*pair) for pair in self._own(usable, vectors)]
+        encoder, images, places, vectors = need(self._models, "dino", _ADVICE), self.photos.images, list[int](), []
+        for start in range(0, len(images), _CHUNK):
+            if stopped():
+                return None
+            tell(f"Looking at image {start + 1:,} of {len(images):,}")
+            own, found = self._encoded(encoder, images[start : start + _CHUNK])
+            places += [start + place for place in own]
+            vectors += [found] if own else []
+        usable = [images[place] for place in places]
+        splits = [split_of(image.name, self.options) for image in usable]
+        whole = np.concatenate(vectors) if vectors else np.zeros((0, 1), np.float32)
+        above = self.options.least_similarity
+        items = []
+        for i, j, cosine in similar_pairs(whole, [one.categories for one in usable], splits, above=above):
+            pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
+            first = drawn(self.options.seed, "pair", *(one.name for one in pair)).randrange(2)
+            items.append(self._item(pair[first], pair[1 - first], round(cosine, 6)))
+        return items
 
-    def _own(self, usable: Sequence[int], vectors: Any) -> list[tuple[int, int, float]]:
-        """Return the pairs of similar images, at most so many as are wanted, which is source and which is edited drawn."""
-        images, options = [self.photos.images[place] for place in usable], self.options
-        found = similar_pairs(
-            vectors,
-            [image.categories for image in images],
-            [self._split(image) for image in images],
-            above=options.least_similarity,
-            differing_below=options.differing_below,
-            partners=options.partners,
-        )
-
-        def draw(pair: tuple[int, int, float]) -> tuple[float, bool]:
-            by = drawn(options.seed, "pair", *sorted(images[place].name for place in pair[:2]))
-            return by.random(), by.random() < 0.5
-
-        if options.most_pairs is not None:
-            found = sorted(sorted(found, key=lambda pair: draw(pair)[0])[: options.most_pairs])
-        pairs = []
-        for i, j, cosine in found:
-            first, second = (i, j) if (images[i].name < images[j].name) == draw((i, j, cosine))[1] else (j, i)
-            pairs.append((usable[first], usable[second], round(cosine, 6)))
-        return pairs
+    def _encoded(self, encoder: Any, images: Sequence[AnnotatedImage]) -> tuple[list[int], Floats]:
+        """Return the places of the images that can be read, and their vectors of length 1. What was encoded is kept."""
+        refs: list[Json] = []
+        for image in images:
+            try:
+                refs.append(self.photos.ref(image).sha256)
+            except LeftOut as error:
+                refs.append(error.why)
+        file = self.out.folder / "features" / f"{digest([encoder.version, refs])[:32]}.npz"
+        if not file.is_file():
+            places, vectors = list[int](), list[Floats]()
+            for start in range(0, len(images), _BATCH):
+                pictures = {}
+                for place in range(start, min(start + _BATCH, len(images))):
+                    try:
+                        pictures[place] = self.photos.pixels(images[place])
+                    except LeftOut:
+                        continue  # its reason is told below
+                vectors += encoder(list(pictures.values()), [None] * len(pictures)) if pictures else []
+                places += pictures
+            held = io.BytesIO()
+            np.savez(held, places=np.array(places, int), vectors=np.array(vectors, np.float32))
+            with files.writing(self.out.folder):
+                files.write_whole(file, held.getvalue(), below=self.out.folder)
+        with np.load(file, allow_pickle=False) as kept:
+            places, found = kept["places"].tolist(), kept["vectors"]
+        for place in sorted(set(range(len(images))) - set(places)):
+            try:
+                self.photos.pixels(images[place])
+            except LeftOut as error:
+                line: dict[str, Json] = {"source": images[place].name, "stage": "read", "why": error.why}
+                self.faults.append({**line, "detail": str(error)})
+        return places, found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
 
     def _given(self, file: Path) -> list[WorkItem]:
         """Return the pairs of a table, and its lines that name none. Raises DataError."""
-        table, images = read_table(file), self.photos.images
+        table = read_table(file)
         if missing := [name for name in ("source", "edited") if name not in table.columns]:
             raise DataError(
                 f"{file}: expected the columns source and edited, file names or ids of images; lacks {', '.join(missing)}"
             )
-        places = {image.id: place for place, image in enumerate(images)}
-        places |= {image.name.rpartition("/")[2]: place for place, image in enumerate(images)}
-        places |= {image.name: place for place, image in enumerate(images)}
-        seen: set[tuple[int, int]] = set()
-        items = []
-        for one in table.lines:
-            names = [str(one.values.get(name, "")) for name in ("source", "edited")]
-            source, edited = (places.get(name) for name in names)
-            known = one.fault is None and source is not None and edited is not None
-            why = "" if known else "unknown_image"
-            if known:
-                why = "one_image_twice" if source == edited else "given_twice" if (source, edited) in seen else ""
-            if why:
-                where = one.fault or f"{file}, line {one.number}"
-                items.append(WorkItem.refused({"source": names[0], "edited": names[1]}, why, where))
-                continue
-            assert source is not None and edited is not None
-            seen.add((source, edited))
-            items.append(self._item(source, edited, None))
-        return items
+        known = {name: one for one in self.photos.images for name in (one.id, one.name.rpartition("/")[2], one.name)}
+        items = {}
+        for line in table.lines:
+            names = [str(line.values.get(name, "")) for name in ("source", "edited")]
+            pair = [known.get(name) for name in names]
+            if pair[0] is None or pair[1] is None:
+                about: dict[str, Json] = {"source": names[0], "edited": names[1]}
+                where = line.fault or f"{file}, line {line.number}"
+                items[str(line.number)] = WorkItem.refused(about, "unknown_image", where)
+            else:
+                item = self._item(pair[0], pair[1], None)
+                items[item.key] = item
+        return list(items.values())
 
-    def _item(self, source: int, edited: int, similarity: float | None) -> WorkItem:
-        """Return a pair by the places of its images."""
-        images = [self.photos.images[place] for place in (source, edited)]
-        known: list[Json] = []
-        for image in images:
-            objects: list[Json] = [[one.category, list(one.box), one.crowd] for one in image.annotations]
-            known.append(
-                [image.name, image.width, image.height, objects, *map(sorted, (image.absent, image.not_exhaustive))]
-            )
-        named: list[Json] = [[number, name] for number, name in sorted(self.photos.categories.items())]
+    def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float | None) -> WorkItem:
+        detector = "" if self.detector is None else self.detector.version
+        known = [repr(source), repr(edited), repr(self.photos.categories), detector]
         return WorkItem(
-            about={"source": images[0].name, "edited": images[1].name},
-            make=partial(self._record, images[0], images[1], similarity),
-            key=digest(["pair", known, named, "" if self.detector is None else self.detector.version]),
+            about={"source": source.name, "edited": edited.name},
+            make=partial(self._record, source, edited, similarity),
+            key=digest(["pair", *known]),
         )
 
-    def _split(self, image: AnnotatedImage) -> Split:
-        return split_of(image.name, self.options)
-
-    def _objects(self, image: AnnotatedImage) -> tuple[list[LargeObject], int]:
-        """Return the objects that are large enough, and how many are not."""
-        window, kept, small = self.photos.window(image), list[LargeObject](), 0
-        for one in image.annotations:
-            box = None if one.crowd else self.photos.box(image, one)
-            if box is None:
-                continue
-            if min(box.width, box.height) < self.options.least_side:
-                small += 1
-                continue
-            kept.append(LargeObject(one.category, Box(*box.to_unit(width=window.width, height=window.height))))
-        return kept, small
-
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float | None) -> dict[str, Json]:
-        """Return the rows of a pair. Raises LeftOut."""
-        images, options = (source, edited), self.options
-        refs = [self.photos.ref(image) for image in images]
-        there = [image.categories for image in images]
-        differing = there[0] ^ there[1]
-        split = self._split(source)
-        if not there[0] & there[1]:
+        """Return the row of a pair. Raises LeftOut."""
+        refs = self.photos.ref(source), self.photos.ref(edited)
+        split, names, counts = split_of(source.name, self.options), self.photos.categories, Counter[str]()
+        differing = source.categories ^ edited.categories
+        if not source.categories & edited.categories:
             raise LeftOut("no_common_category", at="similar")
-        if len(differing) >= options.differing_below:
+        if len(differing) >= DIFFERING_BELOW:
             raise LeftOut("too_many_differing", f"{len(differing)} categories", at="similar")
-        if split != self._split(edited):
-            raise LeftOut("across_the_split", "the source is of one split, the edited image of the other", at="split")
-        (left, small_left), (right, small_right) = (self._objects(image) for image in images)
-        found = compare(left, right, there=there, iou=options.iou)
-        counts = Counter[str]({"small": small_left + small_right})
-        named = self.photos.categories
+        if split != split_of(edited.name, self.options):
+            raise LeftOut("across_the_split", "the source is of one split, the edited image of the other", at="similar")
+        left, right = self._objects(source, counts), self._objects(edited, counts)
+        gone, come = self._absent(left, edited, counts), self._absent(right, source, counts)
+        changed = edited_places(left, right, iou=self.options.iou)
         differences = [
-            *(
-                Difference(op="REMOVE", object=named[o.category], box=o.box)
-                for o in self._absent(found.removed, edited, counts)
-            ),
-            *(Difference(op="ADD", object=named[o.category], box=o.box) for o in self._absent(found.added, source, counts)),
-            *(Difference(op="EDIT", object=named[new.category], box=new.box) for _, new in found.changed),
+            (Difference(op=op, object=names[category], box=box), "")
+            for op, objects in zip(OPS, (come, changed, gone), strict=True)
+            for category, box in objects
         ]
         told: Json = dict(sorted(counts.items()))
         if not differences:
             raise LeftOut("no_difference", at="different", told={"counts": told})
-        pictures: Sequence[ImageRef | RGB] = [self.photos.pixels(image) for image in images] if self.photos.crop else refs
-        placed = self.out.place(pictures[0], split), self.out.place(pictures[1], split)
-        windows = [self.photos.window(image) for image in images]
-        sizes = [(int(window.width), int(window.height)) for window in windows]
-        lineage: dict[str, Json] = {"stage": 1, "source": source.name, "edited": edited.name, "similarity": similarity}
-        id_ = digest([source.name, edited.name])[:16]
-        return pair_record(split, id_, placed, sizes, differences, lineage, options.reply, counts=told)
+        placed = self.out.place(refs[0], split), self.out.place(refs[1], split)
+        lineage: Json = {"stage": 1, "source": source.name, "edited": edited.name, "similarity": similarity}
+        id_, sizes = digest([source.name, edited.name])[:16], [(ref.width, ref.height) for ref in refs]
+        return pair_record(split, id_, placed, sizes, differences, lineage, counts=told)
 
-    def _absent(self, objects: Sequence[LargeObject], other: AnnotatedImage, counts: Counter[str]) -> list[LargeObject]:
-        """Return the objects whose category the other image does not show, as far as that can be told.
+    def _objects(self, image: AnnotatedImage, counts: Counter[str]) -> list[tuple[int, Box]]:
+        """Return the categories of the objects that are large enough, and their boxes in fractions of the image."""
+        found = [one for one in image.annotations if not one.crowd]
+        large = [one for one in found if min(one.box.width, one.box.height) >= LEAST_SIDE]
+        counts["small"] += len(found) - len(large)
+        return [(one.category, Box(*one.box.to_unit(width=image.width, height=image.height))) for one in large]
 
-        Raises LeftOut if the detector fails.
-        """
-        kept = []
-        verdicts: dict[int, str] = {}
-        for one in objects:
-            if one.category not in verdicts:
-                verdicts[one.category] = self._verdict(one.category, other)
-            verdict = verdicts[one.category]
-            counts[verdict] += 1
-            if verdict != "seen_by_detector" and verdict != "no_phrase":
-                kept.append(one)
-        return kept
+    def _absent(
+        self, objects: Sequence[tuple[int, Box]], other: AnnotatedImage, counts: Counter[str]
+    ) -> list[tuple[int, Box]]:
+        """Return the objects whose category the other image does not show, as far as that can be told. Raises LeftOut."""
+        alone = [one for one in objects if one[0] not in other.categories]
+        verdicts = {category: self._verdict(category, other) for category in dict.fromkeys(one for one, _ in alone)}
+        counts.update(verdicts[category] for category, _ in alone)
+        return [one for one in alone if verdicts[one[0]] not in ("seen_by_detector", "no_phrase")]
 
     def _verdict(self, category: int, image: AnnotatedImage) -> str:
         if category in image.absent:
@@ -265,32 +239,9 @@ class Pairs:
             raise LeftOut("detector_failed", str(error), at="checked", failed="tool_failed") from error
         return "seen_by_detector" if found.detections else "absent_by_detector"
 
-    def told(self, worked: Worked) -> SetTold:
-        """Return the counts of objects, and what the absences rest on."""
-        counts = Counter[str]()
-        for one in worked.made:
-            counts.update(one.get("counts", {}))
-        faults = [one for one in self.left_out if one["stage"] == "read"]
-        told = told_of(worked, self.photos, {}, faults)
-        by_annotation = f"{counts['absent_by_annotation']:,} by the annotations"
-        if self.detector is None:
-            absences = (
-                f"Absences were not checked by a detector: {counts['absence_not_checked']:,} differences rest on an object "
-                f"that is not annotated in the other image, {by_annotation} say so. --detector names one."
-            )
-        else:
-            absences = (
-                f"Absences: {counts['absent_by_detector']:,} confirmed by {self.detector.name}, {by_annotation}; "
-                f"{counts['seen_by_detector']:,} objects left out that the detector sees in the other image, "
-                f"{counts['no_phrase']:,} whose name it cannot look for."
-            )
-        least = self.options.least_side
-        small = f"Objects with a side under {least} px were left out: {counts['small']:,} (counted for each pair)."
-        told.notes = [small, absences, *told.notes]
-        told.counts |= {
-            "images": len(self.photos.images),
-            "objects": dict(sorted(counts.items())),
-            "iou": self.options.iou,
-            "detector": None if self.detector is None else self.detector.version,
-        }
-        return told
+    def notes(self, counts: Counter[str]) -> list[str]:
+        """Return what the absences rest on."""
+        unchecked = counts["absence_not_checked"]
+        if self.detector is None and unchecked:
+            return [f"No detector checked that an object is absent: {unchecked:,} differences. --detector names one."]
+        return []

@@ -5,26 +5,81 @@ examples of coherence (3.4).
 Differs: OpenCV removes where the paper takes LaMa; what replaces an object is drawn from the annotations' categories,
 where the paper asks GPT-4o; the prompts are ours; JPEG has a quality of 50 to 95 with probability .5, since the paper's
 "15 % and 50 % magnitude" may be either; nothing of one split is paired with an image of the other.
-Not covered: GPT-4o's reasons, which people reviewed; a row takes the reason that the data has.
+Not covered: GPT-4o's reasons, which people reviewed (a row takes the reason that the data has); the cut to a square.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
+
+from pydantic import Field, field_validator, model_validator
 
 from editloupe.build.base import Built
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
-from editloupe.build.dice.options import DifferenceSetOptions
 from editloupe.build.dice.pairs import Pairs
-from editloupe.build.dice.rows import SplitFolder
-from editloupe.build.direct import DoneJournal, work
+from editloupe.build.dice.rows import SPLITS, SplitFolder
+from editloupe.build.direct import DoneJournal, Worked, work
+from editloupe.build.engine import SetTold
+from editloupe.config import Number, Whole
 from editloupe.data.images import ImageStore
 from editloupe.measures.base import Models
+from editloupe.protocols.base import Options
+from editloupe.values import Json
 
-STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
+_STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
+_OF: Final = {
+    1: ("images", "pairs", "least_similarity", "iou"),
+    2: ("images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"),
+    3: (),
+}
+"""Stage → options that it has beside those of all stages."""
+
+
+class DifferenceSetOptions(Options):
+    """What `editloupe build differences` offers."""
+
+    stage: Whole | None = Field(default=None, ge=1, le=3)
+    """1: pairs of similar photographs. 2: inpainted photographs. 3: differences that people annotated."""
+    seed: Whole = Field(default=0, ge=0)
+    """Seed of all that is drawn."""
+    test_share: Number = Field(default=0.16, ge=0, lt=1)
+    """Share of source images whose rows are for testing."""
+    images: Path | None = None
+    """Stages 1 and 2: folder of the annotated images. Default: that of the annotations."""
+    pairs: Path | None = None
+    """Stage 1: a table of pairs to take in place of similar ones, with the columns source and edited."""
+    least_similarity: Number = Field(default=0.6, ge=-1, le=1)
+    """Stage 1: cosine of two photographs' features that must be exceeded."""
+    iou: Number = Field(default=0.5, ge=0, lt=1)
+    """Stage 1: two objects of a category that overlap more than this (intersection over union) are one EDIT."""
+    least_area: Number = Field(default=0.03, gt=0, le=1)
+    """Stage 2: least share of the image that an object's mask covers."""
+    unchanged: Number = Field(default=0.2, ge=0, le=1)
+    """Stage 2: share of images that stay as they are."""
+    inpainter: str = "opencv"
+    """Stage 2: what removes an object: opencv, opencv:ns or diffusers:MODEL."""
+    replacer: str | None = None
+    """Stage 2: what puts in another object: diffusers:MODEL. Without it every EDIT changes the colour."""
+    jpeg: Number = Field(default=0.5, ge=0, le=1)
+    """Stage 2: probability that an image is compressed, with a quality from 50 to 95."""
+
+    @field_validator("images", "pairs")
+    @classmethod
+    def _resolved(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.resolve()
+
+    @model_validator(mode="after")
+    def _of_the_stage(self) -> Self:
+        if self.stage is None:
+            raise ValueError("name the stage: --stage 1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
+        if others := sorted(self.model_fields_set - {*_OF[self.stage], "stage", "seed", "test_share"}):
+            flag, stages = others[0].replace("_", "-"), [str(s) for s, names in _OF.items() if others[0] in names]
+            raise ValueError(f"--{flag} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
+        return self
 
 
 class DifferenceSet:
@@ -55,12 +110,42 @@ class DifferenceSet:
         """Build a stage. Raises as `DirectBuilder.build`."""
         assert options.stage is not None
         out = SplitFolder(folder, ImageStore())
-        making = STAGES[options.stage](path, options, out, models)
+        making = _STAGES[options.stage](path, options, out, models)
         items = making.items(stopped, tell)
         worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
         if items is None or worked is None:
             return None
-        out.write(worked.written, [*making.left_out, *worked.left_out])
-        told = making.told(worked)
+        faults = making.photos.faults if making.photos else ()
+        left = [{"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in faults]
+        left += making.faults
+        out.write(worked.written, [*left, *worked.left_out])
+        told = _told(making, worked, left)
         told.counts |= {"stage": options.stage, "seed": options.seed}
         return worked.built(len(items), making.stages, told, noun=making.noun, unit=making.unit)
+
+
+def _told(making: Any, worked: Worked, left: Sequence[Mapping[str, Json]]) -> SetTold:
+    """Return the rows of each split by command or by answer, and what was counted.
+
+    left: images and annotations that cannot be used.
+    """
+    counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
+    for one in worked.made:
+        counts.update(one.get("counts", {}))
+    for one in worked.written:
+        by_split[one["split"]].update(one["tally"], rows=1)
+    unusable = Counter(str(one["why"]) for one in left)
+    unusable.update(str(one["why"]) for one in worked.left_out if one["stage"] == "annotations")
+    names = ("rows", *making.tallied)
+    notes = making.notes(counts)
+    if unusable:
+        notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
+    return SetTold(
+        counts={
+            "by_split": {split: {name: found[name] for name in names} for split, found in by_split.items()},
+            "counts": dict(sorted(counts.items())),
+            "unusable": dict(sorted(unusable.items())),
+        },
+        tables=[[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]],
+        notes=notes,
+    )

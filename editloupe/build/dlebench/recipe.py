@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -44,7 +45,6 @@ from editloupe.data.write import file_stem
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.imaging.targets import covered_area
-from editloupe.measures.crop_edit import MOST_SEAM, SEAM
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
 from editloupe.protocols.dlebench.protocol import PAPER
@@ -64,12 +64,8 @@ class DLEBenchBuildOptions(Options):
 
     most_targets: Annotated[Whole, Field(ge=1, le=20)] = 3
     """Most targets of an image."""
-    grounding: Literal["detector", "given", "model"] = "detector"
-    """Whose boxes count where the data has none: a detector's that agree with the model's, nobody's, or the model's own."""
-    box_threshold: Annotated[float, Field(ge=0.05, le=1)] = 0.35
-    """Least score of a detection."""
-    iou: Share = 0.5
-    """Least overlap (IoU) of a box of the model and one of the detector."""
+    grounding: Literal["detector", "given"] = "detector"
+    """What becomes of an image without boxes in the data: a detector confirms the model's, or it is left out."""
     least_area: Share = 0.0
     """Least share of the image that a target covers."""
     most_area: Share = 0.1
@@ -78,12 +74,13 @@ class DLEBenchBuildOptions(Options):
     """What types and wrong options are drawn by."""
     tries: Annotated[Whole, Field(ge=1, le=10)] = 3
     """Most edits for one reference, if what comes back cannot be used."""
-    regenerations: Annotated[Whole, Field(ge=0, le=10)] = 3
-    """How often people may have a reference made again."""
-    seam: Annotated[float, Field(ge=0, le=255)] = SEAM
-    """Difference along a crop's border, in levels of 255, above which it is blended."""
-    most_seam: Annotated[float, Field(ge=0, le=255)] = MOST_SEAM
-    """The same, above which the edit is not used."""
+
+
+REGENERATIONS: Final = 3
+"""How often people may have a reference made again (3.1)."""
+_IOU: Final = 0.5
+"""Least overlap of a box of the model and one of the detector."""
+_DETECTION: Final[dict[str, Json]] = {"box_threshold": 0.35, "text_threshold": 0.25}
 
 
 @dataclass(kw_only=True)
@@ -128,27 +125,18 @@ class DLEBenchBuild(SetRecipe):
         "describe": "names small targets of an image, and what it shows",
         "instruct": "writes the instruction and the captions of an edit",
     }
-    counted: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "targets_listed": ("Targets listed", "listed"),
-        "targets_small": ("Small targets", "small"),
-        "instructions": ("Instructions", "instructed"),
-        "references": ("References", "reviewed"),
-    }
     file, folders = "data.jsonl", (SOURCES, REFERENCES)
     aside = ("mask_file_name",)
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a target."""
         options: DLEBenchBuildOptions = self.options
-        grounded = {
-            "detector": "a box of the detector agrees with the model's, or the data has the box",
-            "given": "the data has the box",
-            "model": "(the model's boxes count as they are)",
-        }
+        detects = self.options.grounding == "detector"
+        grounded = ("a box of the detector agrees with the model's, or " if detects else "") + "the data has the box"
         share = f"{100 * options.least_area:g} to {100 * options.most_area:g} %"
         return (
             RowStep("listed", "its name and its box can be read", lambda row: answered(row.data.caption)),
-            RowStep("grounded", grounded[options.grounding], self._ground),
+            RowStep("grounded", grounded, self._ground),
             RowStep("small", f"it covers {share} of the image", self._size),
             RowStep("instructed", "it has an instruction and two captions", self._instruct),
             RowStep("edited", "it has a reference image", self._edit),
@@ -168,7 +156,7 @@ class DLEBenchBuild(SetRecipe):
         if self.options.grounding == "detector":
             found["detect"] = (
                 "targets need a detector, and there is none: {reason}. Name one with --detector, or choose --grounding "
-                "given (only images with boxes in the metadata) or --grounding model (the model's own boxes, unconfirmed)"
+                "given: then images without boxes in the metadata are left out"
             )
         return found
 
@@ -226,15 +214,14 @@ class DLEBenchBuild(SetRecipe):
 
     def _ground(self, row: SetRow[TargetDraft]) -> None:
         """Take the detector's boxes, which agree with the model's."""
-        sample, options, target = row.sample, self.options, row.data.target
-        if sample.targets or options.grounding != "detector":
+        sample, target = row.sample, row.data.target
+        if sample.targets:
             return
-        least = options.box_threshold
-        args: dict[str, Json] = {"phrase": target.name, "box_threshold": least, "text_threshold": min(0.25, least)}
+        args = {"phrase": target.name, **_DETECTION}
         found: Any = row.take(row.measure("detections", "detections", args, part=target.name)).answer
         width, height = sample.source.width, sample.source.height
         seen = [box_from_json(one["box"]).scaled(width / 1000, height / 1000) for one in found.data["detections"]]
-        boxes = texts.matched(target.boxes, seen, iou=options.iou)
+        boxes = texts.matched(target.boxes, seen, iou=_IOU)
         if boxes is None:
             best = max((a.iou(b) for a in target.boxes for b in seen), default=0.0)
             detail = f"{len(seen)} boxes seen, {len(target.boxes)} named; the best overlap is {best:.2f}"
@@ -253,8 +240,10 @@ class DLEBenchBuild(SetRecipe):
         """Add the instruction and the captions."""
         edit, question = row.data, texts.read_question(row.sample.extra)
         seed = f"{self.options.seed} {row.sample.source.sha256} {edit.target.name}"
-        edit.wrong = "" if question is None else texts.draw_wrong(question, f"{seed} {question.text}")
-        edit.drawn = "" if question else texts.draw_type(seed)
+        if question is None:
+            edit.drawn = Random(f"{seed} type").choice(EDIT_TYPES)
+        elif question.wrong:
+            edit.wrong = Random(f"{seed} {question.text} wrong").choice(question.wrong)
         caption = texts.read_text(answered(edit.caption).answer)
         prompt = render(
             "build/dlebench/instruct",
@@ -287,21 +276,19 @@ class DLEBenchBuild(SetRecipe):
                 return
             assert edit.metadata is not None
             edit.metadata = replace(edit.metadata, **verdict.corrections)
-            if verdict.kind != "again" or edit.sent_back == options.regenerations:
+            if verdict.kind != "again" or edit.sent_back == REGENERATIONS:
                 return
             edit.sent_back, unusable = edit.sent_back + 1, 0
 
     def _tried(self, row: SetRow[TargetDraft]) -> Mapping[str, Any]:
         """Return what came of the next edit. Raises LeftOut while it is not known, and where the editor failed."""
-        edit, options = row.data, self.options
+        edit = row.data
         assert edit.metadata is not None
         number = edit.tries + 1
         args: dict[str, Json] = {
             "instruction": edit.metadata.instruction,
             "boxes": boxes_json(edit.target.boxes),
             "seed": number,
-            "seam": options.seam,
-            "most_seam": options.most_seam,
         }
         task = row.measure("reference", "crop_edit", args, part=f"{row.part}, try {number}")
         try:
@@ -351,29 +338,17 @@ class DLEBenchBuild(SetRecipe):
         types = Counter(one.metadata.edit_type for one in kept if one.metadata is not None)
         blended = sum(bool(one.facts and one.facts["feather_px"]) for one in kept)
         tries = sum(row.data.tries for row in made.rows)
-        images: dict[str, Json] = {
-            "read": made.read,
-            "left_out": dict(made.refused),
-            "with_targets": sum(bool(i.rows) for i in made.images),
-        }
-        told = SetTold(
+        listed = [kind for kind in EDIT_TYPES if types[kind]]
+        return SetTold(
             counts={
-                "images": images,
-                "types": {kind: types[kind] for kind in EDIT_TYPES if types[kind]},
-                "other_type_than_drawn": sum(
-                    bool(one.drawn) and one.metadata is not None and one.metadata.edit_type != one.drawn for one in kept
-                ),
+                "types": {kind: types[kind] for kind in listed},
                 "blended": blended,
                 "tries": tries,
                 "made_again_for_people": sum(row.data.sent_back for row in made.rows),
             },
+            tables=[[["Rows by type", "Rows"], *([kind, str(types[kind])] for kind in listed)]] if types else [],
             notes=[f"Edits: {tries:,}; crops that are blended with their surroundings: {blended:,} of {len(kept):,}"],
         )
-        if types:
-            told.tables.append([["Rows by type", "Rows"], *([k, str(types[k])] for k in EDIT_TYPES if types[k])])
-        if self.options.grounding == "model":
-            told.notes.append("No detector was asked: boxes that the data does not have are the model's word alone.")
-        return told
 
 
 _EDITOR: Final = {"failed": "editor_failed", "timed out": "editor_timed_out"}

@@ -5,7 +5,6 @@ Pure functions (paper, 3.1). The wording of the prompts is ours.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from editloupe.build.engine import IMAGE
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.render import display_scale
 from editloupe.imaging.views import LONG_SIDE
-from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
 from editloupe.tasks import Recipe
-from editloupe.values import Box, ImageRef, Json, parse_json
+from editloupe.values import Box, ImageRef, Json
 
 CLOSE_UP: Final = "Close-up"
 
@@ -60,8 +58,6 @@ METADATA: Final = RecordOf(
 )
 
 _ARTICLE: Final = re.compile(r"^(an?|the|some) ")
-_MARK: Final = re.compile(r"^\s*(?:\(?([A-Za-z])[).:]|([A-Za-z])\s*[-–]\s)\s*")
-"""The letter before an option: "(A) red", "B. blue"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,16 +137,6 @@ def close_up(image: ImageRef, boxes: Sequence[Box]) -> Recipe:
     return Recipe(alias=CLOSE_UP, origin=image, op="crop", region=region, params=params)
 
 
-def draw_type(seed: str) -> str:
-    """Return one of the seven types by a seed."""
-    return random.Random(f"{seed} type").choice(EDIT_TYPES)
-
-
-def draw_wrong(question: SourceQuestion, seed: str) -> str:
-    """Return one of a question's wrong options by a seed; "" where it has none."""
-    return "" if not question.wrong else random.Random(f"{seed} wrong").choice(question.wrong)
-
-
 def read_metadata(answer: Answer | None) -> Metadata:
     """Return what a model wrote of an edit.
 
@@ -175,37 +161,26 @@ def read_text(answer: Answer | None) -> str:
 def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
 
-    options: a list of texts, also as JSON text, or an object from letters to texts; none leave the wrong answer open.
-    answer: one of them, or its letter.
+    options: a list of texts; none leave the wrong answer open.   answer: one of them, or its letter.
     Raises ValueError for what cannot be read, and where no option is wrong.
     """
-    text, options, answer = (values.get(name) for name in ("question", "options", "answer"))
-    said = one_line(str(answer or ""))
+    text, options, said = values.get("question"), values.get("options"), one_line(str(values.get("answer") or ""))
     if not text:
         return None
+    if not said:
+        raise ValueError("column 'answer': expected the answer to the question, found none")
     if not options:
-        if not said:
-            raise ValueError("column 'answer': expected the answer to the question, found none")
         return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
-    if isinstance(options, str):
-        try:
-            options = parse_json(options)
-        except ValueError as error:
-            raise ValueError(f"column 'options': expected a list of texts, found {options[:60]!r}") from error
-    if isinstance(options, Mapping):
-        options = [f"{letter}. {option}" for letter, option in options.items()]
     if not isinstance(options, list | tuple) or not all(isinstance(one, str) for one in options):
         raise ValueError(f"column 'options': expected a list of texts, found {options!r}"[:200])
-    marks = [_MARK.match(str(one)) for one in options]
-    letters = [(m[1] or m[2]).upper() if m else chr(ord("A") + i) for i, m in enumerate(marks)]
-    texts = [one_line(_MARK.sub("", str(one))) for one in options]
-    plain = fold(_MARK.sub("", said))
-    right = next((i for i, one in enumerate(texts) if fold(one) == plain), None)
+    texts = [one_line(str(one)) for one in options]
+    right = next((one for one in texts if fold(one) == fold(said)), None)
     if right is None:
-        right = next((i for i, letter in enumerate(letters) if said.strip("().: ").upper() == letter), None)
+        letters = dict(zip("ABCDEFGHIJ", texts, strict=False))
+        right = letters.get(said.upper())
     if right is None:
-        raise ValueError(f"column 'answer': expected one of the options or its letter, found {answer!r}"[:200])
-    wrong = tuple(one for one in texts if one and fold(one) != fold(texts[right]))
+        raise ValueError(f"column 'answer': expected one of the options or its letter, found {said!r}"[:200])
+    wrong = tuple(one for one in texts if fold(one) and fold(one) != fold(right))
     if not wrong:
         raise ValueError("column 'options': expected a wrong option beside the answer, found none")
-    return SourceQuestion(text=one_line(str(text)), answer=texts[right], wrong=wrong)
+    return SourceQuestion(text=one_line(str(text)), answer=right, wrong=wrong)

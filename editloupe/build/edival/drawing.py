@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
+from editloupe.build.base import LeftOut
 from editloupe.build.edival.pools import after, renamed, start, words
 from editloupe.prompts import render
 from editloupe.protocols.edival.chain import Pools
@@ -32,6 +33,8 @@ from editloupe.protocols.edival.instructions import (
 from editloupe.replies import one_line
 from editloupe.values import Json
 
+UNUSABLE: Final = "unusable_answer"
+"""Why a chain ends whose next edit cannot be used."""
 COUNTS: Final = (3, 4, 5)
 """How many of an object an instruction may ask for."""
 MOST_OBJECTS: Final = 40
@@ -46,32 +49,31 @@ _OF_OR_IN: Final = re.compile(r" (?:in|with|wearing|on|at|of|from) ")
 """What follows says more about the word before it: "man in a suit" is a man."""
 _WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t.,;:"
 _UNKNOWN: Final = frozenset(("", "none", "null", "unknown", "n/a", "na"))
-_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {"gray": ("grey",)}
 
 
-def _object_schema() -> dict[str, Json]:
-    maybe: dict[str, Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    fields: dict[str, Json] = {
-        "object": {"type": "string", "minLength": 1},
-        "color": maybe,
-        "material": maybe,
-        "text": maybe,
-        "count": {"type": "integer", "minimum": 1},
-        "foreground": {"type": "boolean"},
-    }
-    return _closed(fields)
+_MAYBE: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 def _record(**fields: Json) -> RecordOf:
+    """Return the answer that is an object with these fields and no others."""
     return RecordOf(schema=_closed(fields))
 
 
 def _closed(fields: dict[str, Json]) -> dict[str, Json]:
-    """Return the schema of an object that has these fields and no others."""
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-OBJECTS_ANSWER: Final = _record(objects={"type": "array", "items": _object_schema(), "maxItems": MOST_OBJECTS})
+_OBJECT: Final = _closed(
+    {
+        "object": {"type": "string", "minLength": 1},
+        "color": _MAYBE,
+        "material": _MAYBE,
+        "text": _MAYBE,
+        "count": {"type": "integer", "minimum": 1},
+        "foreground": {"type": "boolean"},
+    }
+)
+OBJECTS_ANSWER: Final = _record(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +100,7 @@ class EditedScene:
     """All that have been there, by name."""
     pools: Pools
     edits: tuple[Edit, ...] = ()
+    """Those before."""
 
     @classmethod
     def of(cls, objects: Iterable[SceneObject]) -> EditedScene:
@@ -164,169 +167,110 @@ def _plain(text: str | None) -> str:
     return "" if found in _UNKNOWN else found
 
 
-def decomposition_prompt() -> str:
-    """Return the question for the objects of an image."""
-    return render("build/edival/decompose", most=MOST_OBJECTS)
+def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
+    """Return the question for what the seed leaves open of an edit, and what may be answered; None where nothing is."""
+    kind, target = edit.edit_type, scene.objects.get(edit.target)
+    names: list[Json] = [one.name for one in scene.available if edit.count is None or one.count != edit.count]
+    answer: AnswerSpec = FreeText(max_words=4 if kind in (SUBJECT_ADD, SUBJECT_REPLACE) else 2)
+    if kind == SUBJECT_REMOVE:
+        return None
+    if kind == COLOR_ALTER:
+        colors = _colors(edit.target, scene)
+        answer = OneOf(options=colors, aliases={"gray": ("grey",)} if "gray" in colors else {})
+    elif kind == POSITION_CHANGE:
+        answer = _record(target={"enum": names}, position={"enum": list(POSITIONS)}, reference={"enum": names})
+    elif kind == COUNT_CHANGE:
+        answer = _record(target={"enum": names})
+    prompt = render(
+        "build/edival/instruct",
+        kind=kind,
+        edit=edit,
+        objects=names,
+        available=scene.pools.available,
+        written="" if target is None else one_line(target.text),
+        earlier=[one_line(one.sentence()) for one in scene.edits],
+    )
+    return prompt, answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawnEdit:
-    """The next edit as far as the seed says it. What is left open is asked."""
-
-    scene: EditedScene
-    edit: Edit
-    drawn: str
-    """The type that was drawn; the edit has another one where no object allows it."""
-    seed: str
-    """What it was drawn by."""
-
-    @property
-    def answer(self) -> AnswerSpec | None:
-        """What may be answered; None where nothing is left open."""
-        names: list[Json] = [one.name for one in self._choices]
-        kind = self.edit.edit_type
-        if kind == SUBJECT_REMOVE:
-            return None
-        if kind == COLOR_ALTER:
-            colors = _free(self.edit, self.scene)
-            return OneOf(options=colors, aliases={k: v for k, v in _SPELLINGS.items() if k in colors})
-        if kind == POSITION_CHANGE:
-            positions: list[Json] = list(POSITIONS)
-            one: dict[str, Json] = {"enum": names}
-            return _record(target=one, position={"enum": positions}, reference=one)
-        if kind == COUNT_CHANGE:
-            return _record(target={"enum": names})
-        return FreeText(max_words=4 if kind in (SUBJECT_ADD, SUBJECT_REPLACE) else 2)
-
-    @property
-    def prompt(self) -> str:
-        """The question for what is left open."""
-        edit, target = self.edit, self.scene.objects.get(self.edit.target)
-        return render(
-            "build/edival/instruct",
-            kind=edit.edit_type,
-            edit=edit,
-            objects=[one.name for one in self._choices],
-            available=self.scene.pools.available,
-            written="" if target is None else one_line(target.text),
-            earlier=[one_line(one.sentence()) for one in self.scene.edits],
-        )
-
-    def read(self, answer: Answer) -> Edit | str:
-        """Return the edit with what was answered, or why that cannot be used."""
-        edit = self.edit
-        if isinstance(answer, Record):
-            data: Any = answer.data
-            if edit.edit_type == COUNT_CHANGE:
-                return replace(edit, target=data["target"])
-            if data["target"] == data["reference"]:
-                return f"{data['target']!r} cannot be moved beside itself"
-            return replace(edit, **{name: data[name] for name in ("target", "position", "reference")})
-        if isinstance(answer, Choice):
-            return replace(edit, new=answer.name)
-        new = " ".join(answer.text.split()).strip(_WRAPPED) if isinstance(answer, Text) else ""
-        if edit.edit_type == TEXT_CHANGE:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
-                return f"{new[:60]!r} is not one or two English words"
-            return f"{new!r} is written there already" if fold(new) == fold(edit.old_text) else replace(edit, new=new)
+def read(edit: Edit, scene: EditedScene, answer: Answer) -> Edit:
+    """Return an edit with what was answered. Raises LeftOut for what cannot be used."""
+    kind = edit.edit_type
+    if isinstance(answer, Record):
+        data: Any = answer.data
+        if data["target"] == data.get("reference"):
+            raise LeftOut(UNUSABLE, f"{data['target']!r} cannot be moved beside itself")
+        return replace(edit, **data)
+    if isinstance(answer, Choice):
+        return replace(edit, new=answer.name)
+    new = " ".join(answer.text.split()).strip(_WRAPPED) if isinstance(answer, Text) else ""
+    if kind == TEXT_CHANGE:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
+            raise LeftOut(UNUSABLE, f"{new[:60]!r} is not one or two English words")
+        there = fold(new) == fold(edit.old_text)
+    else:
         new = _ARTICLE.sub("", new.casefold())
         if len(new) > LONGEST_NAME or not _NAME.fullmatch(new):
-            return f"{new[:60]!r} is no name"
-        if problem := _taken(edit, self.scene, new):
-            return problem
-        return replace(edit, new=new)
-
-    def fall_back(self) -> Edit:
-        """Return the edit with what the seed draws from the word lists."""
-        kind, numbers = self.edit.edit_type, random.Random(f"{self.seed} words")
-        if kind == POSITION_CHANGE:
-            target, reference = numbers.sample([one.name for one in self._choices], 2)
-            return replace(self.edit, target=target, reference=reference, position=numbers.choice(POSITIONS))
-        if kind == COUNT_CHANGE:
-            return replace(self.edit, target=numbers.choice(self._choices).name)
-        return replace(self.edit, new=numbers.choice(_free(self.edit, self.scene)))
-
-    @property
-    def _choices(self) -> list[SceneObject]:
-        """The objects that an answer may name."""
-        return [one for one in self.scene.available if self.edit.count is None or one.count != self.edit.count]
+            raise LeftOut(UNUSABLE, f"{new[:60]!r} is no name")
+        there = _is_there(replace(edit, new=new), scene)
+    if there:
+        raise LeftOut(UNUSABLE, f"{new!r} is or was there already")
+    return replace(edit, new=new)
 
 
-_LISTS: Final[Mapping[str, str]] = {
-    SUBJECT_ADD: "objects",
-    SUBJECT_REPLACE: "objects",
-    COLOR_ALTER: "colors",
-    MATERIAL_ALTER: "materials",
-    TEXT_CHANGE: "texts",
-    BACKGROUND_CHANGE: "backgrounds",
-}
-"""Edit type → the word list that its new thing may come from."""
-
-
-def _taken(edit: Edit, scene: EditedScene, new: str) -> str:
-    """Return why a word cannot be what an edit brings to a scene; "" where it can."""
-    kind = edit.edit_type
-    if kind in (SUBJECT_ADD, SUBJECT_REPLACE):
+def _is_there(edit: Edit, scene: EditedScene) -> bool:
+    """Return whether what an edit brings could not be told from what a scene has or had."""
+    if edit.edit_type in (SUBJECT_ADD, SUBJECT_REPLACE):
         # A "cup" beside a "red cup" could not be told from it.
-        known = {*scene.pools.ever, *(one.kind for one in scene.objects.values())}
-        return f"{new!r} is or was there already" if new in known else ""
-    if kind in (COLOR_ALTER, MATERIAL_ALTER):
-        said = edit.target.replace("grey", "gray").split()
+        return edit.new in {*scene.pools.ever, *(one.kind for one in scene.objects.values())}
+    if edit.edit_type in (COLOR_ALTER, MATERIAL_ALTER):
         # "wooden" is wood.
-        if new in said or (kind == MATERIAL_ALTER and any(word.startswith(new) for word in said)):
-            return f"{edit.target!r} is {new} already"
-        name = renamed(replace(edit, new=new))
-        return f"{name!r} is or was there already" if name in scene.pools.ever else ""
-    return f"{new!r} is written there already" if kind == TEXT_CHANGE and new == edit.old_text else ""
+        said = any(word.startswith(edit.new) for word in edit.target.replace("grey", "gray").split())
+        return said or renamed(edit) in scene.pools.ever
+    return False
 
 
-def _free(edit: Edit, scene: EditedScene) -> tuple[str, ...]:
-    """Return the words of our list that an edit may bring to a scene."""
-    return tuple(word for word in words()[_LISTS[edit.edit_type]] if not _taken(edit, scene, word))
+def _colors(target: str, scene: EditedScene) -> tuple[str, ...]:
+    """Return the colours that an object may get."""
+    edit = Edit(edit_type=COLOR_ALTER, target=target)
+    return tuple(color for color in words()["colors"] if not _is_there(replace(edit, new=color), scene))
 
 
-def draw(scene: EditedScene, seed: str) -> DrawnEdit:
-    """Return the next edit of a scene, as far as the seed says it: a type that the chain has not had, and its objects.
+def draw(scene: EditedScene, seed: str) -> tuple[Edit, str]:
+    """Return the next edit of a scene, as far as the seed says it, and the type that was drawn.
 
-    A type that no object allows, and any type where nothing is left to edit, becomes subject_add.
+    A type that the chain has not had is drawn. One that no object allows, and any where nothing is left to edit, becomes
+    subject_add.
     """
     numbers = random.Random(seed)
     used = {edit.edit_type for edit in scene.edits}
     drawn = numbers.choice([kind for kind in EDIT_TYPES if kind not in used])
     edit = _drawn(drawn, scene, numbers) or _drawn(SUBJECT_ADD, scene, numbers)
     assert edit is not None
-    return DrawnEdit(scene=scene, edit=edit, drawn=drawn, seed=seed)
+    return edit, drawn
 
 
 def _drawn(kind: str, scene: EditedScene, numbers: random.Random) -> Edit | None:
     """Return an edit of a type with the slots that the seed fills; None where no object allows it."""
-    available = scene.available
-    one = numbers.choice(available) if available else None
+    free = {
+        COLOR_ALTER: [one for one in scene.available if _colors(one.name, scene)],
+        BACKGROUND_CHANGE: [one for one in scene.available if one.foreground],
+        POSITION_CHANGE: scene.available if len(scene.available) > 1 else (),
+    }.get(kind, scene.available)
+    if not free:
+        return Edit(edit_type=kind) if kind == SUBJECT_ADD else None
+    one = numbers.choice(free)
     if kind == SUBJECT_ADD:
-        return (
-            Edit(edit_type=kind)
-            if one is None
-            else Edit(edit_type=kind, position=numbers.choice(POSITIONS), reference=one.name)
-        )
-    if one is None:
-        return None
-    if kind in (COLOR_ALTER, MATERIAL_ALTER):
-        free = [other for other in available if _free(Edit(edit_type=kind, target=other.name), scene)]
-        if not free:
-            return None
-        return Edit(edit_type=kind, target=(one if one in free else numbers.choice(free)).name)
-    if kind in (SUBJECT_REMOVE, SUBJECT_REPLACE):
-        return Edit(edit_type=kind, target=one.name)
+        return Edit(edit_type=kind, position=numbers.choice(POSITIONS), reference=one.name)
     if kind == TEXT_CHANGE:
-        written = [one for one in available if one.text]
-        if not written:
-            return Edit(edit_type=kind)
-        one = numbers.choice(written)
+        written = [other for other in free if other.text]
+        one = numbers.choice(written or [SceneObject(name="")])
         return Edit(edit_type=kind, target=one.name, old_text=one.text)
-    if kind == POSITION_CHANGE:
-        return Edit(edit_type=kind) if len(available) > 1 else None
     if kind == COUNT_CHANGE:
-        counts = [count for count in COUNTS if any(one.count != count for one in available)]
+        counts = [count for count in COUNTS if any(other.count != count for other in free)]
         return Edit(edit_type=kind, count=numbers.choice(counts))
-    keep: Sequence[str] = [one.name for one in available if one.foreground]
-    return Edit(edit_type=kind, keep=tuple(keep)) if keep else None
+    if kind == POSITION_CHANGE:
+        return Edit(edit_type=kind)
+    if kind == BACKGROUND_CHANGE:
+        return Edit(edit_type=kind, keep=tuple(other.name for other in free))
+    return Edit(edit_type=kind, target=one.name)

@@ -25,7 +25,7 @@ Not covered:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -73,8 +73,6 @@ class GIEBenchBuildOptions(Options):
     """Edits of an image, each of another type."""
     masks: Literal["segmenter", "given"] = "segmenter"
     """What makes masks that the data lacks: a detector and a segmenter, or nothing (given: masks and boxes of the data)."""
-    unedited: Literal["drop", "keep"] = "drop"
-    """What becomes of a question that is answered right before the edit."""
     seed: Annotated[Whole, Field(ge=0)] = 42
     """What types and the order of options are drawn by."""
 
@@ -125,27 +123,21 @@ class GIEBenchBuild(SetRecipe):
         "target": "names what an instruction is about",
         "answer": "answers the question about the image as it is",
     }
-    counted: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "edits_written": ("Edits written", "written"),
-        "edits_masked": ("With their mask", "masked"),
-        "edits_kept": ("Kept", "reviewed"),
-    }
     file, folders = FILE, (IMAGES,)
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of an edit."""
-        given, drops = self.options.masks == "given", self.options.unedited == "drop"
+        given = self.options.masks == "given"
         no_mask = "(the data says where it is, or the row has no mask)"
         found = "the detector finds it, or the data says where it is, or it is the entire image"
         masked = "its mask is neither empty nor full, or the image is edited as a whole"
-        before = "the question is not answered right before the edit" if drops else "it could be asked before the edit"
         return (
             RowStep("drawn", "it is known whether the image has text for it", self._draw),
             RowStep("written", "it has an instruction, and a question with 2 to 5 options, one of them right", self._write),
             RowStep("named", "what has to be edited has a name", self._name),
             RowStep("located", no_mask if given else found, self._locate),
             RowStep("masked", no_mask if given else masked, self._segment),
-            RowStep("unedited", before, self._answer),
+            RowStep("unedited", "the question is not answered right before the edit", self._answer),
         )
 
     def needed(self) -> Mapping[str, str]:
@@ -281,7 +273,7 @@ class GIEBenchBuild(SetRecipe):
         answer = answered(finding).answer
         right = isinstance(answer, Choice) and answer.name == form.key.name
         row.data.unedited = "right" if right else "other"
-        if right and self.options.unedited == "drop":
+        if right:
             raise LeftOut("answered_unedited", f"{edit.answer!r} is the answer before the edit too")
 
     def seen(self, row: SetRow[EditDraft]) -> str:
@@ -328,40 +320,27 @@ class GIEBenchBuild(SetRecipe):
         drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
         asked = [one for one in drafts if one.unedited]
         before, by = Counter[str](one.unedited for one in asked), Counter[str](one.masked_by for one in kept)
-        chance = fmean(1 / len(one.edit.question.options) for one in asked) if asked else None
-        shares: dict[str, Json] = {
-            "asked": len(asked),
-            **{name: before[name] for name in ("right", "other", "abstained")},
-            "share_right": round(before["right"] / len(asked), 4) if asked else None,
-            "by_chance": None if chance is None else round(chance, 4),
-            "paper": PAPERS_SHARE,
-        }
+        chance = round(fmean(1 / len(one.edit.question.options) for one in asked), 4) if asked else None
         of_types = [kind for kind in EDIT_TYPES if drawn[kind]]
-        table = [["Type", "Drawn", "Rows", "Answered before"]]
-        for kind in of_types:
-            own = [one.unedited == "right" for one in asked if one.edit_type == kind]
-            table.append([kind, str(drawn[kind]), str(types[kind]), f"{sum(own)}/{len(own)}"])
+        notes = []
+        if chance is not None:
+            notes.append(
+                f"Answered right before the edit: {before['right']:,} of {len(asked):,} questions (the paper reports "
+                f"{100 * PAPERS_SHARE:.0f} %, an answer at random is right in {100 * chance:.0f} %)"
+            )
+        if without := by["absent"] + by["entire image"]:
+            notes.append(
+                f"Without a mask that tells two parts apart: {without:,} rows. No masked measure has a value there."
+            )
         return SetTold(
             counts={
                 "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in of_types},
                 "masks": dict(sorted(by.items())),
-                "before_the_edit": shares,
+                "before_the_edit": {**dict(sorted(before.items())), "by_chance": chance, "paper": PAPERS_SHARE},
             },
-            tables=[table] if drafts else [],
-            notes=list(_notes(len(asked), before["right"], chance, by)),
+            tables=[[["Type", "Drawn", "Rows"], *([k, str(drawn[k]), str(types[k])] for k in of_types)]] if drafts else [],
+            notes=notes,
         )
-
-
-def _notes(asked: int, right: int, chance: float | None, by: Counter[str]) -> Iterator[str]:
-    if chance is not None:
-        yield (
-            f"Answered right before the edit: {right:,} of {asked:,} questions ({100 * right / asked:.0f} %; the paper "
-            f"reports {100 * PAPERS_SHARE:.0f} %, an answer at random is right in {100 * chance:.0f} %)"
-        )
-    if by["absent"]:
-        yield f"No mask: {by['absent']:,} rows. Nothing made one (--masks given): no masked measure has a value there."
-    if by["entire image"]:
-        yield f"Entire image: {by['entire image']:,} rows. Nothing lies outside: no masked measure has a value there."
 
 
 def _given_name(sample: Sample, edit_type: str) -> str:

@@ -29,11 +29,9 @@ WHOLE: Final = "entire image"
 CANNOT_TELL: Final = "I can not tell from the image"
 """As the data set writes it."""
 
-LEAST_OPTIONS: Final = 2
 MOST_OPTIONS: Final = 5
 LONGEST_TEXT: Final = 400
-"""Characters of an instruction or a question."""
-LONGEST_OPTION: Final = 120
+"""Characters of an instruction, a question or an option."""
 LONGEST_PHRASE: Final = 80
 
 PHRASE: Final = FreeText(max_words=12)
@@ -93,7 +91,7 @@ def write_prompt(edit_type: str, *, target: str) -> str:
         edit_type=edit_type,
         guide=render(f"build/giebench/edits/{name}").strip(),
         target=one_line(target),
-        least=LEAST_OPTIONS,
+        least=2,
         most=MOST_OPTIONS,
     )
 
@@ -102,49 +100,31 @@ def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
     """Return what a model wrote of an edit, its options in the order of a seed.
 
     The option by which a judge says that it cannot tell comes last, where there are fewer than five.
-    Raises LeftOut, why: "no_edit" (the model says that the type does not suit the image), "unusable_text",
-    "too_few_options", "too_many_options", "unusable_option", "options_alike", "answer_not_an_option" or "answer_abstains".
+    Raises LeftOut, why: "no_edit" (the model says that the type does not suit the image), or "unusable_edit".
     """
     data: Any = answer.data if isinstance(answer, Record) else {}
     if not data.get("fits"):
         raise LeftOut("no_edit", "the model says that this type of edit does not suit the image")
-    texts = {name: one_line(str(data[name])) for name in _TEXTS}
-    if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
-        raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
+    said = {name: one_line(str(data[name])) for name in _TEXTS}
     options = [one_line(option) for option in data["options"]]
-    key = one_line(str(data["answer"]))
-    _check(options, key)
-    right = next(option for option in options if fold(option) == fold(key))
+    key, folded = one_line(str(data["answer"])), [fold(one) for one in options]
     told = [option for option in options if fold(option) not in ABSTAIN]
-    if len(told) < LEAST_OPTIONS:
-        raise LeftOut("too_few_options", f"expected {LEAST_OPTIONS} that say something, found {_listed(told)}")
+    faults = {
+        f"expected texts of 1 to {LONGEST_TEXT} characters": any(
+            not fold(text) or len(text) > LONGEST_TEXT for text in (*said.values(), *options)
+        ),
+        "expected options that differ by more than case and punctuation": len(set(folded)) < len(folded),
+        f"expected 2 to {MOST_OPTIONS} options that say something": not 2 <= len(told) <= len(options) <= MOST_OPTIONS,
+        f"the answer {key[:80]!r} is none of them": fold(key) not in map(fold, told),
+    }
+    if found := [words for words, wrong in faults.items() if wrong]:
+        raise LeftOut("unusable_edit", f"{found[0]}; options: {', '.join(map(repr, options))[:200] or 'none'}")
+    right = next(option for option in told if fold(option) == fold(key))
     random.Random(f"{seed} options").shuffle(told)
     if len(told) < MOST_OPTIONS:
         told.append(CANNOT_TELL)
-    question = Question(text=texts["question"], options=tuple(told), key=told.index(right))
-    return WrittenEdit(instruction=texts["instruction"], question=question)
-
-
-def _check(options: list[str], key: str) -> None:
-    """Raise LeftOut for options and a key that make no question."""
-    listed, count = _listed(options), len(options)
-    folded = [fold(one) for one in options]
-    bad = next((one for one in options if not fold(one) or len(one) > LONGEST_OPTION), None)
-    if not LEAST_OPTIONS <= count <= MOST_OPTIONS:
-        why = "too_few_options" if count < LEAST_OPTIONS else "too_many_options"
-        raise LeftOut(why, f"expected {LEAST_OPTIONS} to {MOST_OPTIONS} options, found {count}: {listed}")
-    if bad is not None:
-        raise LeftOut("unusable_option", f"expected words of at most {LONGEST_OPTION} characters, found {bad[:80]!r}")
-    if len(set(folded)) < count:
-        raise LeftOut("options_alike", f"expected options that differ by more than case and punctuation, found {listed}")
-    if fold(key) not in folded:
-        raise LeftOut("answer_not_an_option", f"the answer {key[:80]!r} is none of {listed}")
-    if fold(key) in ABSTAIN:
-        raise LeftOut("answer_abstains", f"the answer is {key!r}, which no edit can bring about")
-
-
-def _listed(options: list[str]) -> str:
-    return ", ".join(map(repr, options))[:200] or "none"
+    question = Question(text=said["question"], options=tuple(told), key=told.index(right))
+    return WrittenEdit(instruction=said["instruction"], question=question)
 
 
 def read_phrase(answer: Answer | None) -> str:

@@ -1,0 +1,71 @@
+"""A head that reads off CLIP's vector how an image pleases: linear layers, from a file that the user names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, cached_property
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
+from editloupe.models.features.base import Vector
+from editloupe.models.weights import digest_of, find_file, load_tensors
+
+
+class AestheticHead:
+    """The linear layers of a file, one after another, with nothing in between; the last one gives one number."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.name = f"aesthetic head {file.name}"
+        self.version = f"{file.name} sha256:{digest_of([file])}"
+
+    @cached_property
+    def _layers(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        tensors = {name: np.asarray(one.float().numpy(), np.float64) for name, one in load_tensors(self.file).items()}
+        names = sorted((n for n in tensors if n.endswith("weight")), key=lambda n: [int(d) for d in re.findall(r"\d+", n)])
+        weights = [tensors[name] for name in names]
+        shapes = [one.shape for one in weights]
+        chained = all(len(shape) == 2 for shape in shapes) and all(
+            before[0] == after[1] for before, after in pairwise(shapes)
+        )
+        if not shapes or not chained or shapes[-1][0] != 1:
+            raise ConfigError(f"{self.file}: expected linear layers that end in one number, found weights of {shapes}")
+        biases = [tensors.get(f"{name.removesuffix('weight')}bias", np.zeros(1)) for name in names]
+        return list(zip(weights, biases, strict=True))
+
+    def prepare(self) -> None:
+        """Read the file. Raises ConfigError for one that holds no such layers."""
+        assert self._layers
+
+    def __call__(self, vector: Vector) -> float:
+        """Return the score of a vector of CLIP, brought to length 1. Raises ConfigError for one of another size."""
+        found: Any = np.asarray(vector, np.float64)
+        wanted = self._layers[0][0].shape[1]
+        if found.shape != (wanted,):
+            raise ConfigError(
+                f"{self.name} reads {wanted} numbers of CLIP, which gives {found.size}; name the CLIP that it is for"
+            )
+        found = found / max(float(np.linalg.norm(found)), 1e-12)
+        for weight, bias in self._layers:
+            found = weight @ found + bias
+        return float(found[0])
+
+
+def open_aesthetic(name: str | None, device: str) -> AestheticHead:
+    """Return the head in a file. Raises ModelAbsent where none is named, ConfigError where the file cannot be had."""
+    if name is None:
+        raise ModelAbsent("it needs a file with an aesthetic head; name one by --aesthetic or EDITLOUPE_AESTHETIC")
+    if find_spec("torch") is None:
+        raise MissingExtra(f"the aesthetic head {name!r}", "vision")
+    return _shared(find_file(name, "aesthetic").resolve())
+
+
+@cache
+def _shared(file: Path) -> AestheticHead:
+    return AestheticHead(file)
