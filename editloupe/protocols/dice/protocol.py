@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -41,8 +40,6 @@ from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
-
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 DETECTOR: Final = "detector"
 COHERENCE: Final = "coherence"
@@ -238,7 +235,7 @@ class DICE(BaseProtocol):
             metric=DIFFERENCES,
             about=about,
             role=DETECTOR,
-            prompt=render(options.detector_prompt or PROMPTS / "differences.md"),
+            prompt=render(options.detector_prompt or "dice/differences"),
             views=views,
             answer=LabelledBoxes(
                 labels=OPS,
@@ -287,7 +284,7 @@ class DICE(BaseProtocol):
         on = _MARKED[self.options.marks][op]
         color, rgb = COLORS[op]
         prompt = render(
-            self.options.coherence_prompt or PROMPTS / "coherence.md",
+            self.options.coherence_prompt or "dice/coherence",
             instruction=one_line(sample.instruction),
             op=op,
             change=_SAID[op],

@@ -30,7 +30,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, model_validator
@@ -63,7 +62,7 @@ from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
 
 PAPER: Final = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
-PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
+PROMPT: Final = "dlebench/judge"
 
 _HERE: Final = "\ue000editloupe\ue000"
 """Stands for an instruction."""
