@@ -41,10 +41,11 @@ from editloupe.protocols.edival.consistency import (
 )
 from editloupe.protocols.edival.direction import DIRECTION_METRIC, DirectionOptions, plan_direction, score_direction
 from editloupe.protocols.edival.instructions import Edit
+from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
 from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import OPEN, Rules, SeenPair, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
-from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
+from editloupe.protocols.edival.tables import tables
 from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task

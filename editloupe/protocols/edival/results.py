@@ -21,7 +21,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
-from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
+from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
 from editloupe.protocols.imported import Published
 from editloupe.protocols.importer import (
     ResultEntry,
