@@ -25,7 +25,7 @@ from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
-from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
+from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation, readings
 from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import compare
 from editloupe.reports.frame import frame
@@ -36,6 +36,7 @@ from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
+from editloupe.stats.choices import positions
 from editloupe.stats.table import Table
 from editloupe.tasks import Ask, Measure
 from editloupe.testing import check_measure, check_protocol
@@ -346,7 +347,7 @@ def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> No
         float(one) for one, score in zip(first, outcome.scores, strict=True) if score.missing is None
     ]
     assert 0 < sum(first) < 12
-    table = positions(Run(outcome.store.folder).frame().filter(_of_judge()))
+    table = positions(Run(outcome.store.folder).frame().filter(_of_judge()), metric=ACCURACY)
     assert table is not None
     shares = [row.cells[1].value for row in table.rows]
     assert shares == [100.0, 0.0, 0.0, 0.0] and "right in 100.0 % in the order of the data" in table.caption
