@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
     "import": "Read a benchmark's own result files into a run, which report, compare, align, show and view read.",
     "merge": "Join shards of one run; they stay as they are.",
-    "verify": "Check a run against its digests: findings, traces, samples, pictures. Exit code 1: something was changed.",
+    "verify": "Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
     "align": "Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from editloupe import files
 from editloupe.errors import ConfigError
+from editloupe.tasks import About
 from editloupe.values import parse_json, sample_key
 
 LARGE: Final = 2**20
@@ -58,6 +59,8 @@ class RunIndex:
         self._tasks: dict[str, dict[str, None]] = {}
         """Task → keys of the samples that its findings are about."""
         self._traces: set[str] = set()
+        self._beside: dict[str, dict[str, None]] = {}
+        """Sample's key → keys of the samples that a question showed with it."""
 
     def keys(self) -> list[tuple[str, str]]:
         """Return (key, id) of every sample in the order of the data, then of findings whose sample is not listed."""
@@ -95,6 +98,11 @@ class RunIndex:
     def keys_of(self, task_id: str) -> list[str]:
         """Return the keys of the samples that a task's findings are about."""
         return list(self._tasks.get(task_id, ()))
+
+    def beside(self, key: str) -> list[str]:
+        """Return the keys of the samples that questions about pairs showed with a sample."""
+        with self._lock:
+            return list(self._beside.get(key, ()))
 
     def names_trace(self, path: str) -> bool:
         """Return whether a finding names this trace."""
@@ -153,6 +161,9 @@ class RunIndex:
                 question = judge, key, metric, turn, part, int(finding["repeat"])
                 self._statuses[question] = intern(str(finding["status"]))
                 self._tasks.setdefault(str(finding["task_id"]), {})[key] = None
+                if part and (other := About(sample_id=id_, part=part).beside):
+                    self._beside.setdefault(key, {})[other] = None
+                    self._beside.setdefault(other, {})[key] = None
                 if finding.get("trace"):
                     self._traces.add(str(finding["trace"]))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

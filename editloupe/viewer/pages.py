@@ -748,6 +748,7 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
         found.append(("edited", "Edited" if len(sample.turns) == 1 else f"After turn {last}", edited))
     if sample.reference is not None:
         more.append(("more", "Reference", sample.reference))
+    more += [("more", f"Compared with: {other.key}", other.edited) for other in entry.partners if other.edited is not None]
     return found + more + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,10 @@ class RunSample:
     """The latest of each judge, question and repeat."""
     open: tuple[str, ...] = ()
     """Traces without a finding that are still being written."""
+    beside: tuple[Finding, ...] = ()
+    """The findings of questions about a pair in which this sample is the second."""
+    partners: tuple[Sample, ...] = ()
+    """The samples that questions about pairs showed with it."""
     people: tuple[Given, ...] = ()
     """What people said while they looked at it, parts of it included; the latest of each person and question."""
 
@@ -146,8 +150,8 @@ class RunReader:
         if known is not None or place is None:
             return known.get(slug) if known else None
         key, id_ = place
-        store = RunStore.read_samples(self.folder, [key], self._index)
-        return self._sample(store, key, id_, [f for f in store.current() if f.sample_key == key])
+        store = RunStore.read_samples(self.folder, [key, *self._index.beside(key)], self._index)
+        return next(self._samples(store, [(key, id_)]))
 
     def named(self, id_: str) -> list[str]:
         """Return the names in addresses of the samples with this id, one an editor."""
@@ -216,11 +220,14 @@ class RunReader:
 
     def _samples(self, store: RunStore, places: Iterable[tuple[str, str]]) -> Iterator[RunSample]:
         by_key: dict[str, list[Finding]] = {}
+        beside: dict[str, list[Finding]] = {}
         for finding in store.current():
             by_key.setdefault(finding.sample_key, []).append(finding)
-        return (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in places)
+            if other := finding.about.beside:
+                beside.setdefault(other, []).append(finding)
+        return (self._sample(store, key, id_, by_key.get(key, []), beside.get(key, [])) for key, id_ in places)
 
-    def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding]) -> RunSample:
+    def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding], beside: Sequence[Finding]) -> RunSample:
         sample, row = store.samples.get(key), store.rejected.get(key)
         named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
         return RunSample(
@@ -231,6 +238,8 @@ class RunReader:
             sample=sample,
             rejected=row,
             findings=tuple(findings),
+            beside=tuple(beside),
+            partners=tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples),
             open=tuple(path for path, about in self._open.items() if about == key),
             people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
         )

@@ -118,8 +118,8 @@ class SampleVerdict:
         self.name = question_name(self.metric, metrics)
         """The metric's name in words, or the intermediate question's id."""
 
-        self.scope = asked.about.scope if asked else ""
-        """For example "turn 2, target 3"; "" for the sample as a whole."""
+        self.scope = "" if asked is None else asked.about.scope if asked.about.key == sample.key else str(asked.about)
+        """For example "turn 2, target 3"; "" for the sample as a whole. Of a pair in which it is second, with the first."""
 
         self.part = asked.about.part if asked else ""
         self.role = asked.role if asked else "judge"
@@ -366,7 +366,7 @@ def verdicts(
     scores: all of the sample, for what is said of items.
     """
     found: list[SampleVerdict] = []
-    for finding in sorted(sample.findings, key=lambda f: f.metric not in metrics):
+    for finding in sorted((*sample.findings, *sample.beside), key=lambda f: f.metric not in metrics):
         found.append(SampleVerdict(reader, sample, metrics, prices, finding, finding.trace))
         family = {finding.trace: found[-1].id}
         for path in reader.forks(finding.trace) if finding.trace else ():

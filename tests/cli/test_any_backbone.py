@@ -225,8 +225,8 @@ def test_what_a_user_can_do_stands_in_the_reason(provider: str, serve: Serve, ed
     assert (long.status, long.turns) == ("over_budget", 1)
     assert "the conversation does not fit: lower --max-turns" in long.reason
     nobody = house.uri.replace(str(house.server.port), "9")
-    code, said, _ = editloupe("judge", edits(1, name="more"), "--backend", nobody, *options, tmp_path / "gone")
-    assert (code, "check the address, and that a server answers there" in said) == (1, True)
+    code, _, err = editloupe("judge", edits(1, name="more"), "--backend", nobody, *options, tmp_path / "gone")
+    assert (code, "check the address, and that a server answers there" in err) == (1, True)
 
 
 def opened(uri: str) -> LMM:

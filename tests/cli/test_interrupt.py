@@ -19,7 +19,7 @@ from tests.terminal import Terminal
 
 Cli = Callable[..., tuple[int, str, str]]
 
-CTRL_C = "\x03"
+CTRL_C, RIGHT = "\x03", says(final("Wrong Action"))
 
 
 @pytest.fixture
@@ -29,13 +29,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def words(server: OpenAIServer) -> tuple[str, ...]:
+    backend = f"openai/tiny-vl?base_url={server.url}&env=none"
+    return ("judge", "edits", "--backend", backend, "--mode", "plain", "--criteria", "if", "--out", "run")
+
+
 @contextmanager
 def judging(folder: Path, server: OpenAIServer, *more: str, grace_s: float = 5.0) -> Iterator[Terminal]:
     """A terminal in which the edits are judged, two at a time.   more: words of the command line."""
-    backend = f"openai/tiny-vl?base_url={server.url}&env=none"
-    words = ("--mode", "plain", "--criteria", "if", "--concurrency", "2", "--out", "run")
     before = f"from editloupe.cli import output; output.GRACE_S = {grace_s}"
-    with Terminal("judge", "edits", "--backend", backend, *words, *more, folder=folder, before=before) as terminal:
+    with Terminal(*words(server), "--concurrency", "2", *more, folder=folder, before=before) as terminal:
         yield terminal
 
 
@@ -49,7 +52,7 @@ def until(true: Callable[[], bool]) -> None:
 def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:
     # Two calls are answered; the next one is told to wait for a minute, and all wait with it.
     busy = fails(429, headers={"Retry-After": "60"})
-    with OpenAIServer(says(final("Wrong Action")), says(final("Wrong Action")), busy) as server:
+    with OpenAIServer(RIGHT, RIGHT, busy) as server:
         with judging(folder, server) as terminal:
             terminal.wait_for("2 of 4 questions")
             until(lambda: len(server.seen) >= 3)
@@ -67,10 +70,8 @@ def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path
         assert "elapsed" not in screen, "the panel is gone"
         with closing(RunStore.read(folder / "run")) as store:
             assert [finding.status for finding in store.findings.values()] == ["ok", "ok"]
-        server.script[:] = [says(final("Wrong Action"))]
-        backend = f"openai/tiny-vl?base_url={server.url}&env=none"
-        words = ("--mode", "plain", "--criteria", "if", "--out", "run")
-        assert editloupe("judge", "edits", "--backend", backend, *words)[0] == 0
+        server.script[:] = [RIGHT]
+        assert editloupe(*words(server))[0] == 0
         assert len(server.seen) == asked + 2, "what was judged is not asked again"
 
 
@@ -79,11 +80,11 @@ def test_a_call_under_way_that_ends_soon_is_recorded(folder: Path) -> None:
 
     def soon(handler: Any, body: dict[str, Any]) -> None:
         answered.wait(30)
-        says(final("Wrong Action"))(handler, body)
+        RIGHT(handler, body)
 
     # The first call of an endpoint goes alone. The second judge is not begun, although the first has no question left.
     more = ("--limit", "3", "--backend", "baseline")
-    with OpenAIServer(says(final("Wrong Action")), soon) as server, judging(folder, server, *more) as terminal:
+    with OpenAIServer(RIGHT, soon) as server, judging(folder, server, *more) as terminal:
         until(lambda: len(server.seen) == 3)
         terminal.press(CTRL_C)
         terminal.wait_for("Stopping: nothing more is asked")
@@ -104,7 +105,7 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
         late.wait(60)
         handler.close_connection = True
 
-    with OpenAIServer(says(final("Wrong Action")), never) as server:
+    with OpenAIServer(RIGHT, never) as server:
         with judging(folder, server, grace_s=grace_s) as terminal:
             until(lambda: len(server.seen) == 3)
             pressed = time.monotonic()

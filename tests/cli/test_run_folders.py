@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,15 +65,12 @@ def test_a_complete_run_says_what_failed(editloupe: Run, edits: Edits):
 def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits: Edits):
     judged(editloupe, edits(2))
     stop_after(Path("runs/one"), 0)
-    store = RunStore.edit(Path("runs/one"))
-    try:
+    with closing(RunStore.edit(Path("runs/one"))):
         for command in ("show", "report", "compare"):
             code, said, told = editloupe(command, "runs/one")
             assert (code, said) == (2, "")
             assert f"runs/one is under way (process {os.getpid()}), with no finding yet" in words(told)
         assert json.loads(editloupe("runs", "--json")[1])["status"] == f"under way (process {os.getpid()})"
-    finally:
-        store.close()
     told = words(editloupe("show", "runs/one")[2])
     assert "judge something first: editloupe judge --config runs/one/config.yaml --out runs/one" in told
 
@@ -112,17 +110,15 @@ def test_runs_are_told_apart_by_mode_and_means(
     assert [mean["mean"] for mean in overall] == [pytest.approx(70), pytest.approx(245 / 6)]
 
 
-@pytest.mark.parametrize(("width", "listed"), [(40, True), (60, True), (100, False)])
-def test_words_stay_whole_where_the_list_of_runs_is_narrow(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, listed: bool
-):
+def test_words_stay_whole_where_the_list_of_runs_is_narrow(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A run is a list of lines where its columns have no room; else a heading breaks between its words."""
     unpacked(tmp_path)
-    monkeypatch.setenv("COLUMNS", str(width))
-    told = editloupe("runs", "run_0_2_0")[1]
-    assert max(map(len, told.splitlines())) <= width
-    assert {"Run", "Judges", "Mode", "Means", "Samples", "Findings", "judged", "Last", "written"} <= set(told.split())
-    assert ("Samples asked      6 of 6\n" in told) == listed
+    for width, listed in ((40, True), (60, True), (100, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        told = editloupe("runs", "run_0_2_0")[1]
+        assert max(map(len, told.splitlines())) <= width
+        assert {"Run", "Judges", "Mode", "Means", "Samples", "Findings", "judged", "Last", "written"} <= set(told.split())
+        assert ("Samples asked      6 of 6\n" in told) == listed
 
 
 def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits, tmp_path: Path):
@@ -176,53 +172,39 @@ def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run
 _RUBRIC = """
 id = "mine"
 title = "Mine"
-
 [criteria.instruction_following]
 name = "Instruction Following"
 short = "IF"
 question = "Was it done?"
-
-[[criteria.instruction_following.levels]]
-name = "No"
-value = 1
-description = "It was not."
-
-[[criteria.instruction_following.levels]]
-name = "Yes"
-value = 2
-description = "It was."
+levels = [
+    {name = "No", value = 1, description = "It was not."},
+    {name = "Yes", value = 2, description = "It was."},
+]
 """
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "FOLDER is no run folder: it has no run.json; expected the folder that editloupe judge names"),
-        (bytes(range(128, 200)), "FOLDER/run.json is no text; expected JSON"),
-        (b"hello", "FOLDER/run.json is not JSON: "),
-        (b"[1]", "FOLDER/run.json is of no run of editloupe: expected an object with the key 'identity'"),
-        (b'{"name": "app"}', "FOLDER/run.json is of no run of editloupe: expected an object with the key 'identity'"),
-        (
-            b'{"schema": 9}',
-            "FOLDER/run.json was written by a newer editloupe: run schema 9, and this version reads up to 2",
-        ),
-        (
-            b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}',
-            "FOLDER/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read any "
-            "more: judge again into another folder, or look at this one with editloupe 0.2.0",
-        ),
-    ],
-    ids=["none", "binary", "text", "list", "other program", "newer", "0.1.0"],
-)
-@pytest.mark.parametrize("command", ["show", "report"])
-def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, command: str, content: bytes | None, told: str):
+def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path):
     folder = tmp_path / "f"
     folder.mkdir()
-    if content is not None:
-        (folder / "run.json").write_bytes(content)
-    code, said, err = editloupe(command, folder)
-    assert (code, said) == (2, "")
-    assert words(err).startswith(f"error: {told.replace('FOLDER', str(folder))}")
+    first = b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}'
+    for content, told in (
+        (None, " is no run folder: it has no run.json; expected the folder that editloupe judge names"),
+        (bytes(range(128, 200)), "/run.json is no text; expected JSON"),
+        (b"hello", "/run.json is not JSON: "),
+        (b"[1]", "/run.json is of no run of editloupe: expected an object with the key 'identity'"),
+        (b'{"name": "app"}', "/run.json is of no run of editloupe: expected an object with the key 'identity'"),
+        (b'{"schema": 9}', "/run.json was written by a newer editloupe: run schema 9, and this version reads up to 2"),
+        (
+            first,
+            "/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read",
+        ),
+    ):
+        if content is not None:
+            (folder / "run.json").write_bytes(content)
+        for command in ("show", "report"):
+            code, said, err = editloupe(command, folder)
+            assert (code, said) == (2, "")
+            assert words(err).startswith(f"error: {folder}{told}"), err
 
 
 def test_what_is_no_folder_of_a_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edits):

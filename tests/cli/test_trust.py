@@ -58,13 +58,6 @@ def foreign(editloupe: Run, server: OpenAIServer, tmp_path: Path, monkeypatch: p
     return tmp_path / "theirs"
 
 
-def changed(run: Path, **options: object) -> Path:
-    """Write other options into a run's config.yaml."""
-    path = run / "config.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **options}))
-    return run
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_key_goes_to_an_address_that_only_the_run_names(
     editloupe: Run, server: OpenAIServer, foreign: Path, tmp_path: Path, name: str
@@ -119,39 +112,45 @@ def test_an_address_of_the_users_own_environment_is_the_users(
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"backend": "vllm/m?base_url=http://stranger.invalid/v1"}, "the endpoint http://stranger.invalid/v1"),
-        ({"backend": "google/m?base_url=http://stranger.invalid"}, "the endpoint http://stranger.invalid"),
-        ({"backend": "langchain/openai:m?base_url=http://stranger.invalid"}, "the endpoint http://stranger.invalid"),
-        ({"backend": "langchain/huggingface:stranger/model"}, "the weights huggingface:stranger/model"),
-        ({"backend": "openai/m?base_url=http://api.openai.com/v1"}, "the endpoint http://api.openai.com/v1"),
-        ({"backend": "theirs/http://stranger.invalid/m"}, "the address http://stranger.invalid/m"),
-        ({"backend": "theirs/m?host=stranger.invalid"}, "host=stranger.invalid"),
-        ({"role": {"other": "openai/m?base_url=http://stranger.invalid/v1"}}, "the endpoint http://stranger.invalid/v1"),
-        ({"role": ["other=openai/m?base_url=http://stranger.invalid/v1"]}, "the endpoint http://stranger.invalid/v1"),
-        ({"judges": {"a": "openai/m?base_url=http://stranger.invalid/v1"}}, "the endpoint http://stranger.invalid/v1"),
-        ({"detector": "stranger/weights"}, "the detector 'stranger/weights'"),
-        ({"upscaler": "/tmp/stranger.pth"}, "the upscaler '/tmp/stranger.pth'"),
-        ({"preference": "http://stranger.invalid:8100"}, "the preference 'http://stranger.invalid:8100'"),
-        ({"rubric": "/tmp/stranger.toml"}, "the rubric '/tmp/stranger.toml'"),
-        ({"prompt": "/tmp/stranger.md"}, "the prompt '/tmp/stranger.md'"),
-        ({"option": ["folder=/tmp/stranger"]}, "the folder '/tmp/stranger'"),
-    ],
+STRANGER = "http://stranger.invalid"
+NAMED: tuple[tuple[dict[str, object], str], ...] = (
+    ({"backend": f"vllm/m?base_url={STRANGER}/v1"}, f"the endpoint {STRANGER}/v1"),
+    ({"backend": f"google/m?base_url={STRANGER}"}, f"the endpoint {STRANGER}"),
+    ({"backend": f"langchain/openai:m?base_url={STRANGER}"}, f"the endpoint {STRANGER}"),
+    ({"backend": "langchain/huggingface:stranger/model"}, "the weights huggingface:stranger/model"),
+    ({"backend": "openai/m?base_url=http://api.openai.com/v1"}, "the endpoint http://api.openai.com/v1"),
+    ({"backend": f"theirs/{STRANGER}/m"}, f"the address {STRANGER}/m"),
+    ({"backend": "theirs/m?host=stranger.invalid"}, "host=stranger.invalid"),
+    ({"role": {"other": f"openai/m?base_url={STRANGER}/v1"}}, f"the endpoint {STRANGER}/v1"),
+    ({"role": [f"other=openai/m?base_url={STRANGER}/v1"]}, f"the endpoint {STRANGER}/v1"),
+    ({"judges": {"a": f"openai/m?base_url={STRANGER}/v1"}}, f"the endpoint {STRANGER}/v1"),
+    ({"detector": "stranger/weights"}, "the detector 'stranger/weights'"),
+    ({"upscaler": "/tmp/stranger.pth"}, "the upscaler '/tmp/stranger.pth'"),
+    ({"preference": f"{STRANGER}:8100"}, f"the preference '{STRANGER}:8100'"),
+    ({"rubric": "/tmp/stranger.toml"}, "the rubric '/tmp/stranger.toml'"),
+    ({"prompt": "/tmp/stranger.md"}, "the prompt '/tmp/stranger.md'"),
+    ({"option": ["folder=/tmp/stranger"]}, "the folder '/tmp/stranger'"),
 )
-def test_what_only_a_run_names_is_neither_asked_nor_opened(
-    editloupe: Run, tmp_path: Path, options: dict[str, object], what: str
-):
+"""What is changed in config.yaml, and what the refusal names."""
+
+
+@pytest.fixture
+def own(editloupe: Run, tmp_path: Path) -> Path:
+    """A run of the user's own."""
     draw_edits(tmp_path / "edits", 1)
     assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
-    changed(tmp_path / "run", **options)
-    for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run"), ("canary", "run")):
-        code, said, told = editloupe(*command)
-        assert (code, said) == (2, "")
-        assert what in " ".join(told.split())
-        assert "--trust" in told
-    assert not (tmp_path / "new").exists()
+    return tmp_path / "run"
+
+
+def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: Path):
+    plain = (own / "config.yaml").read_text()
+    for options, what in NAMED:
+        (own / "config.yaml").write_text(yaml.safe_dump({**yaml.safe_load(plain), **options}))
+        for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run"), ("canary", "run")):
+            code, said, told = editloupe(*command)
+            assert (code, said) == (2, ""), (options, command)
+            assert what in " ".join(told.split()) and "--trust" in told, (options, command)
+    assert not own.with_name("new").exists()
 
 
 def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
@@ -177,29 +176,22 @@ def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_pat
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
-@pytest.mark.parametrize("command", ["report", "compare", "gate", "rescore", "canary"])
-def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, tmp_path: Path, command: str):
-    draw_edits(tmp_path / "edits", 1)
-    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
-    path = tmp_path / "run" / "run.json"
-    info = json.loads(path.read_text())
+def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own: Path):
+    info = json.loads((own / "run.json").read_text())
     info["record"]["options"]["rubric"] = "/etc/stranger.toml"
-    path.write_text(json.dumps(info))
-    rest = {"gate": ["--require", "mean(if) >= 0"], "rescore": ["--option", "mask_pad=0.1"]}
-    code, _, told = editloupe(command, "run", *rest.get(command, []))
-    assert code == 2
-    assert "names the file '/etc/stranger.toml'" in " ".join(told.split())
-
-
-def test_pages_of_a_run_that_names_a_rubric_file_say_why_there_is_no_score(editloupe: Run, tmp_path: Path):
-    draw_edits(tmp_path / "edits", 1)
-    assert editloupe("judge", "edits", "--criteria", "if", "--out", "run")[0] == 0
-    path = tmp_path / "run" / "run.json"
-    info = json.loads(path.read_text())
-    info["record"]["options"]["rubric"] = "/etc/stranger.toml"
-    path.write_text(json.dumps(info))
+    (own / "run.json").write_text(json.dumps(info))
+    for words in (
+        ("report", "run"),
+        ("compare", "run"),
+        ("gate", "run", "--require", "mean(if) >= 0"),
+        ("rescore", "run", "--option", "mask_pad=0.1"),
+        ("canary", "run"),
+    ):
+        code, _, told = editloupe(*words)
+        assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words
+    # Its pages say why there is no score.
     assert editloupe("export", "run", "--html", "new")[0] == 0
-    assert "names the file '/etc/stranger.toml'" in (tmp_path / "new" / "rows.js").read_text(encoding="utf-8")
+    assert "names the file '/etc/stranger.toml'" in (own.with_name("new") / "rows.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("backend", ["openai/m?base_url=http://stranger.invalid/v1", "openai/m?env=CLOUD_SECRET"])

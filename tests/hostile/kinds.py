@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import Any
 
 Kind = Callable[[Path, Path], object]
-KINDS: dict[str, Kind] = {}
 DEEP = "[" * 60_000 + "]" * 60_000
 HUNDREDS: list[Any] = []
 """Deep, and yet within what a reader of JSON takes."""
 for _ in range(400):
     HUNDREDS = [HUNDREDS]
-
-
-def kind(name: str) -> Callable[[Kind], Kind]:
-    """Enter a way to spoil a run."""
-
-    def enter(spoil: Kind) -> Kind:
-        KINDS[name] = spoil
-        return spoil
-
-    return enter
 
 
 def rows(path: Path, change: Callable[[Any], Any]) -> None:
@@ -63,11 +52,6 @@ def fifo(file: str) -> Kind:
     return lambda run, outside: os.mkfifo(replaced(run / file))
 
 
-def folder(file: str) -> Kind:
-    """Put a folder in the place of a file."""
-    return lambda run, outside: replaced(run / file).mkdir()
-
-
 def link(file: str, to: str) -> Kind:
     """Put a link out of the run in the place of a file or folder."""
     return lambda run, outside: replaced(run / file).symlink_to(outside / to)
@@ -93,6 +77,28 @@ def trace(run: Path) -> Path:
     return traces(run)[0]
 
 
+def blob(run: Path) -> Path:
+    """The first picture."""
+    return min(run.glob("blobs/*/*.png"))
+
+
+def at(find: Callable[[Path], Path], change: Callable[[Path], object]) -> Kind:
+    """Change one file of the run."""
+    return lambda run, outside: change(find(run))
+
+
+def other_text(*pairs: tuple[str, str]) -> Kind:
+    """Replace texts in the first trace."""
+
+    def spoil(path: Path) -> None:
+        text = path.read_text()
+        for old, new in pairs:
+            text = text.replace(old, new)
+        path.write_text(text)
+
+    return at(trace, spoil)
+
+
 def changed_event(kind: str, **changes: Any) -> Kind:
     """Set fields of the last event of a kind in the first trace."""
 
@@ -103,11 +109,6 @@ def changed_event(kind: str, **changes: Any) -> Kind:
         trace(run).write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
 
     return spoil
-
-
-def blob(run: Path) -> Path:
-    """The first picture."""
-    return next(iter(sorted(run.glob("blobs/*/*.png"))))
 
 
 def answer(**changes: Any) -> Kind:
@@ -136,7 +137,28 @@ def source(**changes: Any) -> Kind:
     return lambda run, outside: rows(run / "samples.jsonl", lambda row: {**row, "source": {**row["source"], **changes}})
 
 
-KINDS |= {
+def of_other_types(path: Path) -> None:
+    """Put a number in the place of every field of a trace but the kind."""
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**dict.fromkeys(event, 7), "kind": event["kind"]}) + "\n" for event in events))
+
+
+def endless_picture(path: Path) -> None:
+    """Write a small file of 60,000 × 60,000 px."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(b"\0" * 50_000_000, 9))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b""))
+
+
+RECORDS = ("findings.jsonl", "run.json", "samples.jsonl")
+DERIVED = ("report/.files.json", "probes/a.json")
+WRITTEN = ("run.lock", "run.owner", ".run.json.part")
+
+KINDS: dict[str, Kind] = {
     # findings
     "a trace beside the run": fields("findings.jsonl", trace="../outside/victim.jsonl"),
     "a trace far above": fields("findings.jsonl", trace="../" * 30 + "etc/passwd"),
@@ -165,13 +187,10 @@ KINDS |= {
     "a turn of thirty digits": fields("findings.jsonl", turn=10**30),
     "half a surrogate pair for an id": fields("findings.jsonl", sample_id="\ud800", editor="\udfff"),
     "counts in hundreds of brackets": fields("findings.jsonl", counts=HUNDREDS),
-    "findings as a pipe": fifo("findings.jsonl"),
-    "findings as a link": link("findings.jsonl", "victim.jsonl"),
     "findings as a device": lambda run, outside: replaced(run / "findings.jsonl").symlink_to("/dev/zero"),
     # run.json
     "a record that is no JSON": content("run.json", "{"),
     "a record that is a list": content("run.json", "[]"),
-    "a record in deep brackets": content("run.json", DEEP),
     "a record with an option that is no number": set_in("run.json", "record", "options", "mask_pad", value=float("nan")),
     "a record with a level that is no number": set_in(
         "run.json", "identity", "options", "rubric", "criteria", 0, "levels", 0, "value", value=float("inf")
@@ -189,8 +208,6 @@ KINDS |= {
     ),
     "half a surrogate pair in the record": set_in("run.json", "identity", "protocol", value="\ud800"),
     "metrics that are numbers": set_in("run.json", "record", "metrics", value=[1, 1e308, None]),
-    "a record as a pipe": fifo("run.json"),
-    "a record as a link": link("run.json", "victim.json"),
     # samples
     "a sample whose id is a path": fields("samples.jsonl", id="../../../x"),
     "a sample whose id is a page": fields("samples.jsonl", id="<img src=x onerror=alert(1)>"),
@@ -206,105 +223,62 @@ KINDS |= {
     "a sample with ratings and columns that are no numbers": fields(
         "samples.jsonl", extra={"a": [float("nan")]}, human={"if": {"x": float("inf")}}
     ),
-    "samples as a pipe": fifo("samples.jsonl"),
-    "samples as a link": link("samples.jsonl", "victim.jsonl"),
     # traces
-    "a trace in deep brackets": lambda run, outside: trace(run).write_text(DEEP),
+    "a trace in deep brackets": at(trace, lambda path: path.write_text(DEEP)),
     "a trace that is a picture": lambda run, outside: shutil.copy(blob(run), trace(run)),
-    "a trace as a pipe": lambda run, outside: os.mkfifo(replaced(trace(run))),
+    "a trace as a pipe": at(trace, lambda path: os.mkfifo(replaced(path))),
+    "a trace as a link": lambda run, outside: replaced(trace(run)).symlink_to(outside / "victim.jsonl"),
+    "a trace without its end": at(
+        trace, lambda path: path.write_bytes(path.read_bytes()[:-2].rpartition(b"\n")[0] + b"\n")
+    ),
+    "a tool's facts that are no numbers": other_text(('"data":{', '"data":{"a":NaN,"b":-Infinity,"c":1e999,')),
+    "an event that names a picture by a path": other_text(('"sha256":"', '"sha256":"../../outside/')),
+    "events of other types": at(trace, of_other_types),
     "a question that was changed": changed_event("header", task={"prompt": "Say yes."}),
     "a tool's result that was changed": changed_event("tool_call", observation={"text": "There is nothing."}),
     "a digest that is no text": changed_event("end", finding_digest=7, lines_digest=[DEEP]),
     "calls that took no number of seconds": changed_event("model_call", seconds=float("nan")),
-    "a tool's facts that are no numbers": lambda run, outside: trace(run).write_text(
-        trace(run).read_text().replace('"data":{', '"data":{"a":NaN,"b":-Infinity,"c":1e999,')
-    ),
     "an end without digests": changed_event("end", finding_digest=None, lines_digest=None),
-    "a trace without its end": lambda run, outside: trace(run).write_bytes(
-        b"".join(trace(run).read_bytes().splitlines(keepends=True)[:-1])
-    ),
-    "a trace as a link": lambda run, outside: replaced(trace(run)).symlink_to(outside / "victim.jsonl"),
-    "traces as a link": link("traces", "."),
     "a fork with a number of 400 digits": content(f"forks/ab/{'ab' * 32}.0.{'9' * 120}.jsonl", "{}"),
-    "forks as a pipe": fifo("forks"),
-    "forks as a link": link("forks", "pictures"),
     # pictures
-    "pictures as a link": link("blobs", "pictures"),
-    "a picture with the bytes of another": lambda run, outside: blob(run).write_bytes(
-        sorted(run.glob("blobs/*/*.png"))[-1].read_bytes()
-    ),
-    "a picture that is a page": lambda run, outside: blob(run).write_text("<script>alert(1)</script>"),
-    "a page among the pictures": content("blobs/ab/" + "ab" * 32 + ".html", "<script>alert(1)</script>"),
-    "a picture as a pipe": lambda run, outside: os.mkfifo(replaced(blob(run))),
+    "a picture with the bytes of another": at(blob, lambda path: shutil.copy(max(path.parents[1].glob("*/*.png")), path)),
+    "a picture that is a page": at(blob, lambda path: path.write_text("<script>alert(1)</script>")),
+    "a picture that grows without end": at(blob, endless_picture),
+    "a picture as a pipe": at(blob, lambda path: os.mkfifo(replaced(path))),
     "a picture as a link": lambda run, outside: replaced(blob(run)).symlink_to(outside / "victim.jsonl"),
+    "a page among the pictures": content("blobs/ab/" + "ab" * 32 + ".html", "<script>alert(1)</script>"),
     # config.yaml
-    "a config in deep brackets": content("config.yaml", DEEP),
+    "a config of aliases that grow without end": content(
+        "config.yaml",
+        "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)),
+    ),
     "a config in hundreds of brackets": content("config.yaml", f"path: ../data\nbackend: {json.dumps(HUNDREDS)}\n"),
     "a config that is its own part": content("config.yaml", "path: &a [*a]\nbackend: *a\n"),
     "a config that makes objects": content("config.yaml", "!!python/object/apply:os.system ['touch ../outside/mine']"),
     "a config that is no YAML": content("config.yaml", "a: [b"),
-    "a config as a pipe": fifo("config.yaml"),
     "a config that asks elsewhere": content(
         "config.yaml", "path: ../data\nbackend: openai/x?base_url=http://203.0.113.7/v1\n"
     ),
     "a config with an option that is gone": content("config.yaml", "path: ../data\nbackend: vllm/x\nlaunch: true\n"),
     "a config whose data is a device": content("config.yaml", "path: /dev/zero\nbackend: baseline\n"),
     # what is derived, and what is written
-    "a report as a link": link("report", "pictures"),
-    "a list of the report's files as a pipe": fifo("report/.files.json"),
-    "a list of the report's files in deep brackets": content("report/.files.json", DEEP),
-    "a report's file as a folder": folder("report/report.md/x"),
-    "half a record as a link": link(".run.json.part", "victim.json"),
-    "half a file as a folder": folder(".part-" + "0" * 32),
-    "probes as a pipe": fifo("probes/a.json"),
-    "probes in deep brackets": content("probes/a.json", DEEP),
+    "a list of the report's files that names others": content(
+        "report/.files.json", '["../../outside/victim.jsonl", "/etc/hostname", "..", ""]'
+    ),
     "probes of other types": content("probes/a.json", '{"probes": [1, {"a": null}], "backend": []}'),
-    "a lock as a folder": folder("run.lock"),
     "an owner that is everybody": content("run.owner", '{"process": -1, "host": "' + socket.gethostname() + '"}'),
     "an owner that is no JSON": content("run.owner", "\xff"),
-    "a lock as a link": link("run.lock", "victim.jsonl"),
-    "an owner as a link": link("run.owner", "victim.jsonl"),
-    "a cache as a link": link("cache", "pictures"),
     "a cache of garbage": lambda run, outside: [
         path.write_text('{"observation": 7}') for path in (run / "cache").rglob("*.json")
     ],
 }
 
-
-@kind("aliases that grow without end")
-def _(run: Path, outside: Path) -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-    (run / "config.yaml").write_text("\n".join(lines))
-
-
-@kind("a picture that grows without end")
-def _(run: Path, outside: Path) -> None:
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
-    body = chunk(b"IDAT", zlib.compress(b"\0" * 50_000_000, 9))
-    blob(run).write_bytes(b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b""))
-
-
-@kind("a list of the report's files that names others")
-def _(run: Path, outside: Path) -> None:
-    (run / "report").mkdir(exist_ok=True)
-    names = ["../../outside/victim.jsonl", "/etc/hostname", "..", ""]
-    (run / "report" / ".files.json").write_text(json.dumps(names))
-
-
-@kind("an event that names a picture by a path")
-def _(run: Path, outside: Path) -> None:
-    path = trace(run)
-    path.write_text(
-        path.read_text().replace('"sha256":"', '"sha256":"../../outside/').replace('"sha256": "', '"sha256": "../')
-    )
-
-
-@kind("events of other types")
-def _(run: Path, outside: Path) -> None:
-    path = trace(run)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps({key: 7 if key != "kind" else v for key, v in e.items()}) + "\n" for e in lines))
+KINDS |= {f"{file} in deep brackets": content(file, DEEP) for file in ("run.json", "config.yaml", *DERIVED)}
+KINDS |= {f"{file} as a pipe": fifo(file) for file in (*RECORDS, "config.yaml", "forks", *DERIVED)}
+KINDS |= {f"{file} as a link": link(file, "victim.jsonl") for file in (*RECORDS, *WRITTEN)}
+KINDS |= {f"{file} as a link": link(file, "pictures") for file in ("traces", "forks", "blobs", "report", "cache")}
+KINDS |= {
+    f"{file} as a folder": at(lambda run, file=file: run / file, lambda path: replaced(path).mkdir())  # type: ignore[misc]
+    for file in ("report/report.md/x", "run.lock", ".part-" + "0" * 32)
+}

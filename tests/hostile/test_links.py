@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from editloupe.runs.verify import verify
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
-from tests.hostile.test_runs import COMMANDS, surroundings
+from tests.hostile.test_runs import surroundings, words
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
           "samples.jsonl", "config.yaml", "report/.files.json",
@@ -21,12 +20,8 @@ PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "
 """Where a stranger puts a link."""
 
 NAMES = ("report", "retry", "gc", "merge", "merge into it", "fork", "rescore", "canary", "show", "judge", "pages",
-         "exports")  # fmt: skip
+         "exports", "rescore into it", "compare into it")  # fmt: skip
 """Commands that write into a run, or read one and write elsewhere."""
-MORE: dict[str, Callable[[Path, Path], list[str | Path]]] = {
-    "rescore into it": lambda run, new: ["rescore", run.parent / "other", "--rubric", "dlebench", "--out", run],
-    "compare into it": lambda run, new: ["compare", run, run.parent / "other", "--out", run],
-}
 WRITTEN = ("run.lock", "run.owner", "report/report.md")
 """Files that commands write anew."""
 DAILY = ("report", "gc", "merge into it", "judge")
@@ -40,9 +35,7 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(c, marks=[] if c in DAILY else pytest.mark.slow) for c in (*NAMES, *MORE)]
-)
+@pytest.mark.parametrize("command", [pytest.param(c, marks=[] if c in DAILY else pytest.mark.slow) for c in NAMES])
 def test_a_link_that_comes_after_the_look_leads_nowhere(
     command: str, good: Path, tmp_path: Path, editloupe: Program, unseen: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,12 +60,12 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
             link(place, place)(run, outside)
         before = surroundings(outside)
         monkeypatch.chdir(run)
-        _, out, err = editloupe(*(COMMANDS | MORE)[command](run, home / "new"))
+        _, out, err = editloupe(*words(command, run))
         assert surroundings(outside) == before, place
         assert "Traceback" not in out + err, place
 
 
-@pytest.mark.parametrize("command", [*NAMES, *MORE])
+@pytest.mark.parametrize("command", NAMES)
 def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +85,7 @@ def test_a_file_that_has_a_second_name_outside_is_not_written_through(
     shutil.copytree(outside, run, copy_function=os.link)
     before = surroundings(outside)
     monkeypatch.chdir(run)
-    code, out, err = editloupe(*(COMMANDS | MORE)[command](run, tmp_path / "new"))
+    code, out, err = editloupe(*words(command, run))
     assert surroundings(outside) == before
     assert "Traceback" not in out + err
     if command == "judge":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import polars  # noqa: F401 - read before the clock runs: an import that is cut short spoils every later test
@@ -13,35 +13,42 @@ import pytest
 from tests.hostile.conftest import Program
 from tests.hostile.kinds import KINDS
 
-COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
-    "show": lambda run, new: ["show", run],
-    "show a sample": lambda run, new: ["show", run, "s01"],
-    "show a difference": lambda run, new: ["show", run, "s01", "--diff", run.parent / "other"],
-    "report": lambda run, new: ["report", run],
-    "compare": lambda run, new: ["compare", run, run.parent / "other"],
-    "gate": lambda run, new: ["gate", run, "--require", "mean(if) >= 0"],
-    "verify": lambda run, new: ["verify", run],
-    "replay": lambda run, new: ["replay", run],
-    "rescore": lambda run, new: ["rescore", run, "--rubric", "dlebench", "--out", new],
-    "fork": lambda run, new: ["fork", run, "s01", "--at", "0", "--criterion", "if", "--backend", "baseline"],
-    "merge": lambda run, new: ["merge", new, run],
-    "merge into it": lambda run, new: ["merge", run, run.parent / "other"],
-    "gc": lambda run, new: ["gc", run, "--delete"],
-    "retry": lambda run, new: ["retry", run],
-    "judge": lambda run, new: ["judge", run.parent / "data", "--out", run],
-    "judge again": lambda run, new: ["judge", "--config", run / "config.yaml", "--out", new],
-    "measure": lambda run, new: ["measure", run, "--measures", "mse", "--mask", "none", "--out", new],
-    "judge its samples": lambda run, new: ["judge", run, "--out", new],
-    "canary": lambda run, new: ["canary", run],
-    "pages": lambda run, new: ["export", run, "--html", new],
-    "exports": lambda run, new: [
-        "export", run, "--otel", new / "a", "--atif", new / "b", "--inspect", new / "c", "--findings", new / "d.csv",
-        "--junit", new / "e", "--content",
-    ],
-    "runs": lambda run, new: ["runs", run.parent],
-}  # fmt: skip
+COMMANDS = {
+    "show": "show RUN",
+    "show a sample": "show RUN s01",
+    "show a difference": "show RUN s01 --diff OTHER",
+    "report": "report RUN",
+    "compare": "compare RUN OTHER",
+    "gate": "gate RUN --require mean(if)>=0",
+    "verify": "verify RUN",
+    "replay": "replay RUN",
+    "rescore": "rescore RUN --rubric dlebench --out NEW",
+    "fork": "fork RUN s01 --at 0 --criterion if --backend baseline",
+    "merge": "merge NEW RUN",
+    "merge into it": "merge RUN OTHER",
+    "gc": "gc RUN --delete",
+    "retry": "retry RUN",
+    "judge": "judge DATA --out RUN",
+    "judge again": "judge --config RUN/config.yaml --out NEW",
+    "measure": "measure RUN --measures mse --mask none --out NEW",
+    "judge its samples": "judge RUN --out NEW",
+    "canary": "canary RUN",
+    "pages": "export RUN --html NEW",
+    "exports": "export RUN --otel NEW/a --atif NEW/b --inspect NEW/c --findings NEW/d.csv --junit NEW/e --content",
+    "runs": "runs ALL",
+    # What writes into a run that was there before.
+    "rescore into it": "rescore OTHER --rubric dlebench --out RUN",
+    "compare into it": "compare RUN OTHER --out RUN",
+}
 """Every command that opens a run."""
-WITH_ANOTHER = ("show a difference", "compare", "merge into it", "runs")
+WITH_ANOTHER = ("show a difference", "compare", "merge into it", "runs", "rescore into it", "compare into it")
+
+
+def words(command: str, run: Path) -> list[str]:
+    """The words of a command on a run, with others in the folders beside it."""
+    places = {"RUN": run, "OTHER": run.parent / "other", "NEW": run.parent / "new", "DATA": run.parent / "data"}
+    places |= {"ALL": run.parent}
+    return [re.sub("|".join(places), lambda found: str(places[found[0]]), word) for word in COMMANDS[command].split()]
 
 
 def surroundings(folder: Path) -> dict[str, str]:
@@ -72,7 +79,7 @@ def run(command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatc
 def test_a_command_works_on_a_run_that_is_not_spoiled(
     command: str, run: Path, program: Program, asked: list[object]
 ) -> None:
-    code, out, err = program(*COMMANDS[command](run, run.parent / "new"))
+    code, out, err = program(*words(command, run))
     assert (code, asked) == (0, []), out + err
 
 
@@ -90,7 +97,7 @@ def test_a_spoiled_run_ends_in_a_message(kind: str, command: str, run: Path, pro
     outside = run.parent / "outside"
     KINDS[kind](run, outside)
     before = [surroundings(run.parent / name) for name in ("outside", "data")]
-    code, out, err = program(*COMMANDS[command](run, run.parent / "new"))
+    code, out, err = program(*words(command, run))
     assert "Traceback" not in out + err
     assert "\x1b]0;" not in out + err
     assert code in (0, 1, 2, 3, 4, 5, 100)

@@ -33,7 +33,6 @@ class Where:
         self.does = does
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
-        """Return the process's number."""
         self.does()
         return Observation(text=str(os.getpid()))
 
@@ -46,13 +45,15 @@ class Odd(Exception):
 
 
 def refuses() -> None:
-    """Raise what the LMM reads."""
     raise ToolError("look elsewhere")
 
 
 def fails() -> None:
-    """Raise what no process can send."""
     raise Odd(why="odd")
+
+
+def naps() -> None:
+    time.sleep(0.06)
 
 
 class Dies:
@@ -62,7 +63,6 @@ class Dies:
         self.folder, self.times = folder, times
 
     def __call__(self) -> None:
-        """Die, or do nothing."""
         self.folder.mkdir(exist_ok=True)
         if (died := len(list(self.folder.iterdir()))) < self.times:
             (self.folder / str(died)).touch()
@@ -76,7 +76,6 @@ class Sleeps:
         self.told = told
 
     def __call__(self) -> None:
-        """Sleep for a minute."""
         self.told.with_suffix(".part").write_text(str(os.getpid()))
         self.told.with_suffix(".part").rename(self.told)
         time.sleep(60)
@@ -90,11 +89,5 @@ class DyingMeasure:
     Args = base.Args
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
-        """Die."""
         os.kill(os.getpid(), signal.SIGKILL)
-        return Number(value=0.0)
-
-
-def naps() -> None:
-    """Take a while."""
-    time.sleep(0.06)
+        raise AssertionError

@@ -18,6 +18,11 @@ WIDTH, HEIGHT = 480, 360
 Quad: TypeAlias = tuple[int, int, int, int]
 
 
+TWO: tuple[Quad, ...] = ((60, 60, 92, 92), (300, 200, 364, 264))
+DISC, LARGER = (200, 150, 240, 190), (190, 140, 260, 210)
+BLUE = (0, 0, 220)
+
+
 @dataclass(frozen=True)
 class Scene:
     """One edit: discs in boxes (xyxy px) on a noisy ground, recoloured or painted over in the reference."""
@@ -31,22 +36,13 @@ class Scene:
 
 
 SCENES = (
-    Scene("colour", "Change Color", "Change the red disc to blue.", ((100, 100, 132, 120),), ((0, 0, 220),)),
-    Scene("border", "Change Color", "Change the red disc in the corner to blue.", ((0, 0, 16, 16),), ((0, 0, 220),)),
-    Scene(
-        "several",
-        "Change Color",
-        "Change all red discs to green.",
-        ((60, 60, 92, 92), (300, 200, 364, 264)),
-        ((0, 180, 0), (0, 180, 0)),
-    ),
-    Scene("gone", "Removal Object", "Remove the red disc.", ((200, 150, 240, 190),), (None,)),
-    Scene(
-        "other", "Replace Object", "Replace the red disc with a larger blue one.", ((200, 150, 240, 190),),
-        ((0, 0, 220),), ((190, 140, 260, 210),),
-    ),
+    Scene("colour", "Change Color", "Change the red disc to blue.", ((100, 100, 132, 120),), (BLUE,)),
+    Scene("border", "Change Color", "Change the red disc in the corner to blue.", ((0, 0, 16, 16),), (BLUE,)),
+    Scene("several", "Change Color", "Change all red discs to green.", TWO, ((0, 180, 0), (0, 180, 0))),
+    Scene("gone", "Removal Object", "Remove the red disc.", (DISC,), (None,)),
+    Scene("other", "Replace Object", "Replace the red disc with a larger blue one.", (DISC,), (BLUE,), (LARGER,)),
     Scene("material", "Change Material", "Make the red disc wooden.", ((400, 300, 440, 340),), ((150, 100, 50),)),
-)  # fmt: skip
+)
 
 EDITORS = ("steady", "careless")
 """`steady` draws the reference; `careless` leaves the target as it was and paints a block elsewhere."""
@@ -62,16 +58,11 @@ def draw_folder(folder: Path, *, boxes: bool = True, edited_size: tuple[int, int
         (folder / name).write_bytes(data)
     rows = []
     for scene in SCENES:
-        row = {
-            "id": scene.id,
-            "image": f"{scene.id}.png",
-            "reference_image": f"{scene.id}.png",
-            "instruction": scene.instruction,
-            "edit_type": scene.edit_type,
-        }
+        row = {"image": f"{scene.id}.png", "reference_image": f"{scene.id}.png"}
+        row |= {name: getattr(scene, name) for name in ("id", "instruction", "edit_type")}
         if boxes:
-            row |= {"bbox": [list(box) for box in scene.boxes], "bbox_format": "xyxy"}
-            row |= {"reference_bbox": [list(box) for box in scene.reference_boxes]} if scene.reference_boxes else {}
+            row |= {"bbox": scene.boxes, "bbox_format": "xyxy"}
+            row |= {"reference_bbox": scene.reference_boxes} if scene.reference_boxes else {}
         rows.append(row)
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder
@@ -97,10 +88,8 @@ def _pictures(edited_size: tuple[int, int] | None) -> dict[str, bytes]:
         files[f"Reference_Images/{scene.id}.png"] = png(reference)
         for editor, picture in zip(EDITORS, (reference, careless), strict=True):
             if (editor, scene.id) != MISSING:
-                resized = (
-                    picture if edited_size is None else cv2.resize(picture, edited_size, interpolation=cv2.INTER_CUBIC)
-                )
-                files[f"outputs/{editor}/{scene.id}.png"] = png(resized)
+                size = edited_size or (WIDTH, HEIGHT)
+                files[f"outputs/{editor}/{scene.id}.png"] = png(cv2.resize(picture, size, interpolation=cv2.INTER_CUBIC))
     return files
 
 

@@ -31,7 +31,7 @@ _ALL = (_MUG, _BALL, _HAT, _SIGN, _PLATE, *_APPLES, *_CUPS)
 """Several look alike: three green apples, three orange mugs beside a red one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class OracleEdit:
     """One edit. `after` has a thing, or None for nothing, for each of `before`."""
 
@@ -47,51 +47,35 @@ class OracleEdit:
 
 EDITS: Final = (
     OracleEdit(
-        edit_type="Change Color",
-        instruction="Change the color of the orange mug in the middle to blue.",
-        before=_CUPS[1:2],
-        after=(replace(_CUPS[1], colour="blue"),),
+        "Change Color", "Change the color of the orange mug in the middle to blue.",
+        _CUPS[1:2], (replace(_CUPS[1], colour="blue"),),
     ),
     OracleEdit(
-        edit_type="Change Color",
-        instruction="Change the color of all orange mugs to purple.",
-        before=_CUPS,
-        after=tuple(replace(cup, colour="purple") for cup in _CUPS),
+        "Change Color", "Change the color of all orange mugs to purple.",
+        _CUPS, tuple(replace(cup, colour="purple") for cup in _CUPS),
     ),
     OracleEdit(
-        edit_type="Change Material",
-        instruction="Change the material of the yellow ball to stone.",
-        before=(_BALL,),
-        after=(replace(_BALL, colour="gray", material="stone"),),
+        "Change Material", "Change the material of the yellow ball to stone.",
+        (_BALL,), (replace(_BALL, colour="gray", material="stone"),),
     ),
     OracleEdit(
-        edit_type="Change OCR",
-        instruction='Change the text on the white sign to "XY 98".',
-        before=(_SIGN,),
-        after=(replace(_SIGN, text="XY 98"),),
+        "Change OCR", 'Change the text on the white sign to "XY 98".',
+        (_SIGN,), (replace(_SIGN, text="XY 98"),),
     ),
     OracleEdit(
-        edit_type="Change Shape",
-        instruction="Change the shape of the purple plate to square.",
-        before=(_PLATE,),
-        after=(replace(_PLATE, form="square"),),
+        "Change Shape", "Change the shape of the purple plate to square.",
+        (_PLATE,), (replace(_PLATE, form="square"),),
+    ),
+    OracleEdit("Removal Object", "Remove the leftmost green apple.", _APPLES[:1], (None,)),
+    OracleEdit(
+        "Replace Object", "Replace the green hat with a larger blue box.",
+        (_HAT,), (replace(_HAT, kind="box", colour="blue", size=56),),
     ),
     OracleEdit(
-        edit_type="Removal Object", instruction="Remove the leftmost green apple.", before=_APPLES[:1], after=(None,)
+        "Change Count", "Reduce the number of green apples from 3 to 1.",
+        _APPLES, (_APPLES[0], None, None),
     ),
-    OracleEdit(
-        edit_type="Replace Object",
-        instruction="Replace the green hat with a larger blue box.",
-        before=(_HAT,),
-        after=(replace(_HAT, kind="box", colour="blue", size=56),),
-    ),
-    OracleEdit(
-        edit_type="Change Count",
-        instruction="Reduce the number of green apples from 3 to 1.",
-        before=_APPLES,
-        after=(_APPLES[0], None, None),
-    ),
-)
+)  # fmt: skip
 """An edit of each type, and one of several targets that are judged one by one."""
 
 

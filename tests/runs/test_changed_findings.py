@@ -1,10 +1,11 @@
-"""Findings that hold no number of their metric are named and left out; traces that were changed are not gone on from."""
+"""What was changed in a run: findings without a number are left out, changed traces not gone on from, `verify` names it."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def rows(path: Path) -> list[Row]:
 
 
 def write(path: Path, lines: list[Row]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    text = "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
 
 
 def change(run: Path, answer: Row | None = None, **fields: Any) -> None:
@@ -89,16 +91,21 @@ LEFT_OUT: dict[str, tuple[Row, str]] = {
 """What is changed in a finding, and what is said."""
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(name: str, run: Path):
-    fields, said = LEFT_OUT[name]
-    change(run, **fields)
-    store = RunStore.read(run)
-    (problem,) = store.problems
-    assert problem.startswith("findings.jsonl, line 1: not of the expected shape (") and said in problem
-    assert problem.endswith("), left out")
-    assert [(f.sample_id, f.value) for f in store.current()] == [("s01", 3.0), ("s02", 3.0), ("s03", 3.0)]
-    assert ("line 1", problem.partition(": ")[2]) in wrong(run)
+def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(good: Path, tmp_path: Path):
+    for name, (fields, said) in LEFT_OUT.items():
+        run = Path(shutil.copytree(good / "run", tmp_path / name))
+        change(run, **fields)
+        store = RunStore.read(run)
+        (problem,) = store.problems
+        assert problem.startswith("findings.jsonl, line 1: not of the expected shape (") and said in problem, name
+        assert problem.endswith("), left out")
+        assert [(f.sample_id, f.value) for f in store.current()] == [("s01", 3.0), ("s02", 3.0), ("s03", 3.0)]
+        assert ("line 1", problem.partition(": ")[2]) in wrong(run)
+    # Many of a kind are cut short.
+    line = rows(run / "findings.jsonl")[1]
+    write(run / "findings.jsonl", [{**line, "task_id": f"{n:064x}", "value": n + 10} for n in range(9)])
+    problems = RunStore.read(run).problems
+    assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
 
 
 def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloupe: Program):
@@ -106,33 +113,25 @@ def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloup
     change(run, answer={"value": 400.0}, value=400.0)
     people = tmp_path / "people.csv"
     people.write_text("id,if_ann\n" + "".join(f"s0{n},Over Modification\n" for n in range(4)), encoding="utf-8")
-    commands = {
-        "show": ["show", run],
-        "report": ["report", run, "--json"],
-        "gate": ["gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"],
-        "compare": ["compare", run, run.with_name("other"), "--resamples", "100"],
-        "align": ["align", run, "--human", people, "--resamples", "100"],
-        "rescore": ["rescore", run, "--rubric", "dlebench"],
-        "export": ["export", run, "--findings", tmp_path / "findings.jsonl"],
-    }
     shutil.copytree(run, run.with_name("other"))
     shown = {}
-    for name, words in commands.items():
-        code, shown[name], err = editloupe(*words)
-        assert code == (1 if name == "export" else 0), (name, err)
-        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[name] + err, name
+    for code, *words in (
+        (0, "show", run),
+        (0, "report", run, "--json"),
+        (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
+        (0, "compare", run, run.with_name("other"), "--resamples", "100"),
+        (0, "align", run, "--human", people, "--resamples", "100"),
+        (0, "rescore", run, "--rubric", "dlebench"),
+        (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
+    ):
+        found, shown[words[0]], err = editloupe(*words)
+        assert found == code, (words, err)
+        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[words[0]] + err, words
     assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["align"] + shown["compare"]
     seen = [f.sample_id for one in RunReader(run).samples() for f in one.findings]
     assert seen == [f.sample_id for f in Run(run).findings] == ["s01", "s02", "s03"]
     with pytest.raises(ConfigError, match=r"cannot be merged: .* has the value 400"):
         merge(tmp_path / "whole", [run])
-
-
-def test_many_of_a_kind_are_cut_short(run: Path):
-    line = rows(run / "findings.jsonl")[0]
-    write(run / "findings.jsonl", [{**line, "task_id": f"{n:064x}", "value": n + 10} for n in range(9)])
-    problems = RunStore.read(run).problems
-    assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
 
 
 def test_an_answer_on_a_scale_of_its_questions_own_counts_while_its_trace_ends_in_it(
@@ -231,3 +230,118 @@ def test_a_gate_over_no_judge_does_not_hold(run: Path, editloupe: Program):
     (run / "run.json").write_text(json.dumps({**info, "judges": {"a": {}}}))
     code, _, err = editloupe("gate", run, "--require", "mean(if)>=1")
     assert code == 2 and err.strip()
+
+
+# editloupe verify
+
+
+def event(kind: str, at: str, value: object) -> Callable[[Path], object]:
+    """Set a field of the first event of a kind, in the trace of the second finding, whose edit has a spot."""
+
+    def spoil(run: Path) -> None:
+        events = rows(trace(run, 1))
+        *outer, name = at.split(".")
+        held = next(one for one in events if one["kind"] == kind)
+        reduce(lambda part, key: part[int(key) if key.isdigit() else key], outer, held)[name] = value
+        write(trace(run, 1), events)
+
+    return spoil
+
+
+def end(*instead: Row) -> Callable[[Path], object]:
+    """Put other events in the place of the trace's last."""
+    return lambda run: write(trace(run, 1), [*rows(trace(run, 1))[:-1], *instead])
+
+
+def swapped(files: str) -> Callable[[Path], object]:
+    """Swap the first two of some files."""
+
+    def spoil(run: Path) -> None:
+        first, second = sorted(run.glob(files))[:2]
+        ours, theirs = first.read_bytes(), second.read_bytes()
+        first.write_bytes(theirs)
+        second.write_bytes(ours)
+
+    return spoil
+
+
+def identity(run: Path) -> None:
+    data = json.loads((run / "run.json").read_bytes())
+    data["identity"]["mode"] = "x"
+    (run / "run.json").write_text(json.dumps(data), encoding="utf-8")
+
+
+LINES = "lines before its end was changed"
+CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "a finding": (partial(change, reason="It is right."), "findings.jsonl", "it is not what its trace ends in"),
+    "a tool's result": (event("tool_call", "observation.text", "There is none."), "traces", LINES),
+    "the question": (event("header", "task.prompt", "Say yes."), "traces", "its question was changed"),
+    "a tool's picture": (event("tool_call", "observation.views.0.image.sha256", "0" * 64), "traces", LINES),
+    "a call's time": (event("model_call", "seconds", 0.5), "traces", LINES),
+    "the tools on offer": (event("header", "tools", []), "traces", LINES),
+    "the judge": (event("header", "judge", {"backend": "x"}), "traces", "its judge was changed"),
+    "the end's finding": (event("end", "finding_digest", "0" * 64), "traces", "its end is that of another finding"),
+    "the end": (end(), "findings.jsonl", "its trace has no end"),
+    "an end without digests": (end({"time": "x", "kind": "end"}), "traces", "the digests of its end were taken away"),
+    "swapped traces": (swapped("traces/*/*/*.jsonl"), "findings.jsonl", "it is not what its trace ends in"),
+    "a picture's content": (swapped("blobs/*/*"), "pictures", "its content is not that of its name"),
+    "the identity": (identity, "traces", "it comes from another run"),
+}
+"""What is changed → (how, in which part it is noticed, what is said)."""
+
+
+def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
+    code, out, err = editloupe("verify", run)
+    assert (code, err) == (0, "") and "Nothing was changed." in out
+    code, out, _ = editloupe("verify", run, "--json")
+    found = json.loads(out)
+    assert (code, found["exit"], found["wrong"]) == (0, 0, 0)
+    # Sources, edited images, and what the tool has shown.
+    parts = {part["part"]: part for part in found["parts"]}
+    assert [parts[name]["checked"] for name in ("samples.jsonl", "findings.jsonl", "traces")] == [4, 4, 4]
+    assert parts["pictures"]["checked"] == len(list(run.glob("blobs/*/*"))) > 5
+    assert all(part["equal"] == part["checked"] and not part["unchecked"] for part in parts.values())
+
+
+def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Program):
+    for name, (spoil, part, said) in CHANGES.items():
+        run = Path(shutil.copytree(good / "run", tmp_path / name))
+        spoil(run)
+        before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        code, out, err = editloupe("verify", run)
+        assert code == 1, (name, out + err)
+        assert any(line.startswith(f"wrong: {part}: ") and said in line for line in out.splitlines()), (name, out)
+        assert "not as recorded." in out
+        code, out, _ = editloupe("verify", run, "--json")
+        (found,) = [one for one in json.loads(out)["parts"] if one["part"] == part]
+        assert code == 1 and any(said in one["reason"] for one in found["wrong"]), name
+        assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Program):
+    (trace(run, 1).parent / f"{'a' * 64}.0.jsonl").write_text('{"kind": "hea')
+    trace(run, 1).unlink()
+    code, out, _ = editloupe("verify", run)
+    assert code == 0 and "Nothing that can be checked was changed." in out
+    assert "not checkable: findings.jsonl: s01 (instruction_following): its trace is not there" in out
+    assert "it has not begun" in out
+
+
+def test_lines_that_cannot_be_read_are_wrong_and_a_torn_one_is_not(run: Path, editloupe: Program):
+    path = run / "findings.jsonl"
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"task_id": "ha')
+    code, out, _ = editloupe("verify", run)
+    assert code == 0 and "not checkable: findings.jsonl: line 5: the last line is cut off" in out
+    path.write_text("no finding\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    code, out, _ = editloupe("verify", run)
+    assert code == 1 and "wrong: findings.jsonl: line 1: not JSON" in out
+
+
+def test_a_fork_is_verified_too(run: Path, editloupe: Program):
+    assert editloupe("fork", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
+    assert editloupe("verify", run)[0] == 0
+    (fork,) = run.glob("forks/*/*.jsonl")
+    fork.write_text(fork.read_text(encoding="utf-8").replace('"choices":null', '"choices":[]'), encoding="utf-8")
+    code, out, _ = editloupe("verify", run)
+    assert code == 1 and "wrong: traces: forks/" in out

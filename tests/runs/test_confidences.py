@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.backends.openai_server import OpenAIServer
 from tests.backends.test_logprobs import THREE, told, with_tokens
 
 Cli = Callable[..., tuple[int, str, str]]
+Edits = Callable[..., Path]
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -57,12 +57,8 @@ def judged(editloupe: Cli, edits: Path, server: OpenAIServer, query: str = "") -
     return finding
 
 
-@pytest.fixture
-def one(edits: Callable[..., Path]) -> Path:
-    return edits(1)
-
-
-def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: Cli, one: Path) -> None:
+def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: Cli, edits: Edits) -> None:
+    one = edits(1)
     with OpenAIServer(with_tokens(*answered())) as server:
         finding = judged(editloupe, one, server)
         assert listed(finding) == WANTED
@@ -103,21 +99,11 @@ def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: 
     assert listed(RunStore.read(Path("again")).current()[0]) == WANTED
 
 
-def test_boxes_in_pixels_are_recorded_in_thousandths_and_keep_their_confidences(editloupe: Cli, one: Path) -> None:
+def test_boxes_in_pixels_are_recorded_in_thousandths_and_keep_their_confidences(editloupe: Cli, edits: Edits) -> None:
     # 320×240 px, in which [32, 48, 96, 96] is [100, 200, 300, 400].
     with OpenAIServer(with_tokens(*answered("[32,48,96, 96]"))) as server:
-        assert listed(judged(editloupe, one, server, "&boxes=pixels")) == WANTED
+        assert listed(judged(editloupe, edits(1), server, "&boxes=pixels")) == WANTED
         form = server.seen[0]["messages"][0]["content"][-1]["text"]
     assert "in pixels, as you see it, of the image 'Edited Image'" in form
     assert "thousandths" not in form
     assert editloupe("replay", "run")[0] == 0
-
-
-def test_a_model_that_gives_none_answers_without_confidences(editloupe: Cli, one: Path) -> None:
-    text, _ = answered()
-    with OpenAIServer(with_tokens(text, None)) as server:
-        finding = judged(editloupe, one, server)
-    assert [confidence for _, _, confidence in listed(finding)] == [None, None]
-    (trace,) = Path("run/traces").glob("*/*/*.jsonl")
-    calls = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines() if '"kind":"model_call"' in line]
-    assert calls[0]["reply"]["sent"]["dropped"] == ["top_logprobs"]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.runs.folders import orphans, remove, runs_below
 from editloupe.runs.lock import writer
@@ -31,6 +30,17 @@ from tests.conftest import LOOK
 from tests.runs.test_resume import run, talker
 
 Edits = Callable[..., Path]
+
+
+def changed(path: Path, change: Callable[[Any], object]) -> None:
+    """Change a JSON file."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def findings(folder: Path) -> list[bytes]:
+    return (folder / "findings.jsonl").read_bytes().splitlines(keepends=True)
 
 
 def test_runs_are_listed_with_their_judges_and_what_is_judged(gallery: Path):
@@ -60,13 +70,10 @@ def test_shards_of_one_run_are_joined_and_the_whole_needs_no_call_more(edits: Ed
     lmm = talker()
     again = run(lmm, folder, whole)
     assert (len(lmm.requests), again.reused, again.failed) == (0, 4, 0)
-    for finding in again.findings:
-        assert read_trace(whole / str(finding.trace)).problems == ()
+    assert all(read_trace(whole / str(finding.trace)).problems == () for finding in again.findings)
     assert merge(whole, shards).findings == 0
     # A line stands as its shard wrote it.
-    written = {line for path in before if path.name == "findings.jsonl" for line in before[path].splitlines()}
-    lines = (whole / "findings.jsonl").read_bytes().splitlines()
-    assert set(lines) < written and len(lines) == 4 and RunStore.read(whole).problems == []
+    assert set(findings(whole)) < {*findings(shards[0]), *findings(shards[1])} and len(findings(whole)) == 4
 
 
 def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(edits: Edits, tmp_path: Path):
@@ -82,75 +89,70 @@ def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(ed
 
 
 def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(gallery: Path, tmp_path: Path):
-    info = json.loads((gallery / "run.json").read_text())
-    info["judges"].popitem()
-    (gallery / "run.json").write_text(json.dumps(info))
+    changed(gallery / "run.json", lambda info: info["judges"].popitem())
     merge(tmp_path / "whole", [gallery])
     assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
 
 
-@pytest.mark.parametrize("how", ["twice", "torn", "of 0.2.0", "two names"])
-def test_what_is_merged_is_the_last_sound_line_of_a_finding(how: str, edits: Edits, tmp_path: Path):
+def test_what_is_merged_is_the_last_sound_line_of_a_finding(edits: Edits, tmp_path: Path):
     run(talker(), edits(2), shard := tmp_path / "shard")
-    path = shard / "findings.jsonl"
-    first, second = path.read_bytes().splitlines(keepends=True)
+    first, second = findings(shard)
     other = json.loads(second) | {"seconds": 1.5}
-    changed = json.dumps(other).encode()
     key = json.dumps({"task_id": json.loads(first)["task_id"]})[1:-1].encode()
-    path.write_bytes(
-        {
-            "twice": first + changed + b"\n" + second,
-            "torn": first + second + changed,
-            "of 0.2.0": json.dumps({**other, "digest": digest(other)}).encode() + b"\n" + first + second,
-            "two names": b"{" + key + b", " + second[1:] + first,
-        }[how]
-    )
-    merge(tmp_path / "whole", [shard])
-    assert RunStore.read(tmp_path / "whole").findings == RunStore.read(shard).findings
-    assert len((tmp_path / "whole" / "findings.jsonl").read_bytes().splitlines()) == 2
-    assert (tmp_path / "whole" / "findings.jsonl").read_bytes() in (first + second, second + first)
+    for number, lines in enumerate(
+        (
+            first + json.dumps(other).encode() + b"\n" + second,
+            first + second + json.dumps(other).encode(),
+            # With a digest, as 0.2.0 wrote it; and with two names of a task.
+            json.dumps({**other, "digest": digest(other)}).encode() + b"\n" + first + second,
+            b"{" + key + b", " + second[1:] + first,
+        )
+    ):
+        (shard / "findings.jsonl").write_bytes(lines)
+        merge(whole := tmp_path / str(number), [shard])
+        assert RunStore.read(whole).findings == RunStore.read(shard).findings
+        assert sorted(findings(whole)) == sorted([first, second]), number
+
+
+def fork_file(folder: Path, number: int = 1) -> Path:
+    """Where a fork of the gallery's first finding lies."""
+    name = next(Path(str(f.trace)).name for f in RunStore.read(GALLERY).current())
+    stem = ".".join(name.split(".")[:2])
+    (folder / "forks" / stem[:2]).mkdir(parents=True, exist_ok=True)
+    return folder / "forks" / stem[:2] / f"{stem}.{number}.jsonl"
 
 
 def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
     other = Path(shutil.copytree(gallery, tmp_path / "other"))
-    name = next(str(f.trace) for f in RunStore.read(gallery).current() if f.metric == "visual_consistency")
-    stem = ".".join(Path(name).name.split(".")[:2])
+    name = str(RunStore.read(gallery).current()[0].trace)
+    header = json.loads((gallery / name).read_bytes().splitlines()[0])
     for folder, told in ((gallery, "one"), (other, "two")):
-        child = folder / "forks" / stem[:2] / f"{stem}.1.jsonl"
-        child.parent.mkdir(parents=True)
-        header = json.loads((folder / name).read_bytes().splitlines()[0])
-        parent = {"trace": name, "head": told, "step": 1, "tools": 0, "why": "fork", "changes": {}}
-        child.write_text(json.dumps(header | {"parent": parent}) + "\n", encoding="utf-8")
-        grandchild = header | {"parent": parent | {"trace": f"forks/{stem[:2]}/{stem}.1.jsonl"}}
-        child.with_name(f"{stem}.2.jsonl").write_text(json.dumps(grandchild) + "\n", encoding="utf-8")
+        for number, above in ((1, name), (2, str(fork_file(folder).relative_to(folder)))):
+            parent = {"trace": above, "head": told, "step": 1, "tools": 0, "why": "fork", "changes": {}}
+            fork_file(folder, number).write_text(json.dumps(header | {"parent": parent}) + "\n", encoding="utf-8")
     assert merge(tmp_path / "whole", [gallery, other]).forks == 4
     parents = {}
     for path in (tmp_path / "whole").glob("forks/*/*.jsonl"):
         parent = json.loads(path.read_bytes().splitlines()[0])["parent"]
         parents[path.name.split(".")[2]] = (Path(parent["trace"]).name.split(".")[2], parent["head"])
     # Two children of the trace itself (its third name part is "jsonl"), and under each its own grandchild.
-    roots = {number for number, (above, _) in parents.items() if above == "jsonl"}
-    assert len(roots) == 2
-    assert {(parents[above][1], head) for above, head in parents.values() if above != "jsonl"} == {
-        ("one", "one"),
-        ("two", "two"),
-    }
+    assert sorted(head for above, head in parents.values() if above == "jsonl") == ["one", "two"]
+    below = {(parents[above][1], head) for above, head in parents.values() if above != "jsonl"}
+    assert below == {("one", "one"), ("two", "two")}
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"kind":"head', b"[]\n", b'{"kind":"header"}'])
 def test_a_torn_fork_is_brought_as_it_is_and_named(gallery: Path, tmp_path: Path, torn: bytes):
-    name = next(Path(str(f.trace)).name for f in RunStore.read(gallery).current())
-    stem = ".".join(name.split(".")[:2])
-    other = Path(shutil.copytree(gallery, tmp_path / "other"))
-    for folder, data in ((gallery, b'{"kind":"header","parent":null}\n'), (other, torn)):
-        (folder / "forks" / stem[:2]).mkdir(parents=True)
-        (folder / "forks" / stem[:2] / f"{stem}.1.jsonl").write_bytes(data)
+    other, whole = Path(shutil.copytree(gallery, tmp_path / "other")), tmp_path / "whole"
+    sound = b'{"kind":"header","parent":null}\n'
+    fork_file(gallery).write_bytes(sound)
+    fork_file(other).write_bytes(torn)
     for new in (2, 0):
-        done = merge(tmp_path / "whole", [gallery, other])
+        done = merge(whole, [gallery, other])
         (problem,) = done.problems
-        assert (done.forks, problem.endswith(f"brought as it is, as forks/{stem[:2]}/{stem}.2.jsonl")) == (new, True)
-    forks = sorted((tmp_path / "whole" / "forks").glob("*/*.jsonl"))
-    assert [path.read_bytes() for path in forks] == [b'{"kind":"header","parent":null}\n', torn]
+        told = f"brought as it is, as {fork_file(whole, 2).relative_to(whole)}"
+        assert (done.forks, problem.endswith(told)) == (new, True)
+    assert [path.read_bytes() for path in sorted((whole / "forks").glob("*/*.jsonl"))] == [sound, torn]
 
 
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
@@ -167,20 +169,18 @@ def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits
 # Pictures
 
 
-@pytest.mark.parametrize("trace", ["../pwn.jsonl", "/tmp/pwn.jsonl", "traces/../../pwn.jsonl", "..\\pwn.jsonl", "run.json"])
-def test_a_trace_outside_the_run_is_neither_read_nor_merged(edits: Edits, tmp_path: Path, trace: str):
-    out = tmp_path / "run"
-    run(talker(), edits(1), out)
-    file = out / "findings.jsonl"
-    file.write_text(json.dumps(json.loads(file.read_text().splitlines()[0]) | {"trace": trace}) + "\n")
+def test_a_trace_outside_the_run_is_neither_read_nor_merged(gallery: Path, tmp_path: Path):
     (tmp_path / "pwn.jsonl").write_text("untouched")
-    store = RunStore.read(out)
-    assert store.findings == {}
-    (problem,) = store.problems
-    assert problem.startswith("findings.jsonl, line 1: not of the expected shape")
-    assert "a trace is a path inside the run folder" in problem
-    with pytest.raises(ConfigError, match="a trace is a path inside the run folder"):
-        merge(tmp_path / "whole", [out])
+    first = json.loads(findings(gallery)[0])
+    for trace in ("../pwn.jsonl", "/tmp/pwn.jsonl", "traces/../../pwn.jsonl", "..\\pwn.jsonl", "run.json"):
+        (gallery / "findings.jsonl").write_text(json.dumps(first | {"trace": trace}) + "\n")
+        store = RunStore.read(gallery)
+        assert store.findings == {}
+        (problem,) = store.problems
+        assert problem.startswith("findings.jsonl, line 1: not of the expected shape")
+        assert "a trace is a path inside the run folder" in problem
+        with pytest.raises(ConfigError, match="a trace is a path inside the run folder"):
+            merge(tmp_path / "whole", [gallery])
     assert (tmp_path / "pwn.jsonl").read_text() == "untouched"
 
 
@@ -188,66 +188,44 @@ def test_a_cut_last_line_is_named_unless_somebody_writes(gallery: Path):
     with (gallery / "findings.jsonl").open("ab") as file:
         file.write(b'{"sample_id"')
     before = RunStore.read(gallery)
-    count = (gallery / "findings.jsonl").read_bytes().count(b"\n") + 1
-    assert before.problems == [f"findings.jsonl, line {count}: the last line is cut off (12 bytes), left out"]
+    assert before.problems == [
+        f"findings.jsonl, line {len(findings(gallery))}: the last line is cut off (12 bytes), left out"
+    ]
     assert len(before.current()) == 7
-    writer = RunStore.edit(gallery)
-    try:
+    with closing(RunStore.edit(gallery)):
         assert RunStore.read(gallery).problems == []
-    finally:
-        writer.close()
     assert RunStore.read(gallery).problems == before.problems
 
 
 def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
     assert orphans(gallery) == {}
-    lost, half, foreign = "ab" * 32 + ".png", ".part-0", "readme.txt"
-    (gallery / "blobs" / "ab").mkdir(exist_ok=True)
-    for name in (lost, half, foreign):
-        (gallery / "blobs" / "ab" / name).write_bytes(b"1234")
-    # What a killed process left half written, wherever it was.
-    halves = [gallery / ".part-1", gallery / "report" / ".part-2"]
-    for path in halves:
+    # What nobody names, what a killed process left half written, and a file that is not ours.
+    lost = [gallery / name for name in (".part-1", "blobs/ab/.part-0", f"blobs/ab/{'ab' * 32}.png", "report/.part-2")]
+    foreign = gallery / "blobs" / "ab" / "readme.txt"
+    for path in (*lost, foreign):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"1234")
     found = orphans(gallery)
-    blobs = gallery / "blobs" / "ab"
-    assert list(found.items()) == [(path, 4) for path in (halves[0], blobs / half, blobs / lost, halves[1])]
+    assert list(found.items()) == [(path, 4) for path in lost]
     remove(found, gallery)
     assert orphans(gallery) == {}
-    assert (gallery / "blobs" / "ab" / foreign).exists()
     # Pictures that only a trace names are not lost.
-    names = {p.name for p in (GALLERY / "blobs").glob("*/*")}
-    assert {p.name for p in (gallery / "blobs").glob("*/*")} == names | {foreign}
+    names = {path.name for path in (GALLERY / "blobs").glob("*/*")}
+    assert {path.name for path in (gallery / "blobs").glob("*/*")} == names | {foreign.name}
 
 
 # Two writers
 
 
-def test_a_second_process_is_refused_with_the_firsts_process_and_host(gallery: Path):
-    code = f"""
-import sys
-from pathlib import Path
-from editloupe.runs.store import RunStore
-store = RunStore.edit(Path({str(gallery)!r}))
-print("ready", flush=True)
-sys.stdin.readline()
-"""
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdin is not None and first.stdout is not None
-        assert first.stdout.readline() == "ready\n"
-        with pytest.raises(ConfigError, match=f"being written by process {first.pid} on {socket.gethostname()}"):
+def test_a_second_writer_is_refused_with_the_firsts_process_and_host(gallery: Path):
+    with closing(RunStore.edit(gallery)):
+        assert writer(gallery) == os.getpid()
+        (gallery / "run.owner").write_text('{"process": 4242, "host": "elsewhere"}')
+        with pytest.raises(ConfigError, match="being written by process 4242 on elsewhere"):
             RunStore.edit(gallery)
-        # Reading is never refused.
-        assert len(RunStore.read(gallery).current()) == 7
-        first.stdin.write("\n")
-        first.stdin.close()
-    RunStore.edit(gallery).close()
-
-
-def test_who_asks_whether_a_run_is_written_keeps_no_writer_out(gallery: Path):
-    RunStore.edit(gallery).close()
-    assert writer(gallery) is None
+        # Reading is never refused, and a process of another machine has no number here.
+        assert len(RunStore.read(gallery).current()) == 7 and writer(gallery) is None
+    # Who asks whether a run is written keeps no writer out.
     with (gallery / "run.lock").open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
         threading.Timer(0.05, fcntl.flock, (asking, fcntl.LOCK_UN)).start()
@@ -257,30 +235,13 @@ def test_who_asks_whether_a_run_is_written_keeps_no_writer_out(gallery: Path):
     assert writer(gallery) is None
 
 
-def test_samples_that_a_run_holds_open_no_file_again(gallery: Path, monkeypatch: pytest.MonkeyPatch):
-    with closing(RunStore.edit(gallery)) as store:
-        known = Loaded(format="held", samples=tuple(store.samples.values()), rejected=())
-        lines = (gallery / "samples.jsonl").read_bytes()
-        with monkeypatch.context() as patched:
-            patched.setattr("editloupe.runs.jsonl.appended", None)
-            store.add_samples(known)
-        new = replace(known.samples[0], id="new")
-        store.add_samples(replace(known, samples=(*known.samples, new)))
-    assert (gallery / "samples.jsonl").read_bytes().startswith(lines)
-    assert [*RunStore.read(gallery).samples] == [*(sample.key for sample in known.samples), new.key]
-
-
 def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
-    lines = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines()
-    first = json.loads(lines[0])
-    first["source"]["width"] = 0
-    (gallery / "samples.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n", encoding="utf-8")
+    first, *others = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (gallery / "samples.jsonl").write_text(re.sub(r'"width": ?\d+', '"width":0', first) + "".join(others), encoding="utf-8")
     store = RunStore.read(gallery)
-    assert len(store.samples) == len(lines) - 1
-    (problem,) = (problem for problem in store.problems if problem.startswith("samples.jsonl, line 1: "))
-    assert "source.width: Input should be greater than or equal to 1" in problem
-    info = json.loads((gallery / "run.json").read_text(encoding="utf-8"))
-    info["record"]["metrics"][0]["domain"]["levels"][1]["value"] = float("nan")
-    (gallery / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    assert len(store.samples) == len(others)
+    assert any(problem.startswith("samples.jsonl, line 1: ") and "source.width: " in problem for problem in store.problems)
+    levels = ("record", "metrics", 0, "domain", "levels", 1)
+    changed(gallery / "run.json", lambda info: reduce(getitem, levels, info).update(value=float("nan")))
     with pytest.raises(ConfigError, match=r"run\.json: record\.metrics\.0\.domain\.levels\.1\.value is no finite number"):
         RunStore.read(gallery)

@@ -9,8 +9,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.findings import Finding
-from editloupe.runs.fork import Changes, fork
+from editloupe.runs.fork import Changes, Forked, fork
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
@@ -38,8 +37,8 @@ class Other(ScriptedLMM):
 
 
 @pytest.fixture
-def signed(edits: Edits, tmp_path: Path) -> tuple[Path, Finding]:
-    """A run of one native task whose provider signs its thoughts: (run folder, finding)."""
+def run(edits: Edits, tmp_path: Path) -> Path:
+    """A run of one native task whose provider signs its thoughts."""
 
     def script(request: Request) -> Reply | str:
         if len(request.messages) > 1:
@@ -47,60 +46,59 @@ def signed(edits: Edits, tmp_path: Path) -> tuple[Path, Finding]:
         return Reply(text="", tool_calls=(LOOK,), finish="tools", carry={"signature": "abc"})
 
     lmm = ScriptedLMM(script, native_tools=True)
-    setup = open_with(backend=lmm, criteria=("if",), tool_protocol="native")
-    outcome = run_over(setup, edits(1), tmp_path / "run", config={})
-    return tmp_path / "run", outcome.findings[0]
+    run_over(open_with(backend=lmm, criteria=("if",), tool_protocol="native"), edits(1), tmp_path / "run")
+    return tmp_path / "run"
 
 
-def test_signatures_go_back_to_their_provider_and_to_no_other(signed: tuple[Path, Finding]):
-    folder, finding = signed
-    toolbox = open_toolbox(("localize_differences",))
+def forked(run: Path, at: int, backend: ScriptedLMM, **how: Changes) -> Forked:
+    """A fork of the one task of a run."""
+    (finding,) = RunStore.read(run).current()
+    return fork(run, str(finding.trace), at=at, backend=backend, toolbox=open_toolbox(("localize_differences",)), **how)
+
+
+def test_signatures_go_back_to_their_provider_and_to_no_other(run: Path):
     for kind, carried in ((ScriptedLMM, {"signature": "abc"}), (Other, None)):
         lmm = kind(["-", final("Over Modification")], native_tools=True)
-        forked = fork(folder, str(finding.trace), at=1, backend=lmm, toolbox=toolbox)
+        trace = run / forked(run, 1, lmm).trace
         assert [m.carry for m in lmm.requests[0].messages if m.role == "assistant"] == [carried]
-        child = read_whole(folder, folder / forked.trace)
+        child = read_whole(run, trace)
         assert child.problems == ()
-        notes = [e.text for e in read_trace(folder / forked.trace).events if isinstance(e, Note)]
+        notes = [e.text for e in read_trace(trace).events if isinstance(e, Note)]
         assert notes == ([] if carried else ["left out of the shared messages: what only scripted/test understands"])
         # The recorded message keeps it either way, and with it its hash.
         assert next(m.carry for m in child.messages() if m.role == "assistant") == {"signature": "abc"}
 
 
-def test_a_backend_that_cannot_go_on_natively_is_refused_before_anything_is_written(signed: tuple[Path, Finding]):
-    folder, finding = signed
+def test_a_backend_that_cannot_go_on_natively_is_refused_before_anything_is_written(run: Path):
     with pytest.raises(ConfigError, match="calls tools natively and scripted/test cannot"):
-        fork(folder, str(finding.trace), at=1, backend=ScriptedLMM([]), toolbox=open_toolbox(()))
-    assert not (folder / "forks").exists()
+        forked(run, 1, ScriptedLMM([]))
+    assert not (run / "forks").exists()
 
 
-def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Path, Finding]):
-    folder, finding = signed
+def test_from_the_question_alone_the_whole_conversation_is_anew(run: Path):
     lmm = Other([Reply(text="", tool_calls=(LOOK,), finish="tools"), final("Flawless Execution")], native_tools=True)
-    forked = fork(folder, str(finding.trace), at=0, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
-    assert (forked.finding.label, forked.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
-    assert [e.ordinal for e in read_trace(folder / forked.trace).events if isinstance(e, ModelCall)] == [0, 1]
+    child = forked(run, 0, lmm)
+    assert (child.finding.label, child.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
+    assert [e.ordinal for e in read_trace(run / child.trace).events if isinstance(e, ModelCall)] == [0, 1]
     # Findings of forks are no findings of the run, nor where these are rebuilt from traces.
-    assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
-    (folder / "findings.jsonl").unlink()
-    assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
+    for _ in range(2):
+        assert [f.label for f in RunStore.read(run).current()] == ["Wrong Action"]
+        (run / "findings.jsonl").unlink(missing_ok=True)
 
 
-def test_a_failing_backend_leaves_a_child_that_says_so(signed: tuple[Path, Finding]):
-    folder, finding = signed
-    lmm, toolbox = Other(lambda request: Unavailable("gone"), native_tools=True), open_toolbox(("localize_differences",))
-    changes = Changes(instruction="Ignore <tool_call> in what I say.")
-    forked = fork(folder, str(finding.trace), at=2, backend=lmm, toolbox=toolbox, changes=changes)
-    assert (forked.finding.status, forked.finding.label) == ("backend_failed", None)
+def test_a_failing_backend_leaves_a_child_that_says_so(run: Path):
+    lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
+    child = forked(run, 2, lmm, changes=Changes(instruction="Ignore <tool_call> in what I say."))
+    assert (child.finding.status, child.finding.label) == ("backend_failed", None)
     # Our own tags in an instruction are no tags.
     assert "Ignore ‹tool_call› in what I say." in lmm.requests[0].messages[-1].text
-    assert read_whole(folder, folder / forked.trace).problems == ()
+    assert read_whole(run, run / child.trace).problems == ()
 
 
 def test_a_fork_whose_budget_is_spent_asks_nothing_and_says_so(edits: Edits, tmp_path: Path):
     setup = open_with(backend=ScriptedLMM([LOOK_IN_TEXT]), criteria=("if",), budget=Budget(max_tokens=1))
-    (finding,) = run_over(setup, edits(1), tmp_path / "run", config={}).findings
+    run_over(setup, edits(1), run := tmp_path / "run")
     lmm = ScriptedLMM([final("Wrong Action")])
-    forked = fork(tmp_path / "run", str(finding.trace), at=1, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
-    assert (forked.finding.status, forked.finding.ending, lmm.requests) == ("over_budget", "tokens", [])
-    assert read_whole(tmp_path / "run", tmp_path / "run" / forked.trace).problems == ()
+    child = forked(run, 1, lmm)
+    assert (child.finding.status, child.finding.ending, lmm.requests) == ("over_budget", "tokens", [])
+    assert read_whole(run, run / child.trace).problems == ()

@@ -1,8 +1,13 @@
-"""Kill −9 in the middle of a run, again and again: nothing is lost, nothing is paid twice but what was in flight."""
+"""Kill −9 in the middle of a run, again and again: nothing is lost, nothing is paid twice but what was in flight.
+
+As a program, a run that is made to be killed: `python -m tests.runs.test_kill EDITS OUT LOG PROCESSES`. Every model call
+is written to LOG (and synced) before it is answered, so that what was paid for can be counted.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -13,12 +18,31 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
 from editloupe.runs.verify import verify
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
-from tests.runs.killed_run import CONCURRENCY
+from tests.conftest import LOOK, final
+from tests.setups import open_with, run_over
 
-SAMPLES, KILLS = 60, 10
+SAMPLES, KILLS, CONCURRENCY = 60, 10, 2
+LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
+
+
+def main(edits: str, out: str, log: str, processes: str) -> None:
+    """Judge IF of `edits` into `out`, with the tool in so many processes."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def script(request: Request) -> str:
+        os.write(descriptor, request.key().encode() + b"\n")
+        os.fsync(descriptor)
+        time.sleep(0.01)
+        turn = sum(m.role == "assistant" for m in request.messages)
+        return LOOK if turn == 0 else final(LABELS[int(request.key()[:8], 16) % 4])
+
+    setup = open_with(backend=ScriptedLMM(script, name="counted"), criteria=("if",), processes=int(processes))
+    run_over(setup, Path(edits), Path(out), config={"path": edits}, concurrency=CONCURRENCY)
 
 
 def findings(out: Path) -> dict[str, dict[str, object]]:
@@ -39,7 +63,7 @@ def recorded(out: Path) -> set[str]:
 
 def start(edits: Path, out: Path, log: Path, *, processes: int = 2) -> subprocess.Popen[bytes]:
     """Start a run whose tool has processes of its own: they end with it."""
-    command = [sys.executable, "-m", "tests.runs.killed_run", *map(str, (edits, out, log, processes))]
+    command = [sys.executable, "-m", "tests.runs.test_kill", *map(str, (edits, out, log, processes))]
     return subprocess.Popen(command)
 
 
@@ -78,3 +102,7 @@ def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_
     assert len(paid) == 2 * SAMPLES
     # Each kill can lose the calls in flight, one a thread, and no other call was made twice.
     assert sum(paid.values()) - len(paid) <= KILLS * CONCURRENCY
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

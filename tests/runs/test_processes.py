@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Any
 
 import pytest
@@ -73,24 +74,24 @@ def judged(edits: Path, out: Path, own: Tool | None = None, *, processes: int, *
     return run_over(setup, edits, out, **{"concurrency": 4, **given})
 
 
+def recorded(out: Path) -> list[Mapping[str, Json]]:
+    """The observations of a run, as its traces have them."""
+    traces = [read_trace(path).events for path in sorted(out.glob("traces/*/*/*.jsonl"))]
+    return [event.observation for events in traces for event in events if isinstance(event, ToolResult)]
+
+
 def test_a_run_finds_the_same_with_and_without_processes(edits: Callable[..., Path], tmp_path: Path):
     folder, runs = edits(4), (tmp_path / "1", tmp_path / "2")
     for out in runs:
         outcome = judged(folder, out, processes=int(out.name))
         assert [finding.status for finding in outcome.findings] == ["ok"] * 4
-        assert outcome.tool_calls == 8
-    one, two = map(findings, runs)
-    assert json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
-    one, two = map(shown, runs)
-    assert one == two and len(one) == 8
-    one, two = ({path.name: path.read_bytes() for path in out.glob("blobs/*/*")} for out in runs)
-    assert one == two and len(one) > 8
-
-
-def shown(out: Path) -> list[Mapping[str, Json]]:
-    """The observations of a run, as its traces have them."""
-    traces = [read_trace(path).events for path in sorted(out.glob("traces/*/*/*.jsonl"))]
-    return [event.observation for events in traces for event in events if isinstance(event, ToolResult)]
+        assert outcome.tool_calls == len(recorded(out)) == 8
+    for of_one, of_two in (
+        [json.dumps(findings(out), sort_keys=True) for out in runs],
+        [recorded(out) for out in runs],
+        [{path.name: path.read_bytes() for path in out.glob("blobs/*/*")} for out in runs],
+    ):
+        assert of_one == of_two
 
 
 def test_what_computes_and_can_be_pickled_crosses_and_all_else_stays(pool: Pool):
@@ -214,14 +215,7 @@ with output.stoppable() as stop:
 """
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("end", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in (SIGTERM, SIGINT))])
 def test_no_process_is_left_behind(end: int, edits: Callable[..., Path], tmp_path: Path):
     told = tmp_path / "told"
     command = [sys.executable, "-c", LEFT, str(edits(1)), str(tmp_path / "run"), str(told)]

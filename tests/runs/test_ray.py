@@ -63,15 +63,19 @@ def looks_then_answers(handler: Handler, body: Body) -> None:
     says(final(("Wrong Action", "Flawless Execution")[number % 2]) if asked_before else LOOK)(handler, body)
 
 
+def config_of(edits: Path, server: OpenAIServer | None = None, **given: Any) -> RunConfig:
+    judge = {} if server is None else {"backend": f"openai/m?base_url={server.url}&env=none"}
+    return RunConfig.make(path=edits, judge=judge, option={"criteria": ["if"]}, **{"executor": "ray", **given})
+
+
 def run(server: OpenAIServer, edits: Path, out: Path, *, budget: RunBudget | None = None, **given: Any) -> Outcome:
-    config = RunConfig.make(
-        path=edits,
-        judge={"backend": f"openai/m?base_url={server.url}&env=none"},
-        option={"criteria": ["if"]},
-        **{"executor": "ray", "concurrency": 12, **given},
-    )
+    config = config_of(edits, server, **{"concurrency": 12, **given})
     prices = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
     return drive(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
+
+
+def is_sound(out: Path) -> bool:
+    return not any(part.wrong for part in verify(out))
 
 
 def paid(server: OpenAIServer) -> Counter[str]:
@@ -110,9 +114,9 @@ def test_an_address_without_a_cluster_is_told_within_seconds(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", address.replace("PORT", str(taken.getsockname()[1])))
-        config, began = RunConfig.make(path=edits(1), executor="ray"), time.monotonic()
+        began = time.monotonic()
         with pytest.raises(ConfigError, match=told):
-            drive(open_setup(config), tmp_path / "run")
+            drive(open_setup(config_of(edits(1))), tmp_path / "run")
     assert time.monotonic() - began < 12
     assert not (tmp_path / "run").exists()
 
@@ -129,7 +133,7 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits:
     assert outcome.ledger.usage == alone.ledger.usage
     assert (outcome.ledger.cost, outcome.failed) == (pytest.approx(alone.ledger.cost), 0)
     assert outcome.tool_calls == alone.tool_calls
-    assert not any(part.wrong for part in verify(tmp_path / "run"))
+    assert is_sound(tmp_path / "run")
     assert list((tmp_path / "run" / "cache").glob("ray-*")) == []
     # How a run is made is no part of what it is, and nothing is left to ask.
     again = run(server, folder, tmp_path / "run", executor="local")
@@ -195,7 +199,7 @@ def test_a_killed_process_loses_nothing_and_pays_twice_what_was_in_flight(
     outcome = run(server, folder, tmp_path / "killed", max_connections=1)
     assert (len(killed), outcome.failed, len(outcome.findings)) == (2, 0, 12)
     assert labels(tmp_path / "killed") == labels(tmp_path / "calm")
-    assert not any(part.wrong for part in verify(tmp_path / "killed"))
+    assert is_sound(tmp_path / "killed")
     calls = paid(server)
     assert len(calls) == 24 and sum(calls.values()) <= 26
 
@@ -227,8 +231,7 @@ def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any
         looks_then_answers(handler, body)
 
     server, folder, stop = serve(act), edits(12), threading.Event()
-    judge = {"backend": f"openai/m?base_url={server.url}&env=none"}
-    config = RunConfig.make(path=folder, judge=judge, option={"criteria": ["if"]}, executor="ray", concurrency=4)
+    config = config_of(folder, server, concurrency=4)
     stopped = drive(open_setup(config), tmp_path / "run", stop=stop)
     assert stopped.interrupted and len(stopped.findings) < 12
     again = drive(open_setup(config), tmp_path / "run")
@@ -237,37 +240,30 @@ def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any
     assert set(paid(server).values()) == {1}
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"ray_gpus": 2}, r"each process asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
-        ({"ray_gpus": 0.5}, "asks for 1 CPU and 0.5 GPU"),
-    ],
-)
-def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
-    given: dict[str, Any], told: str, cluster: Any, edits: Edits, tmp_path: Path
-):
-    config = RunConfig.make(path=edits(1), executor="ray", **given)
-    with pytest.raises(ConfigError, match=told):
-        drive(open_setup(config), tmp_path / "run")
-    assert not (tmp_path / "run").exists() and not ray.is_initialized()
+def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(cluster: Any, edits: Edits, tmp_path: Path):
+    folder = edits(1)
+    for gpus, told in (
+        (2, r"each process asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
+        (0.5, "asks for 1 CPU and 0.5 GPU"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            drive(open_setup(config_of(folder, ray_gpus=gpus)), tmp_path / "run")
+        assert not (tmp_path / "run").exists() and not ray.is_initialized()
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "told"),
-    [
-        ("editloupe.runs.ray_task.VERSION", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
-        ("editloupe.runs.ray_task.Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
-        ("editloupe.runs.ray_task._identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
-    ],
-)
 def test_a_machine_that_differs_ends_the_run_with_the_reason(
-    attribute: str, value: Any, told: str, cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(attribute, value)
-    config = RunConfig.make(path=edits(1), executor="ray")
-    with pytest.raises(ConfigError, match=told):
-        drive(open_setup(config), tmp_path / "run")
+    folder = edits(1)
+    for name, value, told in (
+        ("VERSION", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
+        ("Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
+        ("_identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"editloupe.runs.ray_task.{name}", value)
+            with pytest.raises(ConfigError, match=told):
+                drive(open_setup(config_of(folder)), tmp_path / "run")
 
 
 def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_path: Path, capsys: Any):
@@ -283,7 +279,7 @@ def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_p
     server = serve(act)
     outcome = run(server, folder, tmp_path / "run")
     assert (len(cluster.nodes), outcome.failed, len(outcome.findings)) == (1, 0, 16)
-    assert not any(part.wrong for part in verify(tmp_path / "run"))
+    assert is_sound(tmp_path / "run")
     calls = paid(server)
     # Six tasks at once in the process that was lost.
     assert len(calls) == 32 and sum(calls.values()) <= 32 + 6

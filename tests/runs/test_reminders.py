@@ -22,18 +22,23 @@ from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final
 from tests.runs.test_replay import replayed as replayed_all
-from tests.runs.test_resume import Edits
 from tests.setups import open_with, run_over
 
 Run = Callable[..., tuple[int, str, str]]
-SCRIPT = [LOOK, final("Superb"), final("Fine"), final("Wrong Action")]
+Judged = Callable[..., Finding]
 
 
-def judged(edits: Edits, out: Path, script: list[str | Exception] = SCRIPT, **options: object) -> Finding:  # type: ignore[assignment]
-    """The finding of one edit."""
-    folder = edits(1) if not (out.parent / "edits").exists() else out.parent / "edits"
-    outcome = run_over(open_with(backend=ScriptedLMM(script), criteria=("if",), **options), folder, out, config={})
-    return outcome.findings[0]
+@pytest.fixture
+def judged(edits: Callable[..., Path], tmp_path: Path) -> Judged:
+    """Judges one edit, into the folder `run`, by a script."""
+    folder = edits(1)
+
+    def judge(*script: str | Exception, **options: object) -> Finding:
+        setup = open_with(backend=ScriptedLMM(script), criteria=("if",), **options)
+        (finding,) = run_over(setup, folder, tmp_path / "run", config={}).findings
+        return finding
+
+    return judge
 
 
 def replayed(out: Path, **how: object) -> Replayed:
@@ -41,9 +46,9 @@ def replayed(out: Path, **how: object) -> Replayed:
     return one
 
 
-def test_a_run_with_reminders_of_answers_is_replayed_re_scored_and_forked_behind_them(edits: Edits, tmp_path: Path):
+def test_a_run_with_reminders_of_answers_is_replayed_re_scored_and_forked_behind_them(judged: Judged, tmp_path: Path):
     out, toolbox = tmp_path / "run", open_toolbox(("localize_differences",))
-    finding = judged(edits, out)
+    finding = judged(LOOK, final("Superb"), final("Fine"), final("Wrong Action"))
     assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 2})
     assert (replayed(out).verdict, replayed(out).message) == ("same", "")
     notes = [e.text for e in read_trace(out / str(finding.trace)).events if isinstance(e, Note)]
@@ -59,9 +64,9 @@ def test_a_run_with_reminders_of_answers_is_replayed_re_scored_and_forked_behind
         fork(out, str(finding.trace), at=4, backend=lmm, toolbox=toolbox)
 
 
-def test_a_run_of_before_there_were_reminders_of_answers_replays_as_it_was(edits: Edits, tmp_path: Path):
+def test_a_judge_that_reminds_of_no_answer_is_replayed_without(judged: Judged, tmp_path: Path):
     out = tmp_path / "run"
-    finding = judged(edits, out, [LOOK, final("Superb")], remind_answers=False)
+    finding = judged(LOOK, final("Superb"), remind_answers=False)
     assert "remind_answers" not in (out / str(finding.trace)).read_text()
     one = replayed(out)
     assert (one.verdict, one.finding and one.finding.status) == ("same", "off_menu")
@@ -71,14 +76,13 @@ def test_a_run_of_before_there_were_reminders_of_answers_replays_as_it_was(edits
     assert (live.finding and live.finding.status, len(lmm.requests)) == ("off_menu", 2)
 
 
-def test_a_task_that_broke_off_at_a_reminder_goes_on_there(edits: Edits, tmp_path: Path):
-    out = tmp_path / "run"
-    assert judged(edits, out, [LOOK, final("Superb"), Unavailable("gone")]).status == "backend_failed"
-    finding = judged(edits, out, [Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action")])
+def test_a_task_that_broke_off_at_a_reminder_goes_on_there(judged: Judged):
+    assert judged(LOOK, final("Superb"), Unavailable("gone")).status == "backend_failed"
+    finding = judged(Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action"))
     assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 1})
 
 
-def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edits: Edits, tmp_path: Path):
+def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
     script, folder = tmp_path / "two.jsonl", edits(1)
     script.write_text("".join(json.dumps(line) + "\n" for line in (final("Superb"), final("Wrong Action"))))
     words = ("judge", folder, "--criteria", "if", "--backend", f"scripted/{script}", "--out")

@@ -28,9 +28,8 @@ from editloupe.traces.read import read_trace
 from editloupe.values import Box, View
 from tests.conftest import final
 
-ZOOM = (
-    '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]}}</tool_call>'
-)
+CALL = '{"name": "zoom_in", "parameters": {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]}}'
+ZOOM = f"<tool_call>{CALL}</tool_call>"
 
 
 def replayed(folder: Path, **how: object) -> list[Replayed]:
@@ -38,13 +37,6 @@ def replayed(folder: Path, **how: object) -> list[Replayed]:
     store, wanted = RunStore.read(folder), str(how.pop("judge", ""))
     replay = Replay(folder=folder, run=store.identity, **{"live": Live(), **how})  # type: ignore[arg-type]
     return list(replay.tasks([f for f in store.current() if wanted in store.judges()[f.judge_id]]))
-
-
-def test_the_gallery_replays_bit_for_bit():
-    found = replayed(GALLERY)
-    assert len(found) == 7
-    assert {(one.verdict, one.message) for one in found} == {("same", "")}
-    assert exit_code(found, live_model=False) == 0
 
 
 def test_a_replay_asks_no_server_and_imports_no_torch():
@@ -75,17 +67,12 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
 
     moved = "box: IoU 0.818 of 0.9: recorded (0.0, 0.0, 20.0, 20.0), now (2.0, 0.0, 22.0, 20.0)"
     letters = seen(text="aaaa bbbb cccc dddd eeee"), seen(text="aaaa bbbb cccc dddd ffff")
+    levels = "picture 1: differs by up to 2 of 255, PSNR 42.1"
     for before, after, tolerance, verdict, told in (
         (seen(), seen(), EXACT, "identical", ""),
         # All pixels two levels off: PSNR = 10 log10(255² / 2²) = 42.11 dB.
         (seen(), seen(102), Tolerance(max_abs=2, psnr_db=42), "within", ""),
-        (
-            seen(),
-            seen(102),
-            Tolerance(max_abs=1, psnr_db=42),
-            "drift",
-            "picture 1: differs by up to 2 of 255, PSNR 42.1",
-        ),
+        (seen(), seen(102), Tolerance(max_abs=1, psnr_db=42), "drift", levels),
         (seen(), seen(102), Tolerance(max_abs=2, psnr_db=43), "drift", "(at most 2, at least 43 dB)"),
         # 20×20 moved by 2 px: 18·20 shared of 2·400 − 360 = 440, IoU 0.818. Its pictures show other places.
         (seen(), seen(250, left=2), Tolerance(iou=0.8), "within", ""),
@@ -209,8 +196,8 @@ def test_a_torn_line_and_an_unknown_event_are_told_and_the_rest_replays(gallery:
     with trace_of(gallery, "closer-look").open("ab") as file:
         file.write(b'{"kind": "dream"}\n{"kind": "note", "te')
     (one,) = replayed(gallery, judge="closer-look")
-    assert one.verdict == "same"
-    assert ["unknown event 'dream'" in p or "the last line is cut off" in p for p in one.problems] == [True, True]
+    assert one.verdict == "same" and len(one.problems) == 2
+    assert "unknown event 'dream'" in str(one.problems) and "the last line is cut off" in str(one.problems)
 
 
 def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import http.client
-import json
-import os
+import itertools
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from editloupe.runs.store import RunStore
-from tests.service.loopback_judge import IF_LABELS, edit, needs_extra
+from tests.service.loopback_judge import IF_LABELS, Service, edit
+from tests.service.test_judge_http import command
 
-ROOT = Path(__file__).parents[2]
 CLIENTS = 64
 SECONDS = 60.0
 MOST_GROWTH_MB = 60.0
@@ -39,7 +37,6 @@ class Slow(scripted.ScriptedLMM):
 
 scripted.open_backend = lambda uri: Slow(by_number)
 from editloupe.cli import main
-sys.argv = ["editloupe", "serve", *sys.argv[1:]]
 main()
 """
 
@@ -47,76 +44,52 @@ main()
 class Clients:
     """Threads that ask for edits of their own, and some for shared ones, and check each answer."""
 
-    def __init__(self, port: int) -> None:
-        self.port, self.stop, self.lock = port, threading.Event(), threading.Lock()
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.stop, self.lock = threading.Event(), threading.Lock()
         self.statuses: Counter[str] = Counter()
-        self.wrong: list[str] = []
-        self.seconds: dict[str, list[float]] = {}
+        self.wrong: list[object] = []
         self.answered: set[int] = set()
         self.threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
 
     def _ask(self, client: int) -> None:
-        chosen, turn = random.Random(client), 0
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        while not self.stop.is_set():
-            turn += 1
+        chosen = random.Random(client)
+        for turn in itertools.takewhile(lambda _: not self.stop.is_set(), itertools.count()):
             # One in four is asked by many at once.
             number = chosen.randrange(50) if chosen.random() < 0.25 else 1000 + client + CLIENTS * turn
-            began = time.monotonic()
+            name, said = f"{client}-{turn}", {}
             try:
-                body = json.dumps(edit(number, id=f"{client}-{turn}"))
-                connection.request("POST", "/v1/judge", body, {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                status, said = str(answer.status), json.loads(answer.read())
+                code, _, said = self.service.ask("/v1/judge", edit(number, id=name))
+                status = str(code)
             except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                status, said = type(error).__name__, {}
+                status = type(error).__name__
             with self.lock:
                 self.statuses[status] += 1
-                self.seconds.setdefault(status, []).append(time.monotonic() - began)
                 if status == "200":
                     self.answered.add(number)
-                    self.wrong += list(_wrong(said, number, f"{client}-{turn}"))
-            if status == "503":
-                time.sleep(0.2)
-            elif status != "200":
-                time.sleep(0.05)
-        connection.close()
+                    self.wrong += [] if _belongs(said, number, name) else [(number, name, said)]
+            time.sleep(0 if status == "200" else 0.2)
 
 
-def _wrong(said: dict, number: int, id_: str):
-    """What does not belong to the question."""
-    expected = (IF_LABELS[number % 4], f"this is mug {number}")
-    found = [(f["label"], f["reason"]) for f in said["findings"]]
-    if said["id"] != id_ or found != [expected] or said["reward"]["value"] != pytest.approx(number % 4 / 3 * 100):
-        yield f"{id_}, mug {number}: {said}"
+def _belongs(said: dict[str, Any], number: int, name: str) -> bool:
+    """Return whether an answer is one to this question."""
+    (finding,) = said["findings"]
+    label = (finding["label"], finding["reason"]) == (IF_LABELS[number % 4], f"this is mug {number}")
+    return said["id"] == name and label and said["reward"]["value"] == pytest.approx(number % 4 / 3 * 100)
 
 
 def resident_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no VmRSS")
+    (line,) = (row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
 def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path: Path):
-    needs_extra()
     run = tmp_path / "run"
-    words = ["--out", str(run), "--backend", "scripted/x", "--mode", "plain", "--criteria", "if", "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *words, "--concurrency", "24", "--max-queue", "30", "--grace", "20"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        assert "answers at" in line, line + process.stderr.read()
-        clients = Clients(int(line.partition("http://127.0.0.1:")[2].split(",")[0]))
+    words = ("--out", str(run), "--backend", "scripted/x", "--concurrency", "24", "--max-queue", "30", "--grace", "20")
+    with command(*words, code=SERVER) as (process, service):
+        clients = Clients(service)
         for thread in clients.threads:
             thread.start()
         time.sleep(SECONDS / 4)
@@ -127,17 +100,10 @@ def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path
         # Told to stop in the middle of it: what is under way is answered.
         before = clients.statuses.copy()
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=40)
+        _, told = process.communicate(timeout=40)
         clients.stop.set()
         for thread in clients.threads:
             thread.join(timeout=60)
-        told = process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
-    seconds = sorted(clients.seconds["200"])
-    print(f"\n{dict(clients.statuses)}; before the end {dict(before)}; MB {[round(m) for m in memory]}")
-    print(f"median {seconds[len(seconds) // 2]:.2f} s, 99 % {seconds[int(len(seconds) * 0.99)]:.2f} s\n{told}")
     assert not clients.wrong, clients.wrong[:3]
     assert set(before) <= {"200", "503"} and before["200"] > 500, before
     assert before["503"] > 0, "64 clients at 54 places: some must have been told to come back"

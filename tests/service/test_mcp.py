@@ -101,10 +101,14 @@ def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Pa
 
 
 def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder: Path):
+    encoded = base64.b64encode((folder / "sub" / "after.png").read_bytes()).decode()
+    address = f"data:image/png;base64,{encoded}"
+    secret = folder.parent / "secret.png"
+
     async def conversation(client: Any) -> None:
         for path, told in (
             ("../secret.png", "is outside"),
-            (str(folder.parent / "secret.png"), "is outside"),
+            (str(secret), "is outside"),
             ("/etc/no-such-file", "is outside"),
             ("link.png", "is outside"),
             ("loop.png", "loop.png"),
@@ -113,35 +117,7 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
             ("sub", "is a folder"),
             ("a\0b", "expected the path"),
             (7, "expected the path"),
-        ):
-            refused = await client.call_tool("open_images", {"original": path})
-            assert refused.is_error and told in said(refused), (path, said(refused))
-        for arguments in ({}, {"edited": "before.png"}, {"original": "before.png", "more": 1}):
-            assert (await client.call_tool("open_images", arguments)).is_error
-        # An absolute path below the root is as good as a relative one.
-        assert not (await client.call_tool("open_images", {"original": str(folder / "before.png")})).is_error
-        fractions = await client.call_tool("zoom_in", {"target_image": "Original Image", "bbox": [0.1, 0.2, 0.3, 0.4]})
-        assert fractions.is_error and "multiply by 1000, [100, 200, 300, 400]" in said(fractions)
-        unknown = await client.call_tool("magic", {})
-        assert unknown.is_error and "there is no tool 'magic'" in said(unknown)
-        absent = await client.call_tool("grounding", {"target_image": "Original Image", "phrase": "mug"})
-        assert absent.is_error and "is absent here" in said(absent)
-
-    talk(folder, conversation)
-
-
-def test_images_come_as_addresses_too_and_no_error_repeats_one(folder: Path):
-    data = (folder / "sub" / "after.png").read_bytes()
-    encoded = base64.b64encode(data).decode()
-    address = f"data:image/png;base64,{encoded}"
-
-    async def conversation(client: Any) -> None:
-        opened = await client.call_tool("open_images", {"original": (folder / "before.png").as_uri(), "edited": address})
-        assert said(opened) == "Original Image: 320×240 px\nEdited Image: 320×240 px"
-        folded = "data:;base64," + "\n".join(encoded[i : i + 76] for i in range(0, len(encoded), 76))
-        assert not (await client.call_tool("open_images", {"original": folded})).is_error
-        for value, told in (
-            ((folder.parent / "secret.png").as_uri(), "original: the file:// address: is outside"),
+            (secret.as_uri(), "original: the file:// address: is outside"),
             ("file://elsewhere/share/before.png", "original: the file:// address: expected the path"),
             ("https://example.org/before.png", "nothing is fetched"),
             (address[:-7] + "?", "original: the data: address holds no base64"),
@@ -150,12 +126,25 @@ def test_images_come_as_addresses_too_and_no_error_repeats_one(folder: Path):
             ("x" * 100_000, "File name too long"),
             (f"data:image/png;base64,{'A' * (45 * 2**20)}", "more than 32 MiB in a data: address"),
         ):
-            refused = await client.call_tool("open_images", {"original": value})
-            assert refused.is_error and told in said(refused), said(refused)[:300]
+            refused = await client.call_tool("open_images", {"original": path})
+            assert refused.is_error and told in said(refused), (str(path)[:80], said(refused)[:300])
             assert encoded[:20] not in said(refused) and len(said(refused)) < 500
-        await client.call_tool("open_images", {"original": "before.png"})
-        wrong = await client.call_tool("zoom_in", {"target_image": address, "bbox": [0, 0, 500, 500]})
-        assert wrong.is_error and "the images are: 'Original Image'" in said(wrong) and encoded[:20] not in said(wrong)
+        for arguments in ({}, {"edited": "before.png"}, {"original": "before.png", "more": 1}):
+            assert (await client.call_tool("open_images", arguments)).is_error
+        # An absolute path below the root is as good as a relative one, and so are addresses.
+        folded = "data:;base64," + "\n".join(encoded[i : i + 76] for i in range(0, len(encoded), 76))
+        for original in (str(folder / "before.png"), (folder / "before.png").as_uri(), folded):
+            opened = await client.call_tool("open_images", {"original": original, "edited": address})
+            assert said(opened) == "Original Image: 320×240 px\nEdited Image: 320×240 px"
+        image = "Original Image"
+        for tool, arguments, told in (
+            ("zoom_in", {"target_image": image, "bbox": [0.1, 0.2, 0.3, 0.4]}, "multiply by 1000, [100, 200, 300, 400]"),
+            ("zoom_in", {"target_image": address, "bbox": [0, 0, 500, 500]}, "the images are: 'Original Image'"),
+            ("magic", {}, "there is no tool 'magic'"),
+            ("grounding", {"target_image": image, "phrase": "mug"}, "is absent here"),
+        ):
+            wrong = await client.call_tool(tool, arguments)
+            assert wrong.is_error and told in said(wrong) and encoded[:20] not in said(wrong), (tool, said(wrong))
 
     talk(folder, conversation)
 
@@ -195,16 +184,13 @@ def test_pictures_of_an_answer_stay_below_a_megabyte_and_say_that_they_were_scal
     talk(folder, conversation)
 
 
-def test_a_root_that_is_no_folder_is_refused_before_anything_is_served(tmp_path: Path):
+def test_a_root_that_is_no_folder_and_a_missing_extra_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mcp", reason="needs the extra `mcp`")
     from editloupe.service.mcp import serve
 
     with pytest.raises(ConfigError, match="is no folder"):
         serve(open_session(tools=["zoom_in"]), tmp_path / "nowhere")
-
-
-def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "editloupe.service.mcp", raising=False)
+    monkeypatch.delitem(sys.modules, "editloupe.service.mcp")
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[mcp\]'"):
         importlib.import_module("editloupe.service.mcp")

@@ -87,20 +87,14 @@ def test_metrics_that_are_not_asked_for_are_not_judged(tmp_path: Path):
 
 
 def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    mumbles = ScriptedLMM(lambda _: "I cannot say.", name="parser")
-    with serving(tmp_path / "one", keeps_mugs, protocol="objects", options={}, roles={"parser": mumbles}) as service:
-        said = service.ask("/v1/judge", edit(1))[2]
-        assert [(f["metric"], f["status"]) for f in said["findings"]] == [("objects", "unparsed")]
-        assert said["reward"] == {"value": None, "why": "kept: unparsed", "scores": {"kept": None}}
-
     def breaks(*_: object) -> None:
         raise LookupError("no second wave today")
 
-    with serving(tmp_path / "two", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as service:
+    with serving(tmp_path / "run", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as service:
         monkeypatch.setattr(type(service.queue.setup.protocol), "_objects", breaks)
         status, _, said = service.ask("/v1/judge", edit(1))
     (finding,) = said["findings"]
-    assert status == 200 and said["reward"]["value"] is None
+    assert (status, said["reward"]["value"]) == (200, None)
     assert (finding["metric"], finding["status"]) == ("kept", "input_error")
     assert "raised in plan: LookupError: no second wave today" in finding["reason"]
 
@@ -126,38 +120,28 @@ def test_the_old_names_of_a_finding_are_marked_as_deprecated(tmp_path: Path):
     assert schema["Ready"]["properties"]["taken"]["description"] == "Edits that are judged or wait."
 
 
-def scored(metric: str, value: float | None, normalised: float | None = None, *, turn: int = 0) -> Score:
-    missing = "refused" if value is None else None
-    return Score(sample_id="a", turn=turn, metric=metric, value=value, normalised=normalised, missing=missing)
+def scored(metric: Metric, value: float | None, *, turn: int = 0) -> Score:
+    missing, normalised = ("refused", None) if value is None else (None, metric.normalise(value))
+    return Score(sample_id="a", turn=turn, metric=metric.id, value=value, normalised=normalised, missing=missing)
 
 
 def test_a_reward_is_the_mean_over_metrics_of_the_mean_over_turns():
-    quality, shift = (
-        Metric(id="quality", domain=Interval(low=0, high=10)),
-        Metric(id="shift", domain=Binary(), better="lower"),
-    )
-    scores = [scored("quality", 4, 40, turn=1), scored("quality", 8, 80, turn=2), scored("shift", 0, 0)]
-    # (40 + 80) / 2 = 60; no shift is the best, 100; (60 + 100) / 2 = 80.
-    assert reward_of(scores, [quality, shift]).model_dump() == {
-        "value": 80.0,
-        "why": None,
-        "scores": {"quality": 60.0, "shift": 100.0},
-    }
-    torn = reward_of([scores[0], scored("quality", None, turn=2)], [quality])
-    assert torn.model_dump() == {"value": None, "why": "quality: refused", "scores": {"quality": None}}
-    assert reward_of([], [quality]).why == "quality: the protocol gives no score"
-
-
-@pytest.mark.parametrize(
-    ("metric", "reason"),
-    [
-        (Metric(id="psnr", domain=Real(), unit="dB"), "psnr: a metric without bounds is no reward"),
-        (Metric(id="area", domain=Interval(low=0, high=1), better=None), "area: a metric without a direction is no reward"),
-    ],
-)
-def test_a_metric_that_cannot_be_a_reward_gives_none_and_says_so(metric: Metric, reason: str):
-    said = reward_of([scored(metric.id, 0.5, metric.normalise(0.5))], [metric])
-    assert said.value is None and said.scores == {metric.id: None} and (said.why or "").startswith(reason)
+    quality = Metric(id="quality", domain=Interval(low=0, high=10))
+    shift = Metric(id="shift", domain=Binary(), better="lower")
+    psnr = Metric(id="psnr", domain=Real(), unit="dB")
+    area = Metric(id="area", domain=Interval(low=0, high=1), better=None)
+    first, second = scored(quality, 4, turn=1), scored(quality, 8, turn=2)
+    for scores, metrics, value, why in (
+        # (40 + 80) / 2 = 60; no shift is the best, 100; (60 + 100) / 2 = 80.
+        ([first, second, scored(shift, 0)], {quality: 60.0, shift: 100.0}, 80.0, ""),
+        ([first, scored(quality, None, turn=2)], {quality: None}, None, "quality: refused"),
+        ([], {quality: None}, None, "quality: the protocol gives no score"),
+        ([scored(psnr, 0.5)], {psnr: None}, None, "psnr: a metric without bounds is no reward"),
+        ([scored(area, 0.5)], {area: None}, None, "area: a metric without a direction is no reward"),
+    ):
+        said = reward_of(scores, [*metrics])
+        assert (said.value, said.scores) == (value, {metric.id: of_one for metric, of_one in metrics.items()})
+        assert (said.why or "").startswith(why) and (said.why is None) == (value is not None)
 
 
 def test_options_show_no_text_of_an_object():

@@ -130,6 +130,36 @@ def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     assert source.endswith(".jpg") and edited.endswith(".jpg") and source != edited
 
 
+def test_the_pages_of_both_edits_of_a_pair_show_both_edits_and_all_that_was_said(edits: Path, tmp_path: Path) -> None:
+    judge = JudgeConfig(backend=ScriptedLMM(lambda request: final("first"), name="eye"))
+    images = ImageStore()
+    source = images.add_file(edits / "source.png")
+    pair = tuple(
+        Sample(
+            id="s",
+            editor=editor,
+            source=source,
+            turns=(Turn(instruction="Do it.", edited=images.add_file(edits / f"{name}.png")),),
+        )
+        for editor, name in (("a", "first"), ("b", "second"))
+    )
+    setup = open_setup(RunConfig(path=edits, protocol="arena", judge=judge, concurrency=1))
+    drive(setup, tmp_path / "run", loaded=Loaded(format="toy", samples=pair, rejected=()))
+    for read_whole in (False, True):
+        site = Site.of([RunReader(tmp_path / "run")])
+        run = site.runs[0]
+        if read_whole:
+            run.reader.samples()
+        for key, other in (("a/s", "b/s"), ("b/s", "a/s")):
+            (slug,) = [slug for slug in run.reader.named("s") if slug.startswith(key[0])]
+            sample = run.reader.sample(slug)
+            assert sample is not None and [one.key for one in sample.partners] == [other]
+            page = site.sample_page(run, sample)
+            assert f"Compared with: {other}" in page
+            (said,) = verdicts_of(page).values()
+            assert "first" in said, (key, read_whole)
+
+
 def test_people_answer_what_a_judge_was_asked_and_no_measure(turns: Path, pixels: Path) -> None:
     page = page_of(turns, Rating(rater="anna"))
     asked = re.findall(r'data-metric="(\w+)" data-turn="(\d)" data-part=""', page)

@@ -1,4 +1,4 @@
-"""A folder full of trouble: each bad row is a counted `input_error` that says what to do; the good ones are judged."""
+"""Pictures of a run: a folder full of trouble, in which each bad row costs itself alone, and the sizes that are sent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.backends.base import Traits
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.runs.sent_sizes import sent_targets, small_targets_message
+from editloupe.runs.worker import Worker
+from editloupe.traces.events import Note
+from editloupe.traces.read import read_trace
+from editloupe.values import Box, Sample, Target, Turn
+from tests.conftest import final
 from tests.runs.test_resume import talker
 from tests.setups import open_with, run_over, summaries
 
@@ -66,12 +76,11 @@ def trouble(tmp_path: Path) -> Path:
     (folder / "source.png").write_bytes(encoded(WHOLE, "PNG"))
     (tmp_path / "outside.png").write_bytes(encoded(WHOLE, "PNG"))
     rows = []
-    for name, data in [*((n, d) for n, (d, _) in BAD.items()), *ODD.items()]:
+    for name, data in ({name: data for name, (data, _) in BAD.items()} | ODD).items():
         if data is not None:
             (folder / name).write_bytes(data)
-        rows.append(
-            {"id": name.strip("./"), "source_file_name": "source.png", "edited_file_name": name, "instruction": "Do it."}
-        )
+        names = {"source_file_name": "source.png", "edited_file_name": name}
+        rows.append({"id": name.strip("./"), "instruction": "Do it.", **names})
     lines = [json.dumps(row) for row in rows]
     lines += [
         '{"id": "torn", "source_file_name": ',
@@ -86,7 +95,7 @@ def trouble(tmp_path: Path) -> Path:
 
 def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(trouble: Path, tmp_path: Path):
     setup = open_with(backend=talker(), criteria=("if",))
-    outcome = run_over(setup, trouble, tmp_path / "run", config={}, concurrency=2)
+    outcome = run_over(setup, trouble, tmp_path / "run", concurrency=2)
     by_id = {f.sample_id: f for f in outcome.findings}
     for name, (_, told) in BAD.items():
         finding = by_id[name.strip("./")]
@@ -100,20 +109,15 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     assert outcome.asked == len(BAD) + len(ODD) + 5
     cell = summaries(outcome)[0].micro["instruction_following"]
     assert (cell.judged, cell.asked) == (len(ODD), outcome.asked)
-
-
-def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
-    from editloupe.traces.read import read_trace
-
-    setup = open_with(backend=talker(), criteria=("if",))
-    odd = ("moving.gif", "cmyk.jpg", "deep.png", "rgba.png", "turned.jpg")
-    outcome = run_over(setup, trouble, tmp_path / "run", config={}, concurrency=1, sample=odd)
-    said = {f.sample_id: "\n".join(read_trace(tmp_path / "run" / str(f.trace)).opening()) for f in outcome.findings}
-    assert "Edited Image: first of 2 frames" in said["moving.gif"]
-    assert "CMYK" in said["cmyk.jpg"]
-    assert "8 bits" in said["deep.png"]
-    assert "alpha composited on white" in said["rgba.png"]
-    assert "EXIF rotation applied" in said["turned.jpg"]
+    for name, told in (
+        ("moving.gif", "Edited Image: first of 2 frames"),
+        ("cmyk.jpg", "CMYK"),
+        ("deep.png", "8 bits"),
+        ("rgba.png", "alpha composited on white"),
+        ("turned.jpg", "EXIF rotation applied"),
+    ):
+        opening = read_trace(tmp_path / "run" / str(by_id[name].trace)).opening()
+        assert any(told in line for line in opening), (name, opening)
 
 
 def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callable[..., Path], tmp_path: Path):
@@ -124,3 +128,35 @@ def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callabl
     outcome = run_over(setup, folder, tmp_path / "run", config={}, concurrency=1)
     assert {f.sample_id: f.status for f in outcome.findings}["s01"] == "ok"
     assert len(outcome.findings) == 2
+
+
+def with_target(store: ImageStore, side: int) -> Sample:
+    """A source of 400×300 px and an edited image of 200×150 px; a target 40 px wide, in the source only."""
+    source, edited = (store.add_array(np.full((h, w, 3), 90, np.uint8)) for w, h in ((400, 300), (200, 150)))
+    turn = Turn(instruction="Turn the mug red.", edited=edited)
+    target = Target(name="mug", boxes={"source": Box(0, 0, 40, side)})
+    return Sample(id="one", source=source, turns=(turn,), targets=(target,))
+
+
+def test_a_target_shrinks_with_its_image_and_the_run_says_how_many_are_too_small(store: ImageStore):
+    for max_side, sent, small in ((None, (40, 20), False), (320, (32, 16), False), (200, (20, 10), True)):
+        (target,) = sent_targets(with_target(store, 20), ImagePolicy(max_side=max_side))
+        assert (target.width, target.height, target.role, target.name) == (40, 20, "source", "mug")
+        assert ((target.sent_width, target.sent_height), target.small) == (pytest.approx(sent), small)
+    samples = [with_target(store, side) for side in (20, 15, 8)]
+    told = small_targets_message([*samples, replace(samples[0], targets=())], ImagePolicy())
+    assert told is not None and told.startswith("In 2 of 3 samples with boxes a target is under 16 px")
+    assert small_targets_message(samples[:1], ImagePolicy()) is None
+
+
+def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):
+    lmm = ScriptedLMM([final("Wrong Action")])
+    lmm.traits = Traits(describes="a script in an LMM's place", max_image_side=200)
+    setup, sample = open_with(backend=lmm, criteria=("if",)), with_target(store, 20)
+    (task,) = setup.protocol.plan([sample], {})
+    finding = Worker(setup=setup, images=store, run=tmp_path, samples={sample.key: sample}).run_task(task)
+    notes = [event for event in read_trace(tmp_path / str(finding.trace)).events if isinstance(event, Note)]
+    assert [note.data.get("px") for note in notes] == [[200, 150], [200, 150], None]
+    assert notes[0].text.startswith("Original Image is sent as image/png, 200×150 px, ")
+    assert notes[0].data["bytes"] == len(store.encoded(sample.source, ImagePolicy(max_side=200)).data)
+    assert notes[2].text == "mug is 20×10 px of the source image as sent, under 16 px: the model may not see it"
