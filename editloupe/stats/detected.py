@@ -20,7 +20,7 @@ _INVENTED: Final = "invented"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenImage:
     """What was detected in one image, and what is there."""
 
     found: Rows
@@ -66,7 +66,7 @@ class Average:
 def precision_table(
     name: str,
     title: str,
-    images: Sequence[Seen],
+    images: Sequence[SeenImage],
     figures: Sequence[Average],
     *,
     side: int | None,
@@ -75,7 +75,7 @@ def precision_table(
 ) -> Table:
     """Return average precision × 100: a line by confidence, where every detection has one of one source, and one without.
 
-    images: those whose detections are known.   side: as in `Seen.boxes`.   asked: how many images there are.
+    images: those whose detections are known.   side: as in `SeenImage.boxes`.   asked: how many images there are.
     """
     boxes = [image.boxes(side) for image in images]
     rows = [row for image in images for row in image.found]
@@ -107,7 +107,7 @@ def precision_table(
 
 
 def confusion_table(
-    name: str, title: str, images: Sequence[Seen], classes: Sequence[str], *, iou: float, caption: str
+    name: str, title: str, images: Sequence[SeenImage], classes: Sequence[str], *, iou: float, caption: str
 ) -> Table:
     """Return which class each true box was detected as, and what was missed or invented.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.protocols.dice.differences import DETECTORS, OPS, Detector
-from editloupe.stats.detected import Average, Seen, confusion_table, precision_table
+from editloupe.stats.detected import Average, SeenImage, confusion_table, precision_table
 from editloupe.stats.pivot import Rows, grouped, rows_of, select, sentences
 from editloupe.stats.table import Table
 
@@ -122,17 +122,17 @@ class _Image:
         return any(row["value"] is not None for row in self.of("no_change"))
 
     @property
-    def by_op(self) -> Seen:
+    def by_op(self) -> SeenImage:
         return self._seen("detected", lambda row: row["op"], lambda row: row["op"])
 
     @property
-    def by_coherence(self) -> Seen:
+    def by_coherence(self) -> SeenImage:
         """1 for coherent and 0 for not are the classes."""
         return self._seen("coherence", lambda row: int(row["value"]), lambda row: int(row["coherent"]))
 
-    def _seen(self, metric: str, found: _ClassOf, truth: _ClassOf) -> Seen:
+    def _seen(self, metric: str, found: _ClassOf, truth: _ClassOf) -> SeenImage:
         one, other = self.of(metric), self.of("given")
-        return Seen(found=one, truth=other, found_classes=[*map(found, one)], truth_classes=[*map(truth, other)])
+        return SeenImage(found=one, truth=other, found_classes=[*map(found, one)], truth_classes=[*map(truth, other)])
 
 
 def _images(frame: polars.DataFrame) -> list[_Image]:
