@@ -19,8 +19,8 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, DataError, RateLimited, Rejected
+from editloupe.imaging.targets import covered_area
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.dice.differences import union
 from editloupe.protocols.dice.protocol import DICE
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.outcome import Outcome
@@ -429,7 +429,7 @@ def test_an_own_prompt_is_used(tmp_path: Path) -> None:
     ],
 )
 def test_what_boxes_cover_together_counts_once(boxes: list[tuple[float, ...]], area: float) -> None:
-    assert union([Box(*box) for box in boxes]) == pytest.approx(area)
+    assert covered_area([Box(*box) for box in boxes]) == pytest.approx(area)
 
 
 def test_asked_questions_are_those_of_the_roles() -> None:

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
 from editloupe.data.boxes import known_format
+from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper, missing_output
 from editloupe.protocols.dice.differences import (
@@ -31,7 +32,6 @@ from editloupe.protocols.dice.differences import (
     detected,
     given,
     record,
-    union,
 )
 from editloupe.protocols.dice.patching import Areas, PatchOptions, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
@@ -425,7 +425,7 @@ class DICE(BaseProtocol):
         if failed is not None:
             yield Score(**about, metric=UNWANTED, value=None, **why)
         else:
-            area = union([one.difference.box for one in asked if not one.coherent])
+            area = min(1.0, covered_area([one.difference.box for one in asked if not one.coherent]))
             yield Score(**about, metric=UNWANTED, value=area, reason=note if out else "")
         about["dims"] = {**about["dims"], **count}
         yield Score(**about, metric=NO_CHANGE, value=float(not judged))
