@@ -65,13 +65,13 @@ def _show(path: Path, report: DataReport, *, brief: bool) -> None:
     if rows:
         table("", "Kind", "Sample", "What", rows=rows)
     missing = report.counts.get("missing_output", 0)
-    usable = report.usable - missing
+    partly = f" ({report.partly} of them in part, since turns have no output)" if report.partly else ""
     for line in report.notes:
         say(line)
     # A path keeps one slash of an address.
     name = str(path).replace("hf:/", "hf://", 1) if str(path).startswith("hf:/") else path
     say(
-        f"{name}: {report.format}; {usable} of {many(report.rows, 'sample')} can be judged, "
+        f"{name}: {report.format}; {report.usable} of {many(report.rows, 'sample')} can be judged{partly}, "
         f"{many(report.images, 'image')}; "
         f"{missing} outputs missing, errors: {report.errors}, warnings: {report.warnings}."
     )

@@ -24,7 +24,7 @@ from editloupe.runs.setup import weights_of
 _LISTED: Final = 20
 
 
-@with_options("given", ("device", "detector", "format", "fields", "edited", "limit", "concurrency"))
+@with_options("given", ("device", "detector", "format", "fields", "columns", "edited", "limit", "concurrency"))
 def masks(
     given: dict[str, Any],
     path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.")],
@@ -47,7 +47,10 @@ def masks(
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / JOURNAL).is_file())):
         raise ConfigError(f"--out {out}: holds other files; name a new or an empty folder")
     store = ImageStore()
-    loaded = load(local_data(path), store=store, format=run.format, edited=run.edited, fields=run.fields, outputs=False)
+    loaded = load(
+        local_data(path), store=store, format=run.format, edited=run.edited, fields=run.fields, columns=run.columns,
+        outputs=False,
+    )  # fmt: skip
     loaded = replace(loaded, samples=loaded.samples[: run.limit])
     asked = {one.key: wanted(one, phrase_field=phrase_field, boxes=boxes) for one in loaded.samples}
     requests = [one for one in asked.values() if isinstance(one, MaskRequest)]

@@ -34,8 +34,10 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
 
+_RUN: Final = ("device", "format", "fields", "columns", "limit", "concurrency", "max_cost", "prices", "langsmith")
 
-@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices", "langsmith"), absolute)
+
+@with_options("given", _RUN, absolute)
 def targets(
     given: dict[str, Any],
     paths: Annotated[list[Path], Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
@@ -250,7 +252,9 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
     Raises ConfigError and DataError where what is written would not be read again.
     """
     assert run.path is not None
-    format = load(run.path, store=ImageStore(cache_bytes=0), format=run.format, fields=run.fields, outputs=False).format
+    format = load(
+        run.path, store=ImageStore(cache_bytes=0), format=run.format, fields=run.fields, columns=run.columns, outputs=False
+    ).format
     keys, root = box_file(format, run.fields), run.path.parent if run.path.is_file() else run.path
     if keys is not None and write.name != keys.name:
         raise ConfigError(
@@ -259,6 +263,11 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
         )
     if format == GENERAL and run.path.is_dir() and not any(run.path.glob("metadata.*")):
         raise DataError(f"--write: {run.path} has a table of another name than metadata; give the path of the table itself")
+    if keys is None and run.columns:
+        raise ConfigError(
+            "--write and --columns exclude each other: the columns are written as they are; take the boxes from "
+            "--out FILE.json, or rename the columns"
+        )
     if keys is None and format != GENERAL:
         raise DataError(
             f"--write needs the layout imagefolder or dlebench, {run.path} is {format}; take the boxes from --out FILE.json"

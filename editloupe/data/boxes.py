@@ -1,14 +1,12 @@
-"""Boxes as data sets write them, read into pixels; and which convention a whole data set uses, where it does not say."""
+"""Boxes as data sets write them, read into pixels."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from editloupe.data.tables import shown
-from editloupe.errors import ConfigError
 from editloupe.values import Box, Json, check_extent, finite, parse_json
 
 BoxOrder: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
@@ -37,8 +35,6 @@ _KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
 
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
-_WRONG = 0.02
-_RULED_OUT = 0.10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,53 +107,6 @@ def inside(box: Box, *, width: int, height: int) -> Box:
         corners = ", ".join(f"{v:g}" for v in box)
         raise ValueError(f"box [{corners}] px reaches outside the image of {width}×{height} px")
     return box.clipped(width=width, height=height)
-
-
-def sniff(seen: Sequence[tuple[Quad, int, int]], *, where: str) -> str:
-    """Return the one `bbox_format` under which the boxes lie inside their images.
-
-    A few wrong boxes (2 %) do not stop it. Another scale counts as ruled out only where more than one box and more than
-    10 % of them break it: in an image of less than 1000 px every box in px could be in thousandths as well.
-    seen: each box with its image's width and height in px.   where: the mapping file's place, for the message.
-    Raises ConfigError where no convention or more than one fits.
-    """
-    sniffed = [name for name in FORMATS if not name.startswith("yxyx")]
-    if all(max(abs(v) for v in quad.values) <= 1 for quad, _, _ in seen):
-        # Pixels and thousandths would all be smaller than a pixel.
-        sniffed = [name for name in sniffed if FORMATS[name][1] == "unit"]
-    if all(quad.order is not None for quad, _, _ in seen):
-        # The order is written beside each number; what is left to tell is the scale.
-        sniffed = [name for name in sniffed if FORMATS[name][0] == "xyxy"]
-    wrong = {name: sum(not _fits(quad, name, w, h) for quad, w, h in seen) for name in sniffed}
-    fitting: list[str] = []
-    for scale in ("px", "unit", "thousandths"):
-        names = [name for name in sniffed if FORMATS[name][1] == scale]
-        fitting += [n for n in names if wrong[n] == 0] or [n for n in names if wrong[n] <= _WRONG * len(seen)]
-    scales = {FORMATS[name][1] for name in fitting}
-    rivals = [n for n in sniffed if FORMATS[n][1] not in scales and wrong[n] <= max(1, _RULED_OUT * len(seen))]
-    if len(fitting) == 1 and not rivals:
-        return fitting[0]
-    values = [v for quad, _, _ in seen for v in quad.values]
-    examples = "; ".join(f"{[round(v, 4) for v in quad.values]} in {w}×{h} px" for quad, w, h in seen[:3])
-    verdict = f"{', '.join(fitting + rivals)} could each be meant" if fitting else "none fits"
-    counts = ", ".join(f"{name} {len(seen) - n}" for name, n in wrong.items() if n < len(seen)) or "none under any"
-    raise ConfigError(
-        f"which convention do the boxes follow? {verdict}. Saw {len(seen)} boxes with values from {min(values):g} to "
-        f"{max(values):g}, for example {examples}. Boxes that lie inside their image: {counts}. "
-        f'State it in {where}: bbox_format = "xyxy" (one of {", ".join(FORMATS)})'
-    )
-
-
-def _fits(quad: Quad, bbox_format: str, width: int, height: int) -> bool:
-    scale = FORMATS[bbox_format][1]
-    limit = {"px": math.inf, "unit": 1.001, "thousandths": 1000.0}[scale]
-    if max(quad.values) > limit:
-        return False
-    try:
-        inside(to_px(quad, bbox_format, width=width, height=height), width=width, height=height)
-    except ValueError:
-        return False
-    return True
 
 
 def _from_text(text: str) -> tuple[Quad, ...]:

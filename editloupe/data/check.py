@@ -47,6 +47,10 @@ class DataReport:
     format: str
     rows: int
     """Everything that the data set asks to be judged."""
+    usable: int
+    """Rows of which at least one turn can be judged: it has an output, and the row no error."""
+    partly: int
+    """Those among them of which other turns have no output."""
     images: int
     """Different files decoded."""
     problems: tuple[DataProblem, ...]
@@ -62,11 +66,6 @@ class DataReport:
         return sum(p.severity == "warning" for p in self.problems)
 
     @property
-    def usable(self) -> int:
-        """Rows without an error. Those with a missing output are among them: a run counts them as missing."""
-        return self.rows - len({p.sample for p in self.problems if p.severity == "error"})
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """Problems by kind, in the order of `problems`."""
         return Counter(p.kind for p in self.problems)
@@ -76,6 +75,7 @@ class DataReport:
             "format": self.format,
             "rows": self.rows,
             "usable": self.usable,
+            "partly": self.partly,
             "images": self.images,
             "errors": self.errors,
             "warnings": self.warnings,
@@ -110,10 +110,14 @@ def check(
         problems = [p for p in problems if p.kind != "mask_size"]
         ((width, height),) = grids
         notes = (*notes, f"all {len(masks):,} masks are {width}×{height} px; measures stretch them over their sources")
+    wrong = {p.sample for p in problems if p.severity == "error"}
+    there = [[turn.edited is not None for turn in s.turns] for s in loaded.samples if s.key not in wrong]
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
     return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),
+        usable=sum(map(any, there)),
+        partly=sum(any(turns) and not all(turns) for turns in there),
         images=len(decoded),
         problems=tuple(problems),
         notes=notes,

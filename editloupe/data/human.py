@@ -1,7 +1,8 @@
 """Human labels: which metric and which rater a column's name means, and what a label is worth on a metric's scale.
 
-A loader keeps what a column says (`human_if_anna`). Where the metrics are known, when a run is opened or a table is read,
-every name becomes the metric's id, so that `human_if`, `human_instruction_following` and a column "IF" are one.
+A loader keeps what a column says (`if_anna` of `human_if_anna`). Where the metrics are known, when a run is opened or a
+table is read, every name becomes the metric's id, so that `human_if`, `human_instruction_following` and a column "IF" are
+one.
 """
 
 from __future__ import annotations
@@ -25,39 +26,20 @@ NO_RATER: Final = "human"
 """The rater of a column that names none."""
 ADJUDICATED: Final = "adjudicated"
 """The rater of labels that settle a disagreement. Such a label stands for people's, and is no further vote."""
-CRITERIA: Final = (
-    "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
-    "sc", "pq",
-)  # fmt: skip
-"""Names after `human_` that are whole metrics for a loader, which knows no protocol; the rater follows them."""
 _TURN: Final = re.compile(r"turn([1-9][0-9]{0,3})_(.+)", re.IGNORECASE)
-_RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 _YES_NO: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def human_column(name: str) -> tuple[str, str] | None:
-    """Return (metric, rater) of a column `human_<metric>[_<rater>]`; None for any other column.
+    """Return (metric, rater) of a column `human_<metric>[__<rater>]`; None for any other column.
 
-    The rater is what follows a double underscore, or a name of `CRITERIA`, or a last part such as 1, r1, rater1;
-    else the whole is the metric and the rater is "human". A rating of a turn, `human_turn2_<metric>`, has the metric
-    `turn2_<metric>`.
+    Without a double underscore the whole is the metric and the rater is "human", until the metrics are known (`named`).
     """
     rest = name.removeprefix("human_")
     if rest == name or not rest.strip("_"):
         return None
-    turn, of = turn_and_metric(rest)
-    if turn and (found := human_column(f"human_{of}")) is not None:
-        return of_turn(turn, found[0]), found[1]
-    metric, double, rater = rest.partition("__")
-    if double and metric and rater:
-        return metric, rater
-    for known in CRITERIA:
-        if rest.lower() == known:
-            return rest, NO_RATER
-        if rest.lower().startswith(known + "_"):
-            return rest[: len(known)], rest[len(known) + 1 :]
-    metric, _, rater = rest.rpartition("_")
-    return (metric, rater) if metric and _RATER.fullmatch(rater) else (rest, NO_RATER)
+    metric, _, rater = rest.partition("__")
+    return (metric, rater) if metric and rater else (rest, NO_RATER)
 
 
 def turn_and_metric(name: str) -> tuple[int, str]:

@@ -121,7 +121,7 @@ class DataRow:
     role_quads: Mapping[Role, tuple[Quad, ...]] = field(default_factory=dict)
     """The same targets, in the same order, in other images."""
     bbox_format: str | None = "xyxy"
-    """None where it is still to be found out."""
+    """None where nothing says it yet."""
     target_name: str | None = None
     human: Ratings = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)

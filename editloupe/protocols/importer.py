@@ -1,7 +1,7 @@
-"""The one reader of result files: what a benchmark's own judge wrote, as a mapping file says, becomes findings.
+"""The one reader of result files: what a benchmark's own judge wrote becomes findings, as a mapping file says.
 
-A number that was no verdict becomes a status where the file tells it. Result files that a mapping alone cannot say are a
-subclass, which reads entries and what they say in a way of its own. docs/published.md is the user's page.
+A number that was no verdict becomes a status where the file tells it. A subclass reads entries that a mapping alone cannot
+say. docs/published.md is the user's page.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from statistics import fmean
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
-from editloupe.answers import Answer, Number
+from editloupe.answers import Answer, Number, Record
 from editloupe.chat import Sampling
 from editloupe.data.folders import IMAGE_ENDINGS
 from editloupe.data.images import ImageStore
@@ -29,7 +30,7 @@ from editloupe.data.samples import load
 from editloupe.data.tables import read_table, shown
 from editloupe.errors import DataError
 from editloupe.files import read_bytes, read_toml
-from editloupe.findings import Finding, JudgeSpec
+from editloupe.findings import Ending, Finding, JudgeSpec
 from editloupe.protocols.imported import Imported, Published
 from editloupe.tasks import About, Status
 from editloupe.values import Json, Sample, digest, distinct_keys, finite, parse_json
@@ -44,16 +45,22 @@ class _MappingPart(BaseModel):
 
 
 class Rule(_MappingPart):
-    """How files say one metric."""
+    """How files say one metric, or several that one question answers."""
 
-    value: str
+    value: str = ""
     reason: str = ""
     low: float = 0
-    high: float
+    high: float = 1
+    whole: bool = False
+    """Whether only whole numbers are on the scale."""
     lines: str = ""
     """Of a value that is a reply: the lines with a number, as a regular expression; the score is their mean."""
     count: int = 0
     """How many such lines there are."""
+    record: dict[str, tuple[str, float, float]] = Field(default_factory=dict)
+    """In place of a value: metric → its field, and its lowest and highest number."""
+    none: tuple[Status, str] = ("unparsed", "")
+    """What a value that is absent says, and why."""
     zeros: tuple[tuple[str, Status, str], ...] = ()
     """What a 0 with a reason like this is in truth."""
     only: dict[str, str] = Field(default_factory=dict)
@@ -64,6 +71,19 @@ class Rule(_MappingPart):
     """Whether an entry need not have it."""
     of_some: bool = False
     """Whether only some edits have it, and nobody knows which."""
+    shown: dict[str, Any] = Field(default_factory=dict)
+    """Name, short name and concern of the metric, where the protocol `published` has it."""
+
+    def applies(self, sample: Sample) -> bool:
+        return all(sample.extra.get(name) == value for name, value in self.only.items())
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that hold the numbers."""
+        return [name for name, *_ in self.record.values()] or [self.value]
+
+    def stands_in(self, row: Mapping[str, Json]) -> bool:
+        return not self.optional or any(name in row for name in self.names)
 
 
 class Means(_MappingPart):
@@ -93,13 +113,11 @@ class ResultMapping(_MappingPart):
     """Groups of `path` by which notes are kept apart, and samples chosen: a sample has them as columns."""
     sample: str = ""
     instruction: str = ""
-    same: dict[str, str] = Field(default_factory=dict)
-    """Field → what it must be, where it is there."""
     needs: Texts = ()
     beside: bool = False
     """Whether outputs may lie in the editor's folder."""
-    bare: tuple[Literal["entries", "scores", "zeros"], str] | None = None
-    """Numbers of which nobody can tell if they are verdicts, and what a note says of them."""
+    doubts: tuple[tuple[str, str], ...] = ()
+    """Scores of which nobody can tell if they are verdicts: a pattern of "VALUE REASON", and what a note says of them."""
     metrics: dict[str, Rule] = Field(default_factory=dict)
     published: Means | None = None
 
@@ -110,15 +128,13 @@ class ResultSaid:
 
     metric: str
     status: Status
-    value: float | None = None
+    answer: Answer | None = None
     """None unless the status is ok."""
     reason: str = ""
     kind: str = ""
     """What is wrong with it, in words that many entries share; "" for nothing."""
     turn: int = 0
     part: str = ""
-    answer: Answer | None = None
-    """Of an answer that is no number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +185,9 @@ class ResultFiles:
     def __init__(self, file: Path, name: str = "") -> None:
         self.file, self.name = file, name or file.stem
 
-    @property
+    @cached_property
     def mapping(self) -> ResultMapping:
-        return TypeAdapter(ResultMapping).validate_python(read_toml(self.file, "the built-in mapping file"))
+        return ResultMapping.model_validate(read_toml(self.file, "the built-in mapping file"))
 
     def read(self, folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
         """Read the result files below a folder as findings on the samples of `data`.
@@ -179,130 +195,112 @@ class ResultFiles:
         edited: folder of outputs by the editor's name; for others it may be the folder in which their results lie.
         Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
         """
-        mapping = self.mapping
-        files, notes = self.files(mapping, folder)
-        keys = list(dict.fromkeys(self.group_of(mapping, its) for _, its in files))
+        files, notes = self.files(folder)
+        keys = list(dict.fromkeys(self.key(its) for _, its in files))
         if unknown := sorted(set(edited) - {key[0] for key in keys}):
             there = ", ".join(sorted({key[0] for key in keys}))
             raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
-        places = {its["editor"]: _editor_folder(path, its["editor"]) for path, its in files} if mapping.beside else {}
-        base, groups, told = self.groups(mapping, keys, data, {**places, **edited}, store, named=edited)
+        places = {its["editor"]: _editor_folder(path, its["editor"]) for path, its in files} if self.mapping.beside else {}
+        places = {name: place for name, place in places.items() if _has_images(place)}
+        base = load(data, store=store, format=self.mapping.layout, outputs=False)
+        if not base.samples:
+            first = base.rejected[0].message if base.rejected else "it holds no row"
+            raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
+        notes += base.notes
+        groups: dict[GroupKey, ResultGroup] = {}
+        for editor in dict.fromkeys(key[0] for key in keys):
+            outputs = None
+            if where := edited.get(editor, places.get(editor)):
+                with suppress(*(() if editor in edited else (DataError,))):  # the results may lie among other images
+                    outputs = load(data, store=store, format=self.mapping.layout, edited={editor: where})
+            notes += [_NO_OUTPUTS.format(editor)] if outputs is None else outputs.notes
+            groups |= {one.key: one for one in self.groups([key for key in keys if key[0] == editor], base, outputs)}
         for path, its in files:
-            group = groups[self.group_of(mapping, its)]
-            for entry in self.entries(mapping, path, its, group.refused):
-                self._add(mapping, entry, group)
+            group = groups[self.key(its)]
+            for entry in self.entries(path, its, group.refused):
+                self._add(entry, group)
         if not any(group.found for group in groups.values()):
             why = next((one for group in groups.values() for one in group.refused), "the files are empty")
             raise DataError(f"{folder}: no entry is about a sample of {data}; name the data that was judged: {why}")
-        judges = {key[1]: _judge(self.name, key[1]) for key in keys}
-        its_judge = {key: judges[key[1]].id for key in keys}
-        samples = {s.key: s for group in groups.values() for s in self.kept(group)}
-        rejected = {row.key: row for group in groups.values() for row in group.rejected.values()}
+        return self._imported(groups, base.format, notes)
+
+    def _imported(self, groups: Mapping[GroupKey, ResultGroup], format: str, notes: list[str]) -> Imported:
+        judges = {key[1]: _judge(self.name, key[1]) for key in groups}
+        each = [(group, judges[key[1]].id) for key, group in groups.items()]
+        samples = {sample.key: sample for group, _ in each for sample in self.kept(group)}
+        rejected = {row.key: row for group, _ in each for row in group.rejected.values()}
         return Imported(
-            protocol=mapping.protocol,
-            options=mapping.options or {"benchmark": self.name},
-            rules=mapping.rules,
+            protocol=self.mapping.protocol,
+            options=self.mapping.options or {"benchmark": self.name},
+            rules=self.mapping.rules,
             judges={name or f"{self.name}'s judge": judge for name, judge in judges.items()},
-            loaded=Loaded(format=base.format, samples=tuple(samples.values()), rejected=tuple(rejected.values())),
-            findings=tuple(one for key, group in groups.items() for one in self.findings(mapping, group, its_judge[key])),
-            published=tuple(one for key, group in groups.items() for one in self.published(mapping, group, its_judge[key])),
-            notes=tuple(
-                dict.fromkeys((*notes, *told, *(n for group in groups.values() for n in self.notes(mapping, group))))
-            ),
+            loaded=Loaded(format=format, samples=tuple(samples.values()), rejected=tuple(rejected.values())),
+            findings=tuple(one for group, judge in each for one in self.findings(group, judge)),
+            published=tuple(one for group, judge in each for one in self.published(group, judge)),
+            notes=tuple(dict.fromkeys((*notes, *(note for group, _ in each for note in self.notes(group))))),
         )
 
-    def group_of(self, mapping: ResultMapping, its: Mapping[str, str]) -> GroupKey:
-        return (its["editor"], its.get("judge", ""), *(its[name] for name in mapping.group))
+    def key(self, its: Mapping[str, str]) -> GroupKey:
+        return (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
 
-    def files(self, mapping: ResultMapping, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
+    def files(self, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
         """Return the files below a folder with the groups of their paths, and notes. Raises DataError: none."""
-        root = folder.resolve()
+        root, where = folder.resolve(), self.mapping.where
         if not root.is_dir():
             what = "is a file" if root.exists() else "no such folder"
-            raise DataError(f"{folder}: {what}; expected a folder with {mapping.where}")
-        every = [path for path in sorted(root.rglob(mapping.files)) if path.is_file()]
-        tried = [(path, re.fullmatch(mapping.path, path.as_posix())) for path in every]
+            raise DataError(f"{folder}: {what}; expected a folder with {where}")
+        every = [path for path in sorted(root.rglob(self.mapping.files)) if path.is_file()]
+        tried = [(path, re.fullmatch(self.mapping.path, path.as_posix())) for path in every]
         found = [(path, {k: v for k, v in match.groupdict().items() if v}) for path, match in tried if match]
         others = [path.relative_to(root).as_posix() for path, match in tried if not match]
         left = f"{len(others)}: {', '.join(others[:_SHOWN])}" + (", …" if len(others) > _SHOWN else "")
         if not found:
             saw = f"; files of other names or places: {left}" if others else ""
-            raise DataError(f"{folder}: no result file; expected {mapping.where}{saw}")
+            raise DataError(f"{folder}: no result file; expected {where}{saw}")
         folders: dict[GroupKey, Path] = {}
         for path, its in found:
-            key, mine = self.group_of(mapping, its), _editor_folder(path, its["editor"])
+            key, mine = self.key(its), _editor_folder(path, its["editor"])
             if (other := folders.setdefault(key, mine)) != mine:
                 who = ", ".join(filter(None, key))
                 raise DataError(f"{folder}: two folders hold results of {who}: {other} and {mine}; name one of them")
-        return found, [f"files of other names are not read: {left}; expected {mapping.where}"] if others else []
+        return found, [f"files of other names are not read: {left}; expected {where}"] if others else []
 
-    def entries(
-        self, mapping: ResultMapping, path: Path, its: Mapping[str, str], refused: list[str]
-    ) -> Iterator[ResultEntry]:
+    def entries(self, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[ResultEntry]:
         """Yield the entries of a file. refused: gets what cannot be read. Raises DataError for a file of another shape."""
-        for where, row in _rows(mapping, path):
+        for where, row in _rows(self.mapping, path):
             place = f"{path}, {where}"
             if isinstance(row, str):
                 refused.append(f"{place}: not read: {row}")
                 continue
             row = {**its, **row, "edited_image:stem": PurePosixPath(str(row.get("edited_image"))).stem}
-            if (id_ := value_of(row, mapping.sample)) is None:
-                refused.append(f"{place}: not read: expected an object with {mapping.sample}")
+            if (id_ := value_of(row, self.mapping.sample)) is None:
+                refused.append(f"{place}: not read: expected an object with {self.mapping.sample}")
             else:
                 yield ResultEntry(sample_id=str(id_), place=place, row=row)
 
-    def groups(
-        self,
-        mapping: ResultMapping,
-        keys: Sequence[GroupKey],
-        data: Path,
-        places: Mapping[str, Path],
-        store: ImageStore,
-        *,
-        named: Collection[str],
-    ) -> tuple[Loaded, dict[GroupKey, ResultGroup], list[str]]:
-        """Return the data, its samples by group, with outputs where they are known, and notes.
-
-        places: folder of outputs by editor.   named: those of the user, in which some output must be.
-        """
-        base = load(data, store=store, format=mapping.layout, outputs=False)
-        if not base.samples:
-            first = base.rejected[0].message if base.rejected else "it holds no row"
-            raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
-        notes, groups = list(base.notes), dict[GroupKey, ResultGroup]()
-        for editor in dict.fromkeys(key[0] for key in keys):
-            its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
-            gone = {row.id: replace(row, editor=editor) for row in base.rejected}
-            outputs, unusable = None, dict[str, str]()
-            if editor in places and (editor in named or _has_images(places[editor])):
-                with suppress(*(() if editor in named else (DataError,))):  # the results may lie among other images
-                    outputs = load(data, store=store, format=mapping.layout, edited={editor: places[editor]})
-            if outputs is None:
-                where = "pages show the sources alone; name them with --edited NAME=FOLDER"
-                notes.append(f"no outputs beside the results of {editor}: {where}")
-            else:
-                notes += outputs.notes
-                its |= {sample.id: sample for sample in self.samples(outputs)}
-                unusable = {row.id: row.message for row in outputs.rejected if row.id in its}
-                its |= {id_: replace(its[id_], warnings=(why,)) for id_, why in unusable.items()}
-            for key in (one for one in keys if one[0] == editor):
-                mine = {id_: s for id_, s in its.items() if self.is_of(mapping, s, key)}
-                known = outputs is not None and any(turn.edited for s in mine.values() for turn in s.turns)
-                groups[key] = ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
-        return base, groups, notes
+    def groups(self, keys: Sequence[GroupKey], base: Loaded, outputs: Loaded | None) -> Iterator[ResultGroup]:
+        """Yield the groups of one editor. outputs: the data with its outputs, None where they are not known."""
+        editor = keys[0][0]
+        its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
+        gone = {row.id: replace(row, editor=editor) for row in base.rejected}
+        its |= {sample.id: sample for sample in self.samples(outputs)} if outputs else {}
+        unusable = {row.id: row.message for row in outputs.rejected if row.id in its} if outputs else {}
+        its |= {id_: replace(its[id_], warnings=(why,)) for id_, why in unusable.items()}
+        for key in keys:
+            of = dict(zip(self.mapping.group, key[2:], strict=True))
+            mine = {id_: s for id_, s in its.items() if all(s.extra.get(name) == value for name, value in of.items())}
+            known = outputs is not None and any(turn.edited for sample in mine.values() for turn in sample.turns)
+            yield ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
 
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
         """Return the samples that results may be about."""
         return loaded.samples
 
-    def is_of(self, mapping: ResultMapping, sample: Sample, key: GroupKey) -> bool:
-        return all(sample.extra.get(name) == value for name, value in zip(mapping.group, key[2:], strict=True))
-
     def kept(self, group: ResultGroup) -> Iterable[Sample]:
         """Return the samples that the run gets."""
         return group.samples.values()
 
-    def _add(self, mapping: ResultMapping, entry: ResultEntry, group: ResultGroup) -> None:
+    def _add(self, entry: ResultEntry, group: ResultGroup) -> None:
         """Keep an entry, or say why it does not count."""
         group.every.append(entry)
         sample, before = group.samples.get(entry.sample_id), group.found.get((entry.sample_id, entry.item))
@@ -311,35 +309,40 @@ class ResultFiles:
                 gone = group.rejected.get(entry.sample_id)
                 no = f"the data has no sample {entry.sample_id!r}"
                 raise ValueError(f"its sample cannot be used: {gone.message}" if gone else no)
-            _check(mapping, entry.row, sample)
+            said = [
+                replace(read_said(metric, rule, row), turn=turn, part=part)
+                for turn, part, row in self.parts(entry, sample)
+                for metric, rule in self.mapping.metrics.items()
+                if rule.applies(sample) and rule.stands_in(row)
+            ]
             if before is not None:
                 raise ValueError(f"the edit stands in {before[0].place} already")
-            group.found[entry.sample_id, entry.item] = entry, list(self.said(mapping, entry, sample))
+            group.found[entry.sample_id, entry.item] = entry, said
         except (ValueError, DataError) as error:
             group.refused.append(f"{entry.place}: {error}")
 
-    def said(self, mapping: ResultMapping, entry: ResultEntry, sample: Sample) -> Iterable[ResultSaid]:
-        """Return what an entry says. Raises ValueError and DataError where it is about something else."""
-        for metric, rule in mapping.metrics.items():
-            if applies(rule, sample) and not (rule.optional and rule.value not in entry.row):
-                yield read_said(metric, rule, entry.row)
+    def parts(self, entry: ResultEntry, sample: Sample) -> Iterable[tuple[int, str, Mapping[str, Json]]]:
+        """Return turn, part and what is said of it. Raises ValueError and DataError for another edit than the sample's."""
+        asked = entry.row.get(self.mapping.instruction)
+        if asked and (not isinstance(asked, str) or asked.split() != sample.instruction.split()):
+            raise ValueError(f"its instruction is {shown(asked)}, and the data's {sample.instruction!r}")
+        return [(0, "", entry.row)]
 
-    def findings(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
+    def findings(self, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
         """Yield a finding a metric for each edit with an entry, and for each whose output is missing."""
         for (id_, _), (_, said) in group.found.items():
-            yield from (self.finding(group.samples[id_], one, judge_id) for one in said)
+            yield from (self._finding(group.samples[id_], one, judge_id) for one in said)
         for id_, sample in group.samples.items() if group.known else ():
             if id_ in group.judged or sample.edited is not None:
                 continue
             why = group.unusable.get(id_)
-            status: Status = "input_error" if why else "missing_output"
             reason = why or "there is no output of it, and the files have no entry"
-            for metric, rule in mapping.metrics.items():
-                if applies(rule, sample) and not rule.of_some:
-                    one = ResultSaid(metric=metric, status=status, reason=reason)
-                    yield self.finding(sample, one, judge_id, ending="input" if why else "blocked")
+            for metric, rule in self.mapping.metrics.items():
+                if rule.applies(sample) and not rule.of_some:
+                    one = ResultSaid(metric=metric, status="input_error" if why else "missing_output", reason=reason)
+                    yield self._finding(sample, one, judge_id, ending="input" if why else "blocked")
 
-    def finding(self, sample: Sample, said: ResultSaid, judge_id: str, ending: Any = "answer") -> Finding:
+    def _finding(self, sample: Sample, said: ResultSaid, judge_id: str, ending: Ending = "answer") -> Finding:
         about = About.of(sample, turn=said.turn, part=said.part)
         return Finding(
             task_id=digest({"imported": self.name, "about": about.to_json(), "metric": said.metric}),
@@ -348,39 +351,36 @@ class ResultFiles:
             **vars(about),
             metric=said.metric,
             status=said.status,
-            answer=said.answer or (None if said.value is None else Number(value=said.value)),
+            answer=said.answer,
             ending=ending,
             reason=said.reason,
         )
 
-    def published(self, mapping: ResultMapping, group: ResultGroup, judge_id: str) -> Iterator[Published]:
+    def published(self, group: ResultGroup, judge_id: str) -> Iterator[Published]:
         """Yield the means as the script computes them: of all entries, with what is no verdict."""
-        if (means := mapping.published) is None:
+        if (means := self.mapping.published) is None:
             return
-        by: dict[tuple[tuple[tuple[str, str | int], ...], str], list[float]] = {}
+        by: dict[tuple[tuple[tuple[str, str], ...], str], list[float]] = {}
         for entry in group.every:
             sample = group.samples.get(entry.sample_id)
             row = {**entry.row, "sample.edit_type": None if sample is None else sample.edit_type}
             if sample is None and any(name.startswith("sample.") for name in means.dims.values()):
                 continue
             dims = tuple((dim, str(row[name])) for dim, name in means.dims.items() if row.get(name) is not None)
-            values = {metric: _as_written(rule, entry.row) for metric, rule in mapping.metrics.items()}
-            given = [value for value in values.values() if value is not None]
-            if means.overall == "geometric":
-                values["overall"] = geometric(given) if len(given) == len(values) else None
-            elif means.overall:
-                values["overall"] = _number(entry.row.get(means.overall))
+            values = {metric: _as_written(rule, entry.row) for metric, rule in self.mapping.metrics.items()}
+            if means.overall:
+                own = _number(entry.row.get(means.overall))
+                values["overall"] = geometric(list(values.values())) if means.overall == "geometric" else own
             for metric, value in values.items():
                 if value is not None:
                     by.setdefault((dims, metric), []).append(value)
         for (of, metric), numbers in by.items():
             mean = math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else None
             mean = mean if mean is None or means.digits is None else round(mean, means.digits)
-            yield Published(
-                judge_id=judge_id, editor=group.key[0], dims=dict(of), metric=metric, mean=mean, count=len(numbers)
-            )
+            named = {"judge_id": judge_id, "editor": group.key[0], "metric": metric}
+            yield Published(**named, dims=dict(of), mean=mean, count=len(numbers))
 
-    def notes(self, mapping: ResultMapping, group: ResultGroup) -> Iterator[str]:
+    def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
         left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
         bad = sum(sample.id in group.unusable for sample in left)
@@ -395,16 +395,15 @@ class ResultFiles:
         said = [one for _, its in group.found.values() for one in its]
         kinds = Counter(f"scores that are {one.status} ({one.kind})" for one in said if one.kind)
         yield from (f"{group.title}: {what}: {count}" for what, count in kinds.items())
-        if mapping.bare is not None:
-            of, text = mapping.bare
-            bare = [one for one in said if one.status == "ok" and not one.reason.strip()]
-            counted = {"entries": len(group.every), "scores": len(bare), "zeros": sum(one.value == 0 for one in bare)}
-            if counted[of]:
-                yield f"{group.title}: {text.format(count=counted[of])}"
+        read = [f"{one.answer.value:g} {one.reason.strip()}" for one in said if one.answer and one.answer.value is not None]
+        for pattern, text in self.mapping.doubts:
+            if count := sum(re.search(pattern, one) is not None for one in read):
+                yield f"{group.title}: {text.format(count=count)}"
 
 
-def applies(rule: Rule, sample: Sample) -> bool:
-    return all(sample.extra.get(name) == value for name, value in rule.only.items())
+_NO_OUTPUTS: Final = (
+    "no outputs beside the results of {}: pages show the sources alone; name them with --edited NAME=FOLDER"
+)
 
 
 def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
@@ -416,6 +415,8 @@ def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
         text = "; ".join(filter(None, (kind + (f": {more}" if more else ""), reason)))
         return ResultSaid(metric=metric, status=status, reason=text, kind=kind)
 
+    if rule.record:
+        return _record(metric, rule, row)
     if rule.asked_with and row.get(rule.asked_with) == "":
         return no("input_error", f"asked without the {rule.asked_with}", f"the script wrote {value!r}")
     if isinstance(value, Mapping) and "error" in value:
@@ -424,20 +425,34 @@ def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
     if rule.lines and len(numbers) != rule.count:
         return no("unparsed", f"{len(numbers)} of {rule.count} aspects have a number")
     if value is None:
-        return no("unparsed", f"the row has no {rule.value}")
-    found = [finite(_number(one)) for one in numbers]
-    given = [one for one in found if one is not None]
-    if len(given) < len(found):
+        return no(rule.none[0], rule.none[1] or f"the row has no {rule.value}")
+    given = [one for one in map(finite, numbers) if one is not None]
+    if len(given) < len(numbers):
         return no("unparsed", f"{rule.value} is no number", shown(value))
-    if not all(rule.low <= one <= rule.high for one in given):
+    if not all(rule.low <= one <= rule.high and (one.is_integer() or not rule.whole) for one in given):
         more = "" if rule.lines else str(value)
         return no("off_menu", f"{rule.value} is off the scale of {rule.low:g} to {rule.high:g}", more)
-    if given == [0]:
-        for pattern, status, what in rule.zeros:
-            if re.search(pattern, reason):
-                text = f"{what}; the official script counts it as 0; {reason}"
-                return ResultSaid(metric=metric, status=status, reason=text, kind=what)
-    return ResultSaid(metric=metric, status="ok", value=sum(given) / len(given), reason=reason)
+    for pattern, status, what in rule.zeros if given == [0] else ():
+        if re.search(pattern, reason):
+            text = f"{what}; the official script counts it as 0; {reason}"
+            return ResultSaid(metric=metric, status=status, reason=text, kind=what)
+    return ResultSaid(metric=metric, status="ok", answer=Number(value=sum(given) / len(given)), reason=reason)
+
+
+def _record(question: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
+    """Return one number, or a record of several; one that is off its scale takes no other along."""
+    found: dict[str, float | None] = {}
+    for metric, (name, low, high) in rule.record.items():
+        number = finite(row.get(name))
+        found[metric] = number if number is not None and low <= number <= high else None
+    wrong = [one for one, (name, *_) in rule.record.items() if found[one] is None and row.get(name) is not None]
+    kind = ", ".join(f"{metric} that is no number on its scale" for metric in wrong)
+    numbers = [number for number in found.values() if number is not None]
+    if not numbers:
+        status: Status = "unparsed" if wrong else "not_defined"
+        return ResultSaid(metric=question, status=status, reason=kind or f"the file has no {', '.join(found)}", kind=kind)
+    answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
+    return ResultSaid(metric=question, status="ok", answer=answer, kind=kind)
 
 
 def _in_lines(rule: Rule, reply: Json) -> list[Json]:
@@ -463,71 +478,59 @@ def _number(value: Json) -> float | None:
         return math.inf
 
 
-def geometric(numbers: Sequence[float]) -> float | None:
-    """Return a geometric mean, zeros included; None where it is no number."""
-    product = math.prod(numbers)
-    return float(product ** (1 / len(numbers))) if numbers and math.isfinite(product) and product >= 0 else None
+def geometric(numbers: Sequence[float | None]) -> float | None:
+    """Return a geometric mean, zeros included; None where it is no number, or a part of it is absent."""
+    given = [number for number in numbers if number is not None]
+    product = math.prod(given) if given and len(given) == len(numbers) else math.nan
+    return float(product ** (1 / len(given))) if math.isfinite(product) and product >= 0 else None
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file. Raises ValueError."""
+    """Return the object of a JSON file. Raises DataError."""
     try:
         values = parse_json(read_bytes(path), object_pairs_hook=distinct_keys)
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"expected an object, found {shown(values)}")
+        raise DataError(f"{path}: expected an object, found {shown(values)}")
     return values
 
 
 def _rows(mapping: ResultMapping, path: Path) -> Iterator[tuple[str, dict[str, Json] | str]]:
     """Yield where each row stands, and the row or what is wrong with it. Raises DataError for a file of another shape."""
     if path.suffix == ".json":
-        try:
-            entries = read_object(path)
-        except ValueError as error:
-            raise DataError(f"{path}: cannot be read: {error}; expected {mapping.where}") from error
-        for key, value in entries.items():
-            if not isinstance(value, dict) and not any(rule.lines for rule in mapping.metrics.values()):
+        replies = any(rule.lines for rule in mapping.metrics.values())
+        for key, value in read_object(path).items():
+            if not isinstance(value, dict) and not replies:
                 raise DataError(f"{path}, key {key!r}: expected an object with scores, found {shown(value)}")
             row = value if isinstance(value, dict) and "error" not in value else {"reply": value}
             yield f"key {key!r}", {"key": key, **row}
-        return
-    if path.suffix == ".jsonl":
-        for number, text in enumerate(read_bytes(path).splitlines(), start=1):
-            if not text.strip():
-                continue
-            try:
-                # NaN is what a script writes for a mean of none.
-                row = parse_json(text, object_pairs_hook=distinct_keys)
-                yield f"line {number}", row if isinstance(row, dict) else f"expected an object, found {shown(row)}"
-            except ValueError as error:
-                yield f"line {number}", str(error)
-        return
-    table = read_table(path)
-    if lacking := [name for name in mapping.needs if name not in table.columns]:
-        columns = ", ".join(table.columns)
-        raise DataError(f"{path}: no column {lacking[0]!r}; expected {mapping.where}; found {columns}")
-    for line in table.lines:
-        row = {name: _as_number(value) if table.text_only else value for name, value in line.values.items()}
-        yield f"line {line.number}", row if line.fault is None else line.fault
+    elif path.suffix == ".jsonl":
+        lines = enumerate(read_bytes(path).splitlines(), start=1)
+        yield from ((f"line {number}", _of_line(text)) for number, text in lines if text.strip())
+    else:
+        table = read_table(path)
+        if lacking := [name for name in mapping.needs if name not in table.columns]:
+            columns = ", ".join(table.columns)
+            raise DataError(f"{path}: no column {lacking[0]!r}; expected {mapping.where}; found {columns}")
+        for line in table.lines:
+            yield f"line {line.number}", line.fault or {name: _from_csv(value) for name, value in line.values.items()}
 
 
-def _as_number(text: Json) -> Json:
+def _of_line(text: bytes) -> dict[str, Json] | str:
+    try:
+        # NaN is what a script writes for a mean of none.
+        row = parse_json(text, object_pairs_hook=distinct_keys)
+    except ValueError as error:
+        return str(error)
+    return row if isinstance(row, dict) else f"expected an object, found {shown(row)}"
+
+
+def _from_csv(text: Json) -> Json:
     try:
         return float(str(text))
     except ValueError:
         return text
-
-
-def _check(mapping: ResultMapping, row: Mapping[str, Json], sample: Sample) -> None:
-    """Raise ValueError for a row about another edit than the sample's."""
-    for name, due in mapping.same.items():
-        if row.get(name) not in (None, value_of(row, due)):
-            raise ValueError(f"its {name} is {shown(row[name])}, and the file's is {value_of(row, due)!r}")
-    asked = row.get(mapping.instruction)
-    if asked and (not isinstance(asked, str) or asked.split() != sample.instruction.split()):
-        raise ValueError(f"its instruction is {shown(asked)}, and the data's {sample.instruction!r}")
 
 
 def _judge(benchmark: str, name: str) -> JudgeSpec:

@@ -128,6 +128,14 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
+def test_columns_of_any_name(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
+    write(mugs, {"photo": "red.png", "result": "two.png", "what": "Make it blue.", "thing": "red mug", "id": "one"})
+    named = ("--columns", "source=photo,edited=result,instruction=what")
+    code, _, told = editloupe("masks", mugs, *named, "--phrase-field", "thing", "--out", "masked")
+    assert code == 0, told
+    assert {key: white(sample) for key, sample in samples(Path("masked")).items()} == {"one": (40, 30, 60, 40)}
+
+
 def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     editloupe("masks", mugs, "--out", "masked")
     before, after = samples(mugs), samples(Path("masked"))

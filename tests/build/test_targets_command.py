@@ -112,6 +112,19 @@ def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run
     assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
 
 
+def test_columns_of_any_name(editloupe: Run, mugs: Path):
+    Path("shop").mkdir()
+    row = {"photo": "mug.png", "result": "mug.png", "what": "Make the mug blue.", "bbox": [0, 0, 50, 50]}
+    Path("shop/metadata.jsonl").write_text(json.dumps(row) + "\n")
+    Path("shop/mug.png").write_bytes(next(mugs.glob("*.png")).read_bytes())
+    named = ("--columns", "source=photo,edited=result,instruction=what")
+    code, said, told = editloupe("targets", "shop", *named, "--json")
+    assert code == 0 and '"boxes"' in said, told
+    code, _, told = editloupe("targets", "shop", *named, "--write", "shop/boxes.jsonl")
+    assert code == 2 and "--write and --columns exclude each other" in told
+    assert not Path("shop/boxes.jsonl").exists()
+
+
 def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detector: None, tmp_path: Path):
     folder = draw_folder(tmp_path / "dle", boxes=False)
     code, _, said = editloupe("targets", folder, "--write", folder / "boxes.jsonl")

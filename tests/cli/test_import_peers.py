@@ -54,7 +54,7 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
     }
     said = joined(err)
     assert (
-        "2 lines have no reason: a random number of 0 to 10, which the script writes for a reply that it cannot read"
+        "2 scores have no reason: a random number of 0 to 10, which the script writes for a reply that it cannot read"
         in said
     )
     assert "editor 'bagel': scores that are off_menu (sementics_score is off the scale of 0 to 10): 1" in said

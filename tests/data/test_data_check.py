@@ -59,7 +59,12 @@ def test_every_problem_is_named_by_kind_file_and_sample(
         ("warning", "size", "wide"),
         ("warning", "unchanged", "same"),
     }
-    assert (report.rows, report.errors, report.warnings, report.usable) == (12, 6, 6, 6)
+    assert (report.rows, report.errors, report.warnings, report.usable) == (
+        12,
+        6,
+        6,
+        5,
+    )  # the one without an output is not judged
     assert [p.severity for p in report.problems] == ["error"] * 6 + ["warning"] * 6
     assert report.problems == looked_through(path).problems
     damaged = next(p for p in report.problems if p.kind == "damaged_image")
@@ -77,6 +82,23 @@ def test_a_damaged_image_is_a_problem_of_each_sample_that_uses_it_and_a_note_is_
     dog.write_bytes(dog.read_bytes()[:3000])
     kinds = [(p.kind, p.sample) for p in looked_through(path).problems]
     assert kinds == [("damaged_image", "dog"), ("damaged_image", "dog2"), ("image", "cat")]
+
+
+def test_a_chain_with_a_gap_is_judged_in_part_and_one_without_outputs_not(
+    pair: Callable[..., dict], write: Callable[..., Path], editloupe: Callable[..., tuple[int, str, str]]
+) -> None:
+    def chain(name: str, *edits: str | None) -> dict:
+        kept = {key: value for key, value in pair(name).items() if key not in ("instruction", "edited_file_name")}
+        return {**kept, "id": name, "instructions": ["Paint it."] * len(edits), "edited_file_names": list(edits)}
+
+    there = "edited/cat.png"
+    rows = [pair("cat"), chain("whole", there, there), chain("gap", there, None, None), chain("none", None, None)]
+    path = write("set/metadata.jsonl", rows).parent
+    report = looked_through(path)
+    assert (report.rows, report.usable, report.partly, report.counts["missing_output"]) == (4, 3, 1, 4)
+    said = " ".join(editloupe("check", path)[1].split())
+    assert "3 of 4 samples can be judged (1 of them in part, since turns have no output), " in said
+    assert "4 outputs missing" in said
 
 
 def test_a_path_that_cannot_be_used_at_all_raises(tmp_path: Path) -> None:

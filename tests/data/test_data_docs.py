@@ -8,7 +8,6 @@ from typing import get_args
 
 from editloupe.data.boxes import FORMATS
 from editloupe.data.check import ProblemKind
-from editloupe.data.human import CRITERIA
 from editloupe.data.images import MAX_PIXELS, MIN_SIDE
 from editloupe.data.loaders.layout import USUAL, Layout
 from editloupe.data.loaders.own import IMAGEFOLDER, PAIRS
@@ -18,11 +17,11 @@ from editloupe.data.rows import OWN_COLUMNS
 DOCS = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 
 
-def test_every_column_box_format_criterion_and_kind_is_documented() -> None:
+def test_every_column_box_format_and_kind_is_documented() -> None:
     kinds = [name for part in get_args(ProblemKind) for name in (get_args(part) or (part,))]
     names = Layout.read(PAIRS.file).columns["id"][:5]
     usual = [name for role in ("source", "edited", "instruction") for name in (role, *USUAL[role])]
-    for name in (*OWN_COLUMNS, *FORMATS, *CRITERIA, *names, *usual, *kinds):
+    for name in (*OWN_COLUMNS, *FORMATS, *names, *usual, *kinds):
         assert f"`{name}`" in DOCS, name
     assert all(f"{{{part}}}" in DOCS for part in PARTS)
 

@@ -67,12 +67,11 @@ def test_people_stand_beside_the_judges_in_a_runs_frame(tmp_path: Path):
 
 
 def test_a_rating_of_a_turn_has_the_turn_in_front():
-    assert human_column("human_turn2_if_anna") == ("turn2_if", "anna")
+    assert human_column("human_turn2_if_anna") == ("turn2_if_anna", "human")
     assert human_column("human_turn12_charm__anna") == ("turn12_charm", "anna")
-    # No turn: nothing to rate, or none that counts from 1.
-    assert human_column("human_turn2") == ("turn2", "human")
-    assert human_column("human_turn0_if") == ("turn0_if", "human")
     known = names_of([Metric(id="instruction_following", short="IF", domain=Binary())])
-    found = named({"turn2_if": {"anna": "yes"}, "if": {"anna": "no"}}, known)
+    found = named({"turn2_if_anna": {"human": "yes"}, "if": {"anna": "no"}}, known)
     assert found == {"turn2_instruction_following": {"anna": "yes"}, "instruction_following": {"anna": "no"}}
     assert [turn_and_metric(name) for name in found] == [(2, "instruction_following"), (0, "instruction_following")]
+    # No turn: nothing to rate, or none that counts from 1.
+    assert turn_and_metric("turn2") == (0, "turn2") and turn_and_metric("turn0_if") == (0, "turn0_if")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.data.boxes import Quad, sniff
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
 from editloupe.errors import ConfigError, DataError, SampleError
@@ -31,6 +30,9 @@ def download(draw: Callable[..., Path], write: Callable[..., Path], tmp_path: Pa
     return make
 
 
+PX = {"bbox_format": "xyxy"}
+
+
 def row(name: str, **columns: object) -> dict[str, object]:
     base: dict[str, object] = {"image": f"{name}.png", "reference_image": f"{name}.png", "edit_operation": INSTRUCTION}
     return {**base, **columns}
@@ -43,8 +45,8 @@ def opened(path: Path, *, out: Path | None = None, **options: object) -> Loaded:
 
 def test_the_documented_keys_are_read_and_all_others_kept(download: Callable[..., Path]) -> None:
     rows = [
-        row("a", type="Removal Object", prompt_clean="a street", target_object="scarf", bbox=[1140, 800, 1160, 830]),
-        row("b", type="remove_thing", prompt_clean="a shop", target_object="cup", bbox=[1020, 30, 1060, 40]),
+        row("a", type="Removal Object", prompt_clean="a street", target_object="scarf", bbox=[1140, 800, 1160, 830], **PX),
+        row("b", type="remove_thing", prompt_clean="a shop", target_object="cup", bbox=[1020, 30, 1060, 40], **PX),
     ]
     loaded = opened(download(rows, size=(1200, 900)))
     assert (loaded.format, loaded.rejected) == ("dlebench", ())
@@ -53,7 +55,6 @@ def test_the_documented_keys_are_read_and_all_others_kept(download: Callable[...
     assert a.targets[0].name == "scarf" and a.targets[0].boxes == {"source": Box(1140, 800, 1160, 830)}
     assert a.extra == {"prompt_clean": "a street"} and a.reference is not None and a.edited is not None
     assert b.edit_type == "remove_thing"  # as the data spell it
-    assert any("2 boxes read as xyxy" in note for note in loaded.notes)
 
 
 def test_a_missing_output_is_no_rejection(download: Callable[..., Path], draw: Callable[..., Path]) -> None:
@@ -130,17 +131,15 @@ def test_a_key_that_is_missing_is_asked_for(download: Callable[..., Path], write
 
 def test_an_option_that_is_wrong_is_told(download: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text("layout = 'dlebench'\n[options]\nbbox_format = 'coco'", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"bbox_format 'coco'; expected sniff or one of xyxy"):
+    with pytest.raises(ConfigError, match=r"bbox_format 'coco'; expected one of xyxy"):
         opened(download([row("a")]), fields=tmp_path / "map.toml")
 
 
-def test_boxes_that_fit_several_conventions_are_refused_until_one_is_stated(
-    download: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_boxes_are_refused_until_it_is_stated_how_they_are_written(download: Callable[..., Path], tmp_path: Path) -> None:
     path = download([row("a", bbox=[5, 5, 20, 20]), row("b", bbox="10,10,30,30")])
     with pytest.raises(
         ConfigError,
-        match=r"xyxy, xywh, .* could each be meant\. Saw 2 boxes with values from 5 to 30.*bbox_format = \"xyxy\"",
+        match=r"2 rows have boxes, such as \[5.*\], \[10.* nothing says how they are written.*bbox_format = \"xyxy\"",
     ):
         opened(path)
     fields = tmp_path / "map.toml"
@@ -148,47 +147,13 @@ def test_boxes_that_fit_several_conventions_are_refused_until_one_is_stated(
     assert opened(path, fields=fields).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        # In images of 2000×1500 px. Right of the middle, a corner is no width; beyond 1000, no thousandth.
-        ([(1200, 900, 1300, 1000), (1700, 10, 1760, 90), (10, 10, 60, 90)], "xyxy"),
-        ([(1200, 900, 40, 50), (1700, 10, 60, 90), (10, 10, 60, 90)], "xywh"),
-        ([(0.6, 0.7, 0.65, 0.8)], "unit"),
-        ([(0.6, 0.7, 0.05, 0.1)], "xywh_unit"),
-    ],
-)
-def test_a_convention_is_found_where_only_one_keeps_the_boxes_inside(
-    values: list[tuple[float, float, float, float]], expected: str
-) -> None:
-    assert sniff([(Quad(values=v), 2000, 1500) for v in values], where="x") == expected
-
-
-def test_thousandths_are_told_by_the_size_of_the_images() -> None:
-    # 640×480 px: 900 lies outside, so these are not px; 700 + 950 > 1000, so no height.
-    seen = [(Quad(values=(880, 700, 900, 950)), 640, 480)] * 2
-    assert sniff(seen, where="x") == "thousandths"
-
-
-def test_px_in_small_images_are_not_told_from_thousandths_by_one_wrong_box() -> None:
-    # Nine boxes in px and a tenth that is wrong: only thousandths fit all ten, and yet they are not what is meant.
-    seen = [(Quad(values=(500, 400, 600, 470)), 640, 480)] * 9 + [(Quad(values=(500, 400, 600, 900)), 640, 480)]
-    with pytest.raises(ConfigError, match=r"thousandths.*xyxy.* could each be meant"):
-        sniff(seen, where="x")
-
-
 def test_one_wrong_box_among_many_is_rejected_alone(download: Callable[..., Path]) -> None:
-    rows = [row(f"{i:02}", bbox=[1040, 30, 1060, 47]) for i in range(60)]
+    rows = [row(f"{i:02}", bbox=[1040, 30, 1060, 47], **PX) for i in range(60)]
     rows[7]["bbox"] = [1040, 30, 1060, 4700]
     rows[8]["bbox"] = {"x": 1040, "y": 30, "w": 20, "h": 17}
     loaded = opened(download(rows, size=(1100, 50)))
     assert [r.id for r in loaded.rejected] == ["07"] and len(loaded.samples) == 59
     assert loaded.samples[7].targets[0].boxes["source"] == Box(1040, 30, 1060, 47)
-
-
-def test_boxes_that_fit_nothing_are_refused_with_what_was_seen() -> None:
-    with pytest.raises(ConfigError, match=r"none fits.*\[50.*in 40×30 px"):
-        sniff([(Quad(values=(50, 5000, 60, 70)), 40, 30)] * 3, where="x")
 
 
 def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Callable[..., Path]) -> None:
@@ -199,9 +164,9 @@ def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Ca
     write(
         "dle/boxes.jsonl",
         [
-            {"image": "a.png", "bbox": [1040, 30, 1060, 47]},
-            {"image": "a.png", "bbox": [1045, 3, 1062, 9]},
-            {"image": "c.png", "bbox": [0, 0, 9, 9]},
+            {"image": "a.png", "bbox": [1040, 30, 1060, 47], **PX},
+            {"image": "a.png", "bbox": [1045, 3, 1062, 9], **PX},
+            {"image": "c.png", "bbox": [0, 0, 9, 9], **PX},
         ],
     )
     loaded = opened(path, out=path / "Reference_Images")

@@ -12,7 +12,8 @@ from PIL import Image
 
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
-from editloupe.protocols.edival.results import EDIVAL, read_consistency, read_followed
+from editloupe.protocols.edival.results import EDIVAL, followed
+from editloupe.protocols.importer import ResultSaid, read_said
 from editloupe.reports.run import Run
 from tests.protocols import edival_files
 
@@ -109,7 +110,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for index, turns in multi.items():
         named = {str(turn): one for turn, one in enumerate(turns, start=1)}
         put(results / "multipass" / f"{index}_input_raw.json", {**base, **named})
-    put(results / "multipass" / "image_rate.json", {"0": [1, 1, 0], "1": [0, 1, 1], "2": [1, 1, 1]})
+    put(results / "multipass" / "image_rate.json", {"0": [1, 1, 0]})
     for index in (0, 1):
         for edits in (1, 2, 3):
             scores = [1] * edits if index == 0 else [0, 1, 1][:edits]
@@ -119,6 +120,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def words(text: str) -> str:
     return " ".join(text.split())
+
+
+def said(metric: str, row: dict[str, Any]) -> ResultSaid:
+    return read_said(metric, EDIVAL.mapping.metrics[metric], row)
 
 
 IMPORT = ("import", "edival", "results", "--data", "data", "--out", "run")
@@ -150,7 +155,6 @@ def test_notes_count_what_is_no_verdict_and_what_cannot_be_told(folder: Path, ed
         "scores that are not_defined (the detector did not find the object before the edit): 1",
         "0 after a model's no, which the code also writes for a model that failed: 1",
         "1 for an object that is not seen, which the code also writes for a detector that failed: 1",
-        "image_rate.json differs from the images' own files: 1 images (2)",
         "editor 'bagel', singlepass: 6 of 9 samples have an entry; not judged yet: 3",
         "no outputs beside the results of bagel: pages show the sources alone",
     ):
@@ -203,9 +207,7 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
     base = {"base_image_quality": {"base_image_human_preference_score": 4.5}}
     put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": entry(3)})
     code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "scores that are not_defined (object_consistency of 0: no box of an unchanged object): 1" in words(
-        err
-    )
+    assert code == 0 and "scores that are not_defined (no box of an unchanged object): 2" in words(err)
     found = {
         (one["metric"], one["turn"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
@@ -332,7 +334,7 @@ def test_what_is_missing_is_said_and_nothing_is_written(
 )  # fmt: skip
 def test_a_zero_that_is_no_verdict_is_a_status(value: Any, reason: str, kind: str, status: str) -> None:
     given = {"instruction_following": value, "instruction_following_reason": reason, "task_type": kind}
-    assert read_followed(EDIVAL.mapping, given).status == status
+    assert said("instruction_following", followed(given)).status == status
 
 
 @pytest.mark.parametrize(
@@ -347,17 +349,18 @@ def test_a_zero_that_is_no_verdict_is_a_status(value: Any, reason: str, kind: st
         ({"object_dinov3_consistency_mean": 0.0, "object_details": {"object_dinov3_consistency": [0.0]}}, 0.0, "ok"),
         ({"object_dinov3_consistency_mean": None}, None, "not_defined"),
         ({"object_dinov3_consistency_mean": "high"}, None, "unparsed"),
-        ({"object_dinov3_consistency_mean": 2}, None, "unparsed"),
+        ({"object_dinov3_consistency_mean": 2}, None, "off_menu"),
     ],
 )
 def test_consistency_of_no_box_is_not_defined(changes: dict[str, Any], value: float | None, status: str) -> None:
-    found = read_consistency(entry(1, **changes), "object_consistency")
-    assert (found.value, found.status) == (value, status)
+    found = said("object_consistency", EDIVAL.beside(entry(1, **changes)))
+    assert (found.answer and found.answer.value, found.status) == (value, status)
 
 
 def test_a_background_of_0_is_a_value_and_one_of_none_is_not() -> None:
-    assert read_consistency(entry(1, background_l1_consistency=0.0), "background_l1").value == 0.0
-    assert "change of background" in read_consistency(entry(3), "background_l1").reason
+    found = said("background_l1", EDIVAL.beside(entry(1, background_l1_consistency=0.0)))
+    assert found.answer is not None and found.answer.value == 0.0
+    assert "change of background" in said("background_l1", EDIVAL.beside(entry(3))).reason
 
 
 def test_results_on_the_benchmark_as_it_is_downloaded(

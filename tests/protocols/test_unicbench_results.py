@@ -54,7 +54,7 @@ def of(found: Imported, metric: str) -> dict[str, Finding]:
 )
 def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, status: str, value: float | None) -> None:
     found = said({"if_score": score, "if_reason": reason})
-    assert (found.status, found.value) == (status, value)
+    assert (found.status, found.answer and found.answer.value) == (status, value)
     assert found.status == "ok" or found.reason
 
 
@@ -73,7 +73,7 @@ def test_files_are_found_below_any_folder_of_the_official_tree(tmp_path: Path, b
     write_results(tmp_path, [result(one, "cn") for one in rows(1)], language="cn")
     (save / "bagel" / "eval_output" / "gpt-4.1" / "statistics").mkdir()
     (save / "bagel" / "eval_output" / "gpt-4.1" / "statistics" / "en_statistics.json").write_text("{}")
-    found, _ = UNICBENCH.files(UNICBENCH.mapping, save / below)
+    found, _ = UNICBENCH.files(save / below)
     assert Counter((its["editor"], its["judge"], its["language"]) for _, its in found) == {
         ("bagel", "gpt-4.1", "en"): 4,
         ("bagel", "gpt-4.1", "cn"): 4,
@@ -96,7 +96,7 @@ def test_a_folder_without_result_files_is_refused(tmp_path: Path, given: str) ->
         "elsewhere": "files of other names or places: 1: Tone_Transformation_en_results.jsonl",
     }
     with pytest.raises(DataError, match=said[given]):
-        UNICBENCH.files(UNICBENCH.mapping, folder)
+        UNICBENCH.files(folder)
 
 
 def test_scores_become_findings_of_the_judge_that_its_folder_names(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class Mapped:
     """The loader that a mapping file makes. Its name is the format, and the file has it for a stem."""
 
     boxes_as: ClassVar[str | None] = "xyxy"
-    """How boxes are written where a row does not say it; None where that is found out of all."""
+    """How boxes are written where a row does not say it; None where it has to be stated."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,7 +1,6 @@
 """DLEBench as it is downloaded, with the outputs of the editors to be judged in folders of their own.
 
-What `dlebench.toml` cannot say: boxes that lie in a file of their own, and how boxes are written. Where the data allow
-several readings, nothing is guessed: the error says what was seen and what to state.
+What `dlebench.toml` cannot say: boxes that lie in a file of their own. How boxes are written is stated and never guessed.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.boxes import FORMATS, Quad, sniff
-from editloupe.data.folders import Folder, RowError
+from editloupe.data.boxes import FORMATS, Quad
+from editloupe.data.folders import Folder
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.loaders.layout import Layout, RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows, placed
@@ -23,6 +22,7 @@ from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
 _WORDS_OF_AN_OPERATION: Final = 3
+_SHOWN: Final = 3
 
 
 class DLEBenchData(Mapped):
@@ -33,8 +33,8 @@ class DLEBenchData(Mapped):
     def layout(self, data: DataSet) -> Layout:
         found = super().layout(data)
         way = found.options["bbox_format"]
-        if way != "sniff" and way not in FORMATS:
-            raise ConfigError(f"[options] bbox_format {way!r}; expected sniff or one of {', '.join(FORMATS)}")
+        if way and way not in FORMATS:
+            raise ConfigError(f"[options] bbox_format {way!r}; expected one of {', '.join(FORMATS)}")
         return found
 
     def matches(self, data: DataSet) -> bool:
@@ -123,7 +123,7 @@ def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes:
                 ways = stated[place]
                 if len(ways) > 1:
                     raise SampleError(f"several bbox_format for the boxes of row {row.id!r}; expected one", file=table.file)
-                # Boxes of the reference are written as the row says, or as is found out of all.
+                # Boxes of the reference are written as the row says, or as is stated for all.
                 way = row.bbox_format if row.role_quads else next(iter(ways)) or row.bbox_format
                 row = replace(row, quads=boxes[place], bbox_format=way)
         out.append(row)
@@ -163,22 +163,18 @@ def _image(row: DataRow) -> str:
 
 
 def _with_format(rows: Sequence[Row], way: str, notes: list[str]) -> list[Row]:
-    """Return the rows with how their boxes are written, where a row does not say it: as stated for all, or found out."""
+    """Return the rows with how their boxes are written, as stated for all where a row does not say it.
+
+    Raises ConfigError for boxes of which nothing says it.
+    """
     with_boxes = [row for row in rows if isinstance(row, DataRow) and (row.quads or row.role_quads)]
     if not with_boxes:
         notes.append("no row has a box; the oracle-guided mode needs them")
-    if way == "sniff":
-        seen: list[tuple[Quad, int, int]] = []
-        for row in with_boxes:
-            for file, quads in ((row.source, row.quads), (row.reference, row.role_quads.get("reference", ()))):
-                if row.bbox_format is None and file is not None:
-                    try:
-                        image = file.image()
-                    except RowError:
-                        continue  # the row is rejected for it later, with this very error
-                    seen.extend((quad, image.width, image.height) for quad in quads)
-        if not seen:
-            return list(rows)
-        way = sniff(seen, where="[options] of a mapping file (--fields)")
-        notes.append(f"{len(seen)} boxes read as {way}, the only convention that fits")
+    if bare := [row for row in with_boxes if not (row.bbox_format or way)]:
+        seen = [list(quad.values) for row in bare for quad in row.quads][:_SHOWN]
+        raise ConfigError(
+            f"{len(bare)} rows have boxes, such as {', '.join(map(str, seen))}, and nothing says how they are written; "
+            f'state it in a mapping file (--fields): layout = "dlebench", [options] bbox_format = "xyxy" (one of '
+            f"{', '.join(FORMATS)})"
+        )
     return [replace(row, bbox_format=row.bbox_format or way) if isinstance(row, DataRow) else row for row in rows]

@@ -1,4 +1,4 @@
-"""The importers of GEdit-Bench, ImgEdit-Bench and KRIS-Bench: each a mapping file beside this one."""
+"""The importers of GEdit-Bench, ImgEdit-Bench and KRIS-Bench: each a mapping file in `results`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Final
 
 from editloupe.protocols.importer import ResultFiles
 
-_HERE: Final = Path(__file__).parent / "results"
-
-GEDIT: Final = ResultFiles(_HERE / "gedit.toml")
-IMGEDIT: Final = ResultFiles(_HERE / "imgedit.toml")
-KRIS: Final = ResultFiles(_HERE / "kris.toml")
+_NAMES: Final = ("gedit", "imgedit", "kris")
+IMPORTERS: Final = {name: ResultFiles(Path(__file__).parent / "results" / f"{name}.toml") for name in _NAMES}
+GEDIT, IMGEDIT, KRIS = IMPORTERS.values()
