@@ -1,8 +1,8 @@
 """Render prompts: Markdown with Jinja2. A missing variable is an error, never an empty string.
 
-A template is one file. The agent's own are named by folder and stem ("agent/format"). A protocol names one of its own
-folder, and a user their own, by the path of the .md file. Includes are not supported, so that the digest of a template
-covers its whole text.
+A template is one file. Ours are named by folder and stem ("agent/format", "dlebench/judge"): the loop's, and a folder for
+each paper. A stranger's package and a user name one of their own by the path of the .md file. Includes are not supported,
+so that the digest of a template covers its whole text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
 _HERE: Final = Path(__file__).parent
-_PACKAGE: Final = _HERE.parent
 MOST_CHARACTERS: Final = 1_000_000
 """Length of a rendered prompt. No model reads more."""
 
@@ -80,7 +79,7 @@ def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
 @lru_cache(maxsize=256)
 def _ours(template: str | Path) -> tuple[str, str] | None:
     """Read a template that comes with editloupe once; None for any other."""
-    return _read(template) if template in builtin_prompts() or _PACKAGE in Path(template).parents else None
+    return _read(template) if template in builtin_prompts() else None
 
 
 def rendered(shown: str, text: str, variables: dict[str, object], *, trusted: bool = False) -> str:

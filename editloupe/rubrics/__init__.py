@@ -35,6 +35,7 @@ from editloupe.files import read_toml
 from editloupe.replies import tags_in
 from editloupe.values import Json, digest, is_empty
 
+_HERE: Final = Path(__file__).parent
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
 Concerns: TypeAlias = Literal["target", "surroundings"]
 
@@ -234,16 +235,31 @@ class Rubric(_Model):
 
 
 def builtin_rubrics() -> tuple[str, ...]:
-    """Return the names of the rubrics that installed protocols bring, each named as its protocol."""
-    return tuple(name for name in plugins.names("protocols") if _of_protocol(name) is not None)
+    """Return the names of the rubrics of this folder, and of those that other packages' protocols bring."""
+    names = {*(path.stem for path in _HERE.glob("*.toml")), *plugins.names("protocols")}
+    return tuple(sorted(name for name in names if _found(name) is not None))
 
 
-def _of_protocol(name: str) -> Path | None:
-    """Return the rubric that an installed protocol has beside its module; None for a protocol without one.
+def rubric_path(name: str) -> Path:
+    """Return the file of a built-in rubric. Raises ConfigError for an unknown name."""
+    found = _found(name)
+    if found is None:
+        known = builtin_rubrics()
+        raise ConfigError(
+            f"unknown rubric {name!r}; {did_you_mean(name, known)}built in: {', '.join(known)}; "
+            "a rubric of your own is given by the path of its .toml file"
+        )
+    return found
+
+
+def _found(name: str) -> Path | None:
+    """Return the file of the rubric of this name, None for none. A stranger's lies beside its protocol's module.
 
     Of several protocols in one folder it is that of the one named as the folder, else of the first by name.
     """
     names = plugins.names("protocols")
+    if re.fullmatch(r"\w+", name) and (own := _HERE / f"{name}.toml").is_file():
+        return own
     folder = plugins.folder("protocols", name) if name in names else None
     if folder is None or not (folder / "rubric.toml").is_file():
         return None
@@ -252,7 +268,7 @@ def _of_protocol(name: str) -> Path | None:
 
 
 def load_rubric(name_or_path: str | Path) -> Rubric:
-    """Read the rubric of an installed protocol by its name ("dlebench"), or a user's own .toml file by path.
+    """Read a built-in rubric by its name ("dlebench"), or a user's own .toml file by path.
 
     Raises ConfigError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
     stands in a line of its own with file and key.
@@ -260,15 +276,9 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
     if not isinstance(name_or_path, str | Path):
         raise ConfigError(f"a rubric is a name or the path of a .toml file, found {name_or_path!r}")
     if isinstance(name_or_path, str):
-        built_in = _of_protocol(name_or_path)
-        if built_in is not None:
-            return _read(built_in, name_or_path)
-        if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
-            known = builtin_rubrics()
-            raise ConfigError(
-                f"unknown rubric {name_or_path!r}; {did_you_mean(name_or_path, known)}built in: {', '.join(known)}; "
-                "a rubric of your own is given by the path of its .toml file"
-            )
+        own = name_or_path.endswith(".toml") or re.search(r"[\\/]", name_or_path)
+        if _found(name_or_path) is not None or not own:
+            return _read(rubric_path(name_or_path), name_or_path)
     return _read(Path(name_or_path), str(name_or_path))
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editloupe.stats import bootstrap
 from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_columns, words
 from editloupe.values import Json
+
+if TYPE_CHECKING:
+    import polars
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Rows of the frame of scores."""
@@ -40,6 +43,11 @@ class Figure:
     """What the rows of a line must have to count here, such as {"metric": "accuracy"}."""
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What its figures are of, for files."""
+
+
+def rows_of(frame: polars.DataFrame, *metrics: str) -> list[dict[str, Any]]:
+    """Return the rows of some metrics, in the order of the frame."""
+    return frame.filter(frame["metric"].is_in(metrics)).to_dicts()
 
 
 def select(rows: Rows, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from editloupe.reports.run import Run
+from editloupe.rubrics import rubric_path
 from tests.protocols.unicbench_files import edit, result, row, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
@@ -87,9 +88,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
 
 
 def test_an_imported_number_off_another_scale_is_no_number_there(folder: Path, editloupe: Program) -> None:
-    from editloupe.protocols import unicbench
-
-    text = (Path(unicbench.__file__).parent / "rubric.toml").read_text(encoding="utf-8")
+    text = rubric_path("unicbench").read_text(encoding="utf-8")
     (folder / "seven.toml").write_text(text.replace("high = 10}", "high = 7}"), encoding="utf-8")
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     code, out, err = editloupe("rescore", "run", "--rubric", "seven.toml", "--out", "again")

@@ -14,6 +14,7 @@ from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import TraceError
 from editloupe.imaging import render
+from editloupe.rubrics import rubric_path
 from editloupe.runs.fork import fork
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.rescore import protocol_with, rescore
@@ -179,9 +180,7 @@ def test_an_edited_observation_and_other_tools_reach_the_model(gallery: Path, ed
 
 
 def test_rescore_reads_recorded_answers_by_another_rubric(gallery: Path, editloupe: Editloupe, tmp_path: Path):
-    from editloupe.protocols import dlebench
-
-    text = (Path(dlebench.__file__).parent / "rubric.toml").read_text(encoding="utf-8")
+    text = rubric_path("dlebench").read_text(encoding="utf-8")
     rubric = tmp_path / "own.toml"
     # The best of both criteria is worth 6 here, and one label is spelt otherwise.
     rubric.write_text(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from editloupe.errors import ConfigError
-from editloupe.protocols import dlebench
+from editloupe.rubrics import rubric_path
 from editloupe.runs.studio import graph
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import draw_edits, final
@@ -155,7 +155,7 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: 
 
 def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
     draw_edits(tmp_path / "edits", 1)
-    shutil.copy(Path(dlebench.__file__).with_name("rubric.toml"), tmp_path / "mine.toml")
+    shutil.copy(rubric_path("dlebench"), tmp_path / "mine.toml")
     assert editloupe("judge", "edits", "--rubric", "mine.toml", "--out", "run")[0] == 0
     words = ("judge", "--config", "run/config.yaml", "--out", "run")
     assert editloupe(*words)[0] == 2

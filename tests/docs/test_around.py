@@ -58,7 +58,7 @@ def test_the_wheel_says_that_it_is_typed_and_holds_what_is_read_at_run_time(tmp_
     clients.run(python, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=ROOT)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    kept = {"py.typed", "prompts/agent/tools.md", "protocols/dlebench/rubric.toml", "rubrics/schema.json"}
+    kept = {"py.typed", "prompts/agent/tools.md", "rubrics/dlebench.toml", "rubrics/schema.json"}
     assert {f"editloupe/{name}" for name in kept} <= names
     assert not [name for name in names if name.startswith(("docs/", "tests/", "examples/"))]
 

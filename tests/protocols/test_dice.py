@@ -19,9 +19,9 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, DataError, RateLimited, Rejected
+from editloupe.imaging.targets import covered_area
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import Known, make_protocol, planned
-from editloupe.protocols.dice.differences import union
 from editloupe.protocols.dice.protocol import DICE
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.outcome import Outcome
@@ -379,4 +379,4 @@ def test_what_boxes_cover_together_counts_once() -> None:
         ([(0, 0, 1, 1), (0.2, 0.2, 0.4, 0.4)], 1),
         ([(0.4, 0, 0.6, 1), (0, 0.4, 1, 0.6), (0.45, 0.1, 0.5, 0.2)], 0.2 + 0.2 - 0.04),
     ):
-        assert union([Box(*box) for box in boxes]) == pytest.approx(area), boxes
+        assert covered_area([Box(*box) for box in boxes]) == pytest.approx(area), boxes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -90,12 +91,12 @@ def test_the_judge_is_told(words: str) -> None:
 
 
 def test_a_forgotten_variable_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"prompts/judge.md', line \d+: 'instruction' is undefined"):
+    with pytest.raises(ConfigError, match=r"dlebench/judge.md', line \d+: 'instruction' is undefined"):
         render(PROMPT, criterion=OWN, images=["Original Image"])
 
 
 def test_a_copy_of_the_prompt_renders_to_the_same_text(tmp_path: Path) -> None:
     copy = tmp_path / "judge.md"
-    copy.write_bytes(PROMPT.read_bytes())
+    copy.write_bytes((files("editloupe.prompts") / f"{PROMPT}.md").read_bytes())
     given = {"criterion": OWN, "instruction": "x", "images": ["Original Image"], "focus": None}
     assert render(copy, **given) == render(PROMPT, **given)

@@ -10,7 +10,8 @@ import pytest
 
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from editloupe.protocols.edival.tables import overall, tables
+from editloupe.protocols.edival.mode_rows import overall
+from editloupe.protocols.edival.tables import tables
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
@@ -169,6 +170,27 @@ def test_editors_are_ranked_by_overall_at_the_last_turn(of_cells: dict[str, Tabl
     assert (ranks["UltraEdit"], ranks["AnyEdit"]) == (10, 11) and (paper["UltraEdit"], paper["AnyEdit"]) == (11, 10)
     assert ranks == {**paper, "UltraEdit": 10, "AnyEdit": 11}
     assert "Rank: by O at T3" in table.caption
+
+
+def test_ranks_stand_beside_those_of_peoples_votes(of_cells: dict[str, Table]) -> None:
+    table = of_cells["ranks"]
+    # Table 6: the five that both know, and people and EdiVal agree. Qwen-Image-Edit, fourth in Table 3, is not among them.
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [
+        ["Seedream 4.0", "1", "1"],
+        ["Nano Banana", "2", "2"],
+        ["GPT-Image-1", "3", "3"],
+        ["FLUX.1-Kontext-max", "4", "4"],
+        ["Gemini 2.0 Flash", "5", "5"],
+    ]
+
+
+def test_people_and_the_judge_may_rank_otherwise_and_one_known_editor_is_no_ranking() -> None:
+    # O of the last turn: 60, 90 and none. Of people's first, third and fifth only the first two have one.
+    known = [*one("Seedream 4.0", 0.6, 0.6), *one("GPT-4o", 0.9, 0.9), *one("Gemini 2.0 Flash", 1.0, None)]
+    (first, second) = report([*known, *one("mine", 1.0, 1.0)])["ranks"].rows
+    assert [cell.text for cell in first.cells] == ["Seedream 4.0", "1", "2"]
+    assert [cell.text for cell in second.cells] == ["GPT-4o", "2", "1"]
+    assert "ranks" not in report([*one("Seedream 4.0", 0.6, 0.6), *one("mine", 0.9, 0.9)])
 
 
 @pytest.mark.parametrize("mode", MODES)

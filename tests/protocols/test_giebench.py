@@ -27,7 +27,7 @@ from editloupe.measures.key import Key
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
-from editloupe.protocols.giebench.tables import EDIT_TYPES, positions, preservation, readings
+from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation, readings
 from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import compare
 from editloupe.reports.frame import frame
@@ -36,6 +36,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
+from editloupe.stats.choices import positions
 from editloupe.tasks import Ask, Measure
 from editloupe.testing import check_measure, check_protocol
 from editloupe.values import Json, Sample
@@ -283,7 +284,7 @@ def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> No
     for score, right in zip(outcome.scores, first, strict=True):
         # Where A stands for the abstaining option there is no value.
         assert score.value == right or (score.missing, right) == ("abstained", False)
-    table = positions(Run(outcome.store.folder).frame().filter(kind="judge"))
+    table = positions(Run(outcome.store.folder).frame().filter(kind="judge"), metric=ACCURACY)
     assert table is not None
     shares = [row.cells[1].value for row in table.rows]
     assert shares == [100.0, 0.0, 0.0, 0.0] and "right in 100.0 % in the order of the data" in table.caption

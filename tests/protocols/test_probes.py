@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from editloupe.errors import ConfigError, DataError
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
+from editloupe.rubrics import rubric_path
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Ask, Measure
@@ -306,7 +306,7 @@ def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path
     code, said, _ = editloupe("replay", "run")
     assert code == 0 and "19 as recorded" in said
     # Wrong Action counts 1.5 now: the mean changes, and no verdict is more or less right.
-    text = (Path(str(files("editloupe"))) / "protocols/dlebench/rubric.toml").read_text(encoding="utf-8")
+    text = rubric_path("dlebench").read_text(encoding="utf-8")
     Path("mine.toml").write_text(text.replace("value = 2", "value = 1.5"), encoding="utf-8")
     code, said, told = editloupe("rescore", "run", "--rubric", "mine.toml", "--out", "again")
     assert code == 0, told

@@ -23,7 +23,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.unicbench.protocol import UnicBench
 from editloupe.reports.ranking import by_scores
-from editloupe.rubrics import load_rubric
+from editloupe.rubrics import load_rubric, rubric_path
 from editloupe.runs.worker import Worker
 from editloupe.scores import Score
 from editloupe.tasks import Ask, Budget
@@ -131,9 +131,7 @@ def test_questions_are_in_english_as_in_the_paper_and_in_chinese_where_it_is_ask
 
 
 def test_the_chinese_rubric_has_the_criteria_scales_and_penalties_of_the_english_one() -> None:
-    from editloupe.protocols import unicbench
-
-    ours = load_rubric("unicbench"), load_rubric(Path(unicbench.__file__).parent / "rubric_cn.toml")
+    ours = load_rubric("unicbench"), load_rubric("unicbench_cn")
     facts = [
         [
             (c.id, c.short, c.scale, len(c.inspection), len(c.notes), [(p.low, p.high) for p in c.penalties])
@@ -374,15 +372,13 @@ def folder_of(root: Path, count: int) -> Path:
 
 
 def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path: Path, editloupe: Cli) -> None:
-    from editloupe.protocols import unicbench
-
     folder_of(tmp_path / "unic", 2)
     (tmp_path / "says.jsonl").write_text(json.dumps(final(SEVEN)) + "\n", encoding="utf-8")
     words = ("--protocol", "unicbench", "--backend", "scripted/says.jsonl", "--option", "language=cn")
     code, said, err = editloupe("judge", "unic", *words, "--option", "prompt_language=sample", "--out", "run")
     # The geometric mean of three sevens is 7, and no sample in English was asked about.
     assert code == 0 and "7.00 (2/2)" in said and "English" not in said, said + err
-    text = (Path(unicbench.__file__).parent / "rubric.toml").read_text(encoding="utf-8")
+    text = rubric_path("unicbench").read_text(encoding="utf-8")
     (tmp_path / "five.toml").write_text(text.replace("high = 10}", "high = 5}"), encoding="utf-8")
     code, said, err = editloupe("rescore", "run", "--rubric", "five.toml")
     flat = " ".join(said.split())

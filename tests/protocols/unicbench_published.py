@@ -1,7 +1,8 @@
-"""Scores of single samples whose means are the paper's Tables 4, 9 and 10.
+"""Scores of single samples whose means are the paper's Tables 4, 9 and 10, or 11 and 12 of its second judge.
 
-The paper publishes no score of a sample. `unicbench_scores.csv` has its printed means and, for each task, how many samples
-stand behind them (the whole number for which mean times count is whole for every metric at once). From these:
+The paper publishes no score of a sample. `unicbench_scores.csv` (and `unicbench_second_judge.csv`, of Qwen2.5-VL-72B) has
+its printed means and, for each task, how many samples stand behind them (the whole number for which mean times count is
+whole for every metric at once). From these:
 
 - IF, NC, VQ and RA: the sum over a task is the whole number that the printed mean comes of, so that the cells of Table 4
   follow from counts and sums alone;
@@ -31,10 +32,10 @@ HALF = 0.00005
 
 
 @cache
-def published() -> dict[tuple[str, str], dict[str, Mapping[str, str]]]:
+def published(judge: str = "scores") -> dict[tuple[str, str], dict[str, Mapping[str, str]]]:
     """(language, model) → task, or "All" for Table 4 → what is printed, and `judged`."""
     found: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
-    with (Path(__file__).parent / "unicbench_scores.csv").open(encoding="utf-8") as file:
+    with (Path(__file__).parent / f"unicbench_{judge}.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
             found.setdefault((line["language"], line["model"]), {})[line["task"]] = line
     return found
@@ -73,9 +74,9 @@ def scores(means: Sequence[float], overall: float, count: int) -> np.ndarray:
     return mixed
 
 
-def edits(language: str, model: str) -> Iterator[tuple[Sample, list[Finding]]]:
+def edits(language: str, model: str, judge: str = "scores") -> Iterator[tuple[Sample, list[Finding]]]:
     """The 1,100 samples of a model in a language with their findings; outputs beyond `judged` are missing."""
-    cells = published()[language, model]
+    cells = published(judge)[language, model]
     target = overalls(cells)
     for number, task in enumerate(TASKS):
         shorts = [short for short in METRICS if cells[task][short]]

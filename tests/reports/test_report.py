@@ -19,13 +19,14 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
 from editloupe.imaging.targets import area_name
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.dlebench.tables import EDIT_TYPES, correlation
+from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.reports import render
 from editloupe.reports.judged import read_judged
 from editloupe.reports.pivot import spec_table
 from editloupe.reports.report import make_report
 from editloupe.reports.summary import specs
 from editloupe.scores import Score
+from editloupe.stats.areas import correlation
 from tests.conftest import final
 from tests.reports.runs import IF, VC, Row, finding, sample, write_run
 from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options

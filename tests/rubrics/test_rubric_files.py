@@ -13,7 +13,7 @@ import pytest
 from editloupe.answers import LabelRule, Scale
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
-from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, schema_text
+from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, rubric_path, schema_text
 from tests.packages import install
 
 ROOT = Path(__file__).parents[2]
@@ -240,6 +240,7 @@ def test_the_digests_of_the_built_in_rubrics_are_those_that_runs_have_recorded()
     assert {name: load_rubric(name).digest for name in builtin_rubrics()} == {
         "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071",
         "unicbench": "3dc8e40bb5fdf78e51dbd6f799d139b7814311ba1020e0e07c3d7ab885bdc393",
+        "unicbench_cn": "a68f4608fedebd34aa95ddee32fad57eba1faa0ffbe0d9bd4ea10a18515c1735",
     }
 
 
@@ -519,7 +520,7 @@ def test_a_package_that_brings_a_protocol_may_bring_a_rubric(tmp_path: Path, mon
     # The module is not imported for it.
     files = {"toyset/__init__.py": "raise ImportError", "toyset/rubric.toml": GOOD}
     install(tmp_path, monkeypatch, files=files, entry_points={"protocols": {"toy": "toyset.protocol:Toy"}})
-    assert builtin_rubrics() == ("dlebench", "toy", "unicbench")
+    assert builtin_rubrics() == ("dlebench", "toy", "unicbench", "unicbench_cn")
     assert load_rubric("toy").id == "mine"
 
 
@@ -535,7 +536,7 @@ def test_the_schema_accepts_every_built_in_rubric_and_refuses_slips() -> None:
     jsonschema.Draft7Validator.check_schema(schema)
     check = jsonschema.Draft7Validator(schema)
     for name in builtin_rubrics():
-        file = ROOT / "editloupe" / "protocols" / name / "rubric.toml"
+        file = rubric_path(name)
         text = file.read_text(encoding="utf-8")
         schema_path = re.match(r"#:schema (\S+)\n", text)
         assert schema_path is not None and (file.parent / schema_path[1]).resolve() == RUBRICS / "schema.json"

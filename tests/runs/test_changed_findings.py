@@ -15,6 +15,7 @@ from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import PENDING, Finding
+from editloupe.rubrics import rubric_path
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
@@ -198,7 +199,7 @@ def test_a_trace_that_ends_in_another_repeat_is_not_taken_for_the_answer(good: P
 def test_merged_and_re_scored_findings_can_be_verified(good: Path, run: Path, tmp_path: Path):
     merge(tmp_path / "whole", [run])
     assert wrong(tmp_path / "whole") == []
-    rubric = Path(__file__).parents[2] / "editloupe" / "protocols" / "dlebench" / "rubric.toml"
+    rubric = rubric_path("dlebench")
     own = tmp_path / "own.toml"
     own.write_text(rubric.read_text(encoding="utf-8").replace("value = 3", "value = 3.5"), encoding="utf-8")
     store = RunStore.read(run)

@@ -17,9 +17,9 @@ from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.protocols import dlebench
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
+from editloupe.rubrics import rubric_path
 from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
@@ -177,7 +177,7 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
     refused(out, "--prompt: was not set, is mine.md", prompt=prompt)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
     refused(tmp_path / "elsewhere-1", r"--prompt\.text: was .*, is .* Look", prompt=prompt)
-    built_in = Path(dlebench.__file__).parent / "rubric.toml"
+    built_in = rubric_path("dlebench")
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     rubric.write_text(changed, encoding="utf-8")
     refused(out, "rubric", rubric=rubric)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from editloupe.answers import Record
@@ -24,6 +23,14 @@ OPS: Final[tuple[Op, ...]] = get_args(Op)
 
 ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
 """logprob: p(op) / Σ p(ops) at the op's token.   detector: the detector's own score.   asked: the model's own words."""
+
+Detector: TypeAlias = Literal["lmm", "localize", "given"]
+DETECTORS: Final[Mapping[Detector, str]] = {
+    "lmm": "a model's answer (detector=lmm)",
+    "localize": "the regions that differ, found without a model (detector=localize)",
+    "given": "those that the data gives (detector=given)",
+}
+"""Where the differences of a run are from, in words."""
 
 DIFFERENCES: Final = "differences"
 """The question, the list in its answer, and the column with given ones."""
@@ -146,15 +153,3 @@ def _difference(item: Any) -> Difference:
         box=Box(*(v / 1000 for v in box_from_json(item["box"]))),
         confidence=None if sure is None else finite(sure),
     )
-
-
-def union(boxes: Sequence[Box]) -> float:
-    """Return the area that boxes in fractions cover together, 0 to 1. What several cover counts once."""
-    edges = sorted({x for box in boxes for x in (box.x0, box.x1)})
-    area = 0.0
-    for left, right in pairwise(edges):
-        reached = 0.0
-        for low, high in sorted((box.y0, box.y1) for box in boxes if box.x0 <= left and box.x1 >= right):
-            area += (right - left) * max(0.0, high - max(low, reached))
-            reached = max(reached, high)
-    return min(1.0, area)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast, get_args
 
 from pydantic import AfterValidator
 
@@ -22,8 +23,13 @@ from editloupe.config import Words
 from editloupe.protocols.base import Known, Options, missing_output
 from editloupe.protocols.dice.differences import Difference
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
+from editloupe.stats.pivot import Figure, grouped, mean, pivot, rows_of
+from editloupe.stats.table import Table
 from editloupe.tasks import About, Measure, Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
+
+if TYPE_CHECKING:
+    import polars
 
 Patch: TypeAlias = Literal["none", "coherent", "incoherent", "all", "random"]
 """Which areas are patched: none, those of coherent or of incoherent differences, of all, or random ones."""
@@ -141,6 +147,32 @@ def score_patches(
                 findings=(*(() if finding is None else (finding.task_id,)), *_rests_on(patch, areas)),
                 dims=dims or {},
             )
+
+
+def patched(frame: polars.DataFrame) -> Table | None:
+    """Return the means of CLIP-I and CLIP-T by editor and patch; None where CLIP was not measured.
+
+    frame: one judge's scores.
+    """
+    titles = {f"{kind}_{patch}": f"{title}, {patch}" for kind, title in ((CLIP_I, "CLIP-I"), (CLIP_T, "CLIP-T"))
+              for patch in PATCHES}  # fmt: skip
+    rows = rows_of(frame, *titles)
+    there = {row["metric"] for row in rows}
+    return pivot(
+        "clip",
+        "CLIP with patched areas",
+        grouped(rows, "editor"),
+        [
+            Figure(title, partial(mean, digits=4, interval_digits=4), {"metric": id_}, {"metric": id_})
+            for id_, title in titles.items()
+            if id_ in there
+        ],
+        caption=(
+            "Means of (judged/asked), with 95 % intervals, resampled by source image.",
+            "CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption.",
+            "How they go with people's ratings (the paper's Table 4): editloupe align with --pair.",
+        ),
+    )
 
 
 def boxes_of(patch: Patch, sample: Sample, areas: Areas) -> list[Box] | None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
 from editloupe.data.boxes import known_format
+from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper, missing_output
 from editloupe.protocols.dice.differences import (
@@ -32,7 +32,6 @@ from editloupe.protocols.dice.differences import (
     detected,
     given,
     record,
-    union,
 )
 from editloupe.protocols.dice.patching import Areas, PatchOptions, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
@@ -41,8 +40,6 @@ from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
-
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 DETECTOR: Final = "detector"
 COHERENCE: Final = "coherence"
@@ -238,7 +235,7 @@ class DICE(BaseProtocol):
             metric=DIFFERENCES,
             about=about,
             role=DETECTOR,
-            prompt=render(options.detector_prompt or PROMPTS / "differences.md"),
+            prompt=render(options.detector_prompt or "dice/differences"),
             views=views,
             answer=LabelledBoxes(
                 labels=OPS,
@@ -287,7 +284,7 @@ class DICE(BaseProtocol):
         on = _MARKED[self.options.marks][op]
         color, rgb = COLORS[op]
         prompt = render(
-            self.options.coherence_prompt or PROMPTS / "coherence.md",
+            self.options.coherence_prompt or "dice/coherence",
             instruction=one_line(sample.instruction),
             op=op,
             change=_SAID[op],
@@ -428,7 +425,7 @@ class DICE(BaseProtocol):
         if failed is not None:
             yield Score(**about, metric=UNWANTED, value=None, **why)
         else:
-            area = union([one.difference.box for one in asked if not one.coherent])
+            area = min(1.0, covered_area([one.difference.box for one in asked if not one.coherent]))
             yield Score(**about, metric=UNWANTED, value=area, reason=note if out else "")
         about["dims"] = {**about["dims"], **count}
         yield Score(**about, metric=NO_CHANGE, value=float(not judged))

@@ -11,17 +11,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.data.human import named, names_of, settled
-from editloupe.protocols.dice.detection_tables import (
-    DETECTORS,
-    Detector,
-    coherent_areas,
-    detection,
-    ops,
-    rows_of,
-    unasked,
-)
-from editloupe.protocols.dice.patching import CLIP_I, CLIP_T, PATCHES
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.protocols.dice.detection_tables import coherent_areas, detection, ops, unasked
+from editloupe.protocols.dice.differences import DETECTORS, Detector
+from editloupe.protocols.dice.patching import patched
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 from editloupe.values import Sample
@@ -135,32 +128,6 @@ def coherence(frame: polars.DataFrame) -> Table | None:
             "Balanced: the mean of the accuracies on coherent and on incoherent areas, 50 for an answer that is always the "
             "same.",
             "" if base is None else f"An answer that is always the same is right in {max(base, 100 - base):.1f} %.",
-        ),
-    )
-
-
-def patched(frame: polars.DataFrame) -> Table | None:
-    """Return the means of CLIP-I and CLIP-T by editor and patch; None where CLIP was not measured.
-
-    frame: one judge's scores.
-    """
-    titles = {f"{kind}_{patch}": f"{title}, {patch}" for kind, title in ((CLIP_I, "CLIP-I"), (CLIP_T, "CLIP-T"))
-              for patch in PATCHES}  # fmt: skip
-    rows = rows_of(frame, *titles)
-    there = {row["metric"] for row in rows}
-    return pivot(
-        "clip",
-        "CLIP with patched areas",
-        grouped(rows, "editor"),
-        [
-            Figure(title, partial(mean, digits=4, interval_digits=4), {"metric": id_}, {"metric": id_})
-            for id_, title in titles.items()
-            if id_ in there
-        ],
-        caption=(
-            "Means of (judged/asked), with 95 % intervals, resampled by source image.",
-            "CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption.",
-            "How they go with people's ratings (the paper's Table 4): editloupe align with --pair.",
         ),
     )
 

@@ -28,9 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, model_validator
@@ -39,19 +37,8 @@ from editloupe.answers import Label
 from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
-from editloupe.imaging.render import display_scale
-from editloupe.imaging.targets import (
-    covered_area,
-    cut_outward,
-    images_of,
-    in_px,
-    relative_area,
-    relative_size,
-    unit_hull,
-    unit_masks,
-    without_boxes,
-)
-from editloupe.imaging.views import LONG_SIDE
+from editloupe.imaging.target_views import target_crops, target_masks
+from editloupe.imaging.targets import images_of, relative_area, relative_size, without_boxes
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
@@ -60,10 +47,10 @@ from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, box_from_json
+from editloupe.values import ImageRef, Json, Role, Sample, Target, box_from_json
 
 PAPER: Final = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
-PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
+PROMPT: Final = "dlebench/judge"
 
 _HERE: Final = "\ue000editloupe\ue000"
 """Stands for an instruction."""
@@ -232,11 +219,12 @@ class DLEBench(RubricProtocol):
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:
             shown = "crop" if criterion.concerns == "target" else "mask"
         targets = [sample.targets[number - 1]] if number else list(sample.targets)
+        named = {role: (_NAMES[role], image) for role, image in images.items()}
         match shown:
             case "crop":
-                views = tuple(self._crops(sample, images, targets))
+                views = target_crops(sample, named, targets, self._enlarged)
             case "mask":
-                views = tuple(self._masked(sample, images))
+                views = target_masks(sample, named, pad=self.options.mask_pad)
             case _:
                 views = whole
         names = dict.fromkeys([*sample.originals, "Edited Image", *(view.alias for view in views)])
@@ -278,50 +266,10 @@ class DLEBench(RubricProtocol):
                 if "Make it red." not in text:
                     raise ConfigError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
 
-    def _crops(self, sample: Sample, images: Mapping[Role, ImageRef], targets: Sequence[Target]) -> list[Recipe]:
-        """Return the crops that hold these targets: the same place of each image, at one scale, the targets outlined."""
-        # A reference that the judge does not see still says how far a target reaches.
-        known, source, frames, notes = images_of(sample), sample.source, list[Box](), list[Json]()
-        hulls = [unit_hull(target, known) for target in targets]
-        for hull in hulls:
-            box = hull.scaled(source.width, source.height)
-            shorter = min(box.width, box.height)
-            ratio = geometry.expansion_ratio(
-                shorter,
-                lambda_max=self.options.lambda_max,
-                lambda_min=self.options.lambda_min,
-                s_min=self.options.s_min,
-                s_max=self.options.s_max,
-            )
-            frames.append(geometry.expand(box, width=source.width, height=source.height, ratio=ratio))
-            notes.append({"box": [round(v, 2) for v in box], "lambda": round(ratio, 4), "s": round(shorter, 2)})
-        frame = cut_outward(reduce(Box.union, frames).scaled(1 / source.width, 1 / source.height), known)
-        regions = {role: in_px(frame, image) for role, image in images.items()}
-        width, height = _size(regions)
-        params: dict[str, Json] = {
-            "size": [width, height],
-            "marks": [[round(v, 1) for v in _within(hull, frame).scaled(width, height)] for hull in hulls],
-            "targets": notes,
-            "boxes_of": [role for role in known if any(role in target.boxes for target in targets)],
-        }
-        return [
-            Recipe(alias=_NAMES[role], origin=image, op="crop", region=regions[role], params=params)
-            for role, image in images.items()
-        ]
-
-    def _masked(self, sample: Sample, images: Mapping[Role, ImageRef]) -> list[Recipe]:
-        """Return the images with all targets masked, at the same place in each."""
-        known = images_of(sample)
-        masks = unit_masks(sample.targets, known, pad=self.options.mask_pad)
-        boxes_of = [role for role in known if any(role in target.boxes for target in sample.targets)]
-
-        def masked(role: Role, image: ImageRef) -> Recipe:
-            boxes = [in_px(mask, image) for mask in masks]
-            share = round(covered_area(boxes) / (image.width * image.height), 6)
-            params: dict[str, Json] = {"boxes": [list(box.ints()) for box in boxes], "share": share, "boxes_of": boxes_of}
-            return Recipe(alias=_NAMES[role], origin=image, op="mask", params=params)
-
-        return [masked(role, image) for role, image in images.items()]
+    def _enlarged(self, shorter: float) -> float:
+        """Return λ of Eq. 1 for a box of this shorter side, in px."""
+        sizes = {name: getattr(self.options, name) for name in ("lambda_max", "lambda_min", "s_min", "s_max")}
+        return geometry.expansion_ratio(shorter, **sizes)
 
 
 def _further(sample: Sample) -> tuple[Recipe, ...]:
@@ -346,21 +294,6 @@ def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together:
 def _numbers(sample: Sample) -> tuple[int, ...]:
     """Return the numbers of a sample's targets, from 1."""
     return tuple(range(1, len(sample.targets) + 1))
-
-
-def _size(regions: Mapping[Role, Box]) -> tuple[int, int]:
-    """Return (width, height) in px at which crops of the same place are shown, so that the finest loses no detail."""
-    first, *others = regions.values()
-    finer = max(1.0, *(max(box.width / first.width, box.height / first.height) for box in (first, *others)))
-    # Within 5 % the sizes count as one, since resampling for so little would only blur.
-    finer = 1.0 if finer < 1.05 else finer
-    scale = finer * display_scale(finer * first.width, finer * first.height, long_side=LONG_SIDE)
-    return max(1, round(scale * first.width)), max(1, round(scale * first.height))
-
-
-def _within(box: Box, frame: Box) -> Box:
-    """Return a box as fractions 0..1 of a frame."""
-    return box.shifted(-frame.x0, -frame.y0).scaled(1 / frame.width, 1 / frame.height)
 
 
 def _sizes(sample: Sample) -> dict[str, float | None]:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
@@ -42,17 +41,17 @@ from editloupe.protocols.edival.consistency import (
 )
 from editloupe.protocols.edival.direction import DIRECTION_METRIC, DirectionOptions, plan_direction, score_direction
 from editloupe.protocols.edival.instructions import Edit
+from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
 from editloupe.protocols.edival.quality import QualityOptions, plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import OPEN, Rules, SeenPair, Verdict
 from editloupe.protocols.edival.sights import Sight, detect, given_boxes, looked, picture_of, sights_of, spelled
-from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
+from editloupe.protocols.edival.tables import tables
 from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 
 NAME: Final = "edival"
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 ADDED: Final = "newly_added"
 REPLACED: Final = "replaced"
@@ -256,7 +255,7 @@ class _Case:
         first = judge(None)
         if first is not OPEN:
             return first
-        prompt = render(PROMPTS / "added.md", object=one_line(edit.new))
+        prompt = render("edival/added", object=one_line(edit.new))
         return judge(self._yes_no(ADDED, prompt, self._pictures()))
 
     def _remove(self) -> Verdict:
@@ -283,7 +282,7 @@ class _Case:
         first = judge(None)
         if first is not OPEN:
             return first
-        prompt = render(PROMPTS / "replaced.md", object=one_line(edit.target), new=one_line(edit.new))
+        prompt = render("edival/replaced", object=one_line(edit.target), new=one_line(edit.new))
         return judge(self._yes_no(REPLACED, prompt, self._pictures()))
 
     def _position(self) -> Verdict:
@@ -312,7 +311,7 @@ class _Case:
     def _attribute(self) -> Verdict:
         edit, options = self.edit, self.rules
         if options.attributes == "whole":
-            prompt = render(PROMPTS / "attribute_whole.md", instruction=one_line(edit.sentence()))
+            prompt = render("edival/attribute_whole", instruction=one_line(edit.sentence()))
             said = self._yes_no(ATTRIBUTE_WHOLE, prompt, self._pictures())
             return rules.attribute(None, said=said, rules=options)
         (before,) = self._look((self.before, edit.target))
@@ -324,9 +323,7 @@ class _Case:
             self._crop(alias, turn, box) for alias, turn in (("Crop Before", self.before), ("Crop After", self.after))
         )
         attribute = _ATTRIBUTES[edit.edit_type]
-        prompt = render(
-            PROMPTS / "attribute_crop.md", object=one_line(edit.target), attribute=attribute, new=one_line(edit.new)
-        )
+        prompt = render("edival/attribute_crop", object=one_line(edit.target), attribute=attribute, new=one_line(edit.new))
         return rules.attribute(before, said=self._yes_no(ATTRIBUTE_CROP, prompt, views), rules=options)
 
     def _text(self) -> Verdict:
@@ -345,7 +342,7 @@ class _Case:
         else:
             box = rules.over(before, options.crop_threshold)[0].box
             metric, views = TEXT_CROP, (self._crop("Crop", self.after, box),)
-        prompt = render(PROMPTS / "read_text.md", crop=metric == TEXT_CROP, no_text=rules.NO_TEXT.upper())
+        prompt = render("edival/read_text", crop=metric == TEXT_CROP, no_text=rules.NO_TEXT.upper())
         answer = self._ask(metric, prompt, views, FreeText())
         if not isinstance(answer, Text):
             raise _Unsettled("off_menu", f"{answer} is no text")
@@ -361,7 +358,7 @@ class _Case:
         first = rules.background(kept, said=None, rules=options)
         if first is not OPEN:
             return first
-        prompt = render(PROMPTS / "background.md", background=one_line(edit.new))
+        prompt = render("edival/background", background=one_line(edit.new))
         return rules.background(kept, said=self._yes_no(BACKGROUND, prompt, self._pictures()[1:]), rules=options)
 
     def _look(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
@@ -411,7 +408,7 @@ class _Case:
                 metric=SHORT_NAME,
                 about=About.of(self.sample, part=f"name: {spelled(name)}"),
                 role=SHORTEN,
-                prompt=render(PROMPTS / "short_name.md", object=one_line(spelled(name))),
+                prompt=render("edival/short_name", object=one_line(spelled(name))),
                 answer=FreeText(max_words=10),
                 budget=self.protocol.budget,
             )

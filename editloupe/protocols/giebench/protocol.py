@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -41,7 +40,7 @@ from editloupe.scores import Binary, Metric, Real, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
 from editloupe.values import Json, Sample
 
-PROMPT: Final = Path(__file__).parent / "prompts" / "question.md"
+PROMPT: Final = "giebench/question"
 ACCURACY: Final = "accuracy"
 KEY: Final = "key"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import permutations
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from editloupe.answers import LabelRule, Labels
@@ -24,7 +23,7 @@ from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
-PROMPT: Final = Path(__file__).parent / "prompts" / "compare.md"
+PROMPT: Final = "pairwise/compare"
 FIRST: Final = "Edit A"
 SECOND: Final = "Edit B"
 TIE: Final = "Tie"

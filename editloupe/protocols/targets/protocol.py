@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from editloupe.answers import Boxes, FreeText, Text
@@ -34,7 +33,7 @@ from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, Sample
 
-PROMPT: Final = Path(__file__).parent / "prompts" / "name.md"
+PROMPT: Final = "targets/name"
 NAME: Final = "target_phrase"
 PLACE: Final = "detect_target"
 AREA: Final = "target_area"

@@ -3,7 +3,7 @@
 Reproduced:
 - the four metrics (Prompts 1 to 4 of the supplement): Instruction Following, Non-edit Consistency and Visual Quality for
   every edit, Reasoning Accuracy for Reasoning Editing alone, with the row's reasoning points;
-- scales, penalties and rules of rounding as data (`rubric.toml`);
+- scales, penalties and rules of rounding as data (`rubrics/unicbench.toml`);
 - a sample's overall as the geometric mean of its metrics, three or four; a group's value as the plain mean over samples;
 - Table 4 by language and Tables 9 to 12 by task, over the samples that were judged.
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
@@ -41,8 +40,7 @@ from editloupe.scores import Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
-_HERE: Final = Path(__file__).parent
-_PROMPTS: Final = {"en": _HERE / "prompts" / "judge.md", "cn": _HERE / "prompts" / "judge_cn.md"}
+_PROMPTS: Final = {"en": "unicbench/judge", "cn": "unicbench/judge_cn"}
 
 
 def _languages(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -86,7 +84,7 @@ class UnicBench(RubricProtocol):
         super().__init__(options, tools=tools, budget=budget)
         rubric: Rubric = self.options.rubric
         # A rubric of the user's own is asked in the language in which it is written.
-        chinese = load_rubric(_HERE / "rubric_cn.toml") if rubric.digest == load_rubric(self.name).digest else rubric
+        chinese = load_rubric("unicbench_cn") if rubric.digest == load_rubric(self.name).digest else rubric
         self._wording = {"en": rubric, "cn": chinese}
         domain = _domain(rubric)
         self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=domain) for c in self.criteria]

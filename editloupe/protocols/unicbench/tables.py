@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.unicbench.terms import OVERALL, TASKS
 from editloupe.scores import Metric
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.coverage import coverage, on_common
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, select
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
@@ -64,8 +65,8 @@ def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> 
         f"Judged of asked{ours}",
         _grouped(rows, "language", "editor"),
         [
-            *(Figure(m.short, _coverage, {"metric": m.id}, {"metric": m.id}) for m in metrics),
-            *(Figure(task, _coverage, {"task": task}, {"task": task}) for task in tasks),
+            *(Figure(m.short, coverage, {"metric": m.id}, {"metric": m.id}) for m in metrics),
+            *(Figure(task, coverage, {"task": task}, {"task": task}) for task in tasks),
             Figure("Fractions", fractions, keys={"of": "fractions"}),
         ],
         by=("language", "editor"),
@@ -105,7 +106,7 @@ def _means(
         _grouped(rows, *names),
         [
             *(Figure(m.short, partial(_mean, drawn=by is None), {"metric": m.id}, {"metric": m.id}) for m in shown),
-            Figure("Judged", _coverage, keys={"metric": "all"}),
+            Figure("Judged", coverage, keys={"metric": "all"}),
         ],
         by=names,
         shown={"language": _NAMES},
@@ -125,36 +126,16 @@ def _mean(rows: Rows, *, drawn: bool) -> Cell:
     return Cell(value=sum(known) / len(known) if known else None, name="mean", digits=4, more=more)
 
 
-def _coverage(rows: Rows) -> Cell:
-    """Return "1038/1100": samples that were judged on every metric that they were asked, of all."""
-    samples = {row["sample"] for row in rows}
-    whole = len(samples) - len({row["sample"] for row in rows if row["value"] is None})
-    return Cell(
-        value=f"{whole}/{len(samples)}" if samples else None, name="", more={"judged": whole, "asked": len(samples)}
-    )
-
-
 def _common(rows: Rows) -> tuple[Rows, str]:
-    """Return the rows of the samples that every editor of a language has judged on every metric, and how many those are.
-
-    No rows where there is one editor, or where no editor has judged more than the others.
-    """
-    kept, said, differ = list[Mapping[str, Any]](), list[str](), False
-    for language in _NAMES:
-        own = [row for row in rows if row["language"] == language]
-        asked: dict[str, set[str]] = {}
-        for row in own:
-            asked.setdefault(row["editor"], set()).add(row["sample"])
-        if len(asked) < 2:
-            continue
-        lost = {(row["editor"], row["sample"]) for row in own if row["value"] is None}
-        whole = {editor: {s for s in samples if (editor, s) not in lost} for editor, samples in asked.items()}
-        shared = set.intersection(*whole.values())
-        differ = differ or any(samples != shared for samples in whole.values())
-        kept += [row for row in own if row["sample"] in shared]
-        said.append(f"{len(shared)} in {_NAMES[language]}")
-    sentence = f"On the samples that every editor of the language has judged on every metric: {', '.join(said)}."
-    return (kept if differ else []), sentence
+    """Return the rows on which a language's editors are compared, and how many samples those are."""
+    of_language = {name: select(rows, {"language": name}) for name in _NAMES}
+    found = {name: common for name, own in of_language.items() if (common := on_common(own)) is not None}
+    said = ", ".join(f"{len({row['sample'] for row in own})} in {_NAMES[name]}" for name, (own, _) in found.items())
+    kept = [row for own, _ in found.values() for row in own]
+    return (
+        kept if any(differ for _, differ in found.values()) else [],
+        f"On the samples that every editor of the language has judged on every metric: {said}.",
+    )
 
 
 def _rows(frame: polars.DataFrame) -> list[dict[str, Any]]:

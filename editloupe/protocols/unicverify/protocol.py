@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -42,8 +41,6 @@ from editloupe.replies import one_line
 from editloupe.scores import Binary, Levels, Metric, Real, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Json, Sample
-
-PROMPTS: Final = Path(__file__).parent / "prompts"
 
 VERIFY: Final = "verify"
 VERIFICATION: Final = "verification"
@@ -310,7 +307,7 @@ class UnicVerify(BaseProtocol):
             metric=VERIFICATION,
             about=About.of(sample),
             role=VERIFY,
-            prompt=render(PROMPTS / "verify.md", instruction=one_line(sample.instruction)),
+            prompt=render("unicverify/verify", instruction=one_line(sample.instruction)),
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
             tools=self.tools,
             answer=VERIFICATION_ANSWER,
@@ -327,7 +324,7 @@ class UnicVerify(BaseProtocol):
             metric=ATOMIC_TASKS,
             about=About.of(sample, part=part),
             role=PARSE,
-            prompt=render(PROMPTS / "parse.md", pairs=pairs, **texts),
+            prompt=render("unicverify/parse", pairs=pairs, **texts),
             answer=PAIRS_ANSWER if pairs else TASKS_ANSWER,
             budget=self.budget,
             rests_on=(found.finding.task_id,),

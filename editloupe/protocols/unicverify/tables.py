@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.classes import class_table
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
@@ -20,6 +21,7 @@ HALLUCINATION: Final = "Hallucination"
 CLASSES: Final = (NORMAL, NO_EDIT, HALLUCINATION)
 """In the order of the paper's Table 5."""
 
+_AGAINST: Final = {"people": "what people wrote", "instruction": "the editor's instruction"}
 _INTERVALS: Final = "With 95 % intervals, resampled by source image; (judged/asked)."
 
 
@@ -50,36 +52,11 @@ def confusion(frame: polars.DataFrame) -> Table | None:
 
     frame: one judge's scores.
     """
-    every = [row for row in frame.to_dicts() if row["metric"] == "edit_class"]
+    every = rows_of(frame, "edit_class")
     rows = [row for row in every if row.get("human_class") is not None]
-    if not rows:
-        return None
-    lost = dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None)
-
-    def given(rows: Rows, *, what: str) -> Cell:
-        return Cell(value=sum((row["label"] or row["missing"]) == what for row in rows), name="count")
-
-    def right(rows: Rows) -> Cell:
-        return mean(rows, [None if row["label"] is None else 100.0 * (row["label"] == row["human_class"]) for row in rows])
-
-    titles = {name: name for name in CLASSES} | {status: f"({status})" for status in lost}
-    return pivot(
-        "confusion",
-        "Classes: people's in rows, the judge's in columns",
-        {
-            (editor, name): [row for row in own if row["human_class"] == name]
-            for (editor,), own in grouped(rows, "editor").items()
-            for name in CLASSES
-        },
-        [
-            *(Figure(title, partial(given, what=what), keys={"judge_says": title}) for what, title in titles.items()),
-            Figure("Right, %", right, keys={"figure": "right"}),
-        ],
-        by=("editor", "human_class"),
-        heads=("Editor", "People say"),
-        at_once=7,
-        caption=(f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}",),
-    )
+    titles = "Classes: people's in rows, the judge's in columns", "People say"
+    caption = f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}"
+    return class_table("confusion", *titles, rows, CLASSES, truth="human_class", caption=caption)
 
 
 def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
@@ -87,7 +64,7 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
 
     frame: one judge's scores.
     """
-    rows = [row for row in frame.to_dicts() if row["metric"] == "alignment_accuracy"]
+    rows = rows_of(frame, "alignment_accuracy")
     if not rows:
         return None
     people = any(row.get("human_class") is not None for row in rows)
@@ -114,20 +91,17 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
     )
 
 
-_AGAINST: Final = {"people": "what people wrote", "instruction": "the editor's instruction"}
-
-
 def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float) -> Table | None:
     """Return how well each way finds the pairs without an edit: against people, or else against the model.
 
     frame: one judge's scores.   methods: lmm, differences, ssim.   threshold: SSIM from which on a pair is called No Edit.
     """
-    found = frame.to_dicts()
-    said = _said(found, threshold)
-    ruled = sum(row["metric"] == "is_changed" and row.get("settled_by") == "rule" for row in found)
+    said = _said(frame.to_dicts(), threshold)
+    asked = rows_of(frame, "is_changed")
+    ruled = sum(row.get("settled_by") == "rule" for row in asked)
     unasked = f" {ruled} pairs were settled by the rule, and the LMM was not asked about them." if ruled else ""
     people = "people" in said
-    left = _unclassed([row for row in found if row["metric"] == "is_changed"]) if people else ""
+    left = _unclassed(asked) if people else ""
     truth = said.get("people" if people else "lmm", {})
     shown = [name for name in methods if name in said and (people or name != "lmm")]
     known = [pair for pair, call in truth.items() if call is not None]
@@ -168,16 +142,14 @@ def _said(rows: Rows, threshold: float) -> dict[str, _Calls]:
     """Return who calls which pairs No Edit."""
     found: dict[str, _Calls] = {}
     for row in rows:
-        pair, value = (row["editor"] or "", row["sample"], row["source"] or row["sample"]), row["value"]
-        if row["metric"] == "is_changed":
-            if row.get("settled_by") != "rule":
-                found.setdefault("lmm", {})[pair] = None if value is None else value == 0
-            if row.get("human_class") is not None:
-                found.setdefault("people", {})[pair] = row["human_class"] == NO_EDIT
-        elif row["metric"] == "differences":
-            found.setdefault("differences", {})[pair] = None if value is None else value == 0
-        elif row["metric"] == "ssim":
-            found.setdefault("ssim", {})[pair] = None if value is None else value >= threshold
+        metric, value = row["metric"], row["value"]
+        pair = row["editor"] or "", row["sample"], row["source"] or row["sample"]
+        if metric == "is_changed" and row.get("human_class") is not None:
+            found.setdefault("people", {})[pair] = row["human_class"] == NO_EDIT
+        who = {"is_changed": "" if row.get("settled_by") == "rule" else "lmm", "differences": metric, "ssim": metric}
+        if who.get(metric):
+            call = None if value is None else value >= threshold if metric == "ssim" else value == 0
+            found.setdefault(who[metric], {})[pair] = call
     return found
 
 

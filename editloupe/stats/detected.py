@@ -1,0 +1,160 @@
+"""Tables of detected boxes: average precision with and without confidences, and which class was detected as which.
+
+Boxes are rows of the frame of scores with the columns `x0`, `y0`, `x1`, `y1`, fractions of an image of `width` × `height`
+px, and for detected ones `confidence` and `confidence_source`, None for a detector that gives none. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from editloupe.stats.detection import Boxes, matches, precision
+from editloupe.stats.pivot import Rows
+from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
+
+_MISSED: Final = "missed"
+_INVENTED: Final = "invented"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenImage:
+    """What was detected in one image, and what is there."""
+
+    found: Rows
+    truth: Rows
+    found_classes: Sequence[Hashable]
+    """One for each detected box."""
+    truth_classes: Sequence[Hashable]
+    """One for each true box."""
+
+    def boxes(self, side: int | None = None) -> Boxes:
+        """Return the boxes in px, where a confidence that is not known is NaN.
+
+        side: of a square image; None for its own size.
+        """
+
+        def px(row: Mapping[str, Any]) -> tuple[float, ...]:
+            width, height = (row["width"], row["height"]) if side is None else (side, side)
+            return row["x0"] * width, row["y0"] * height, row["x1"] * width, row["y1"] * height
+
+        sure = [row.get("confidence") for row in self.found]
+        return Boxes(
+            found=[px(row) for row in self.found],
+            truth=[px(row) for row in self.truth],
+            confidences=[math.nan if v is None else v for v in sure],
+            found_classes=self.found_classes,
+            truth_classes=self.truth_classes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average:
+    """One column of average precision."""
+
+    title: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of `Precision.ap`."""
+    keys: Mapping[str, str]
+    """What the figure is, for files."""
+    by_class: bool = True
+    """Whether a box counts only where its class is right."""
+
+
+def precision_table(
+    name: str,
+    title: str,
+    images: Sequence[SeenImage],
+    figures: Sequence[Average],
+    *,
+    side: int | None,
+    asked: int,
+    caption: str,
+) -> Table:
+    """Return average precision × 100: a line by confidence, where every detection has one of one source, and one without.
+
+    images: those whose detections are known.   side: as in `SeenImage.boxes`.   asked: how many images there are.
+    """
+    boxes = [image.boxes(side) for image in images]
+    rows = [row for image in images for row in image.found]
+    lacking, areas = sum(not _sure(row) for row in rows), sum(len(one.truth) for one in boxes)
+    counts = (
+        Cell(value=f"{len(boxes)}/{asked}", name="", more={"judged": len(boxes), "asked": asked}),
+        Cell(value=len(rows), name="differences"),
+        Cell(value=areas, name="areas"),
+    )
+    lines = {"none": _averages([one.without_confidences() for one in boxes], figures)}
+    if sources := list(dict.fromkeys(str(row.get("confidence_source") or "not named") for row in rows if _sure(row))):
+        why = f"{lacking} of {len(rows)} differences have none" if lacking else "they have several sources"
+        missing = [Cell(name="ap", why="" if place else why) for place in range(len(figures))]
+        own = missing if lacking or len(sources) > 1 else _averages(boxes, figures)
+        lines = {" and ".join(sources): own, **lines}
+    counted = (Column(title=head, keys={"figure": "counts"}) for head in ("Images", "Differences", "Areas"))
+    return Table(
+        name=name,
+        title=title,
+        columns=(
+            *label_columns("Confidence"),
+            *counted,
+            *(Column(title=figure.title, keys=figure.keys) for figure in figures),
+        ),
+        rows=tuple(Row(cells=(words(line), *counts, *cells), keys={"confidence": line}) for line, cells in lines.items()),
+        at_once=8,
+        caption=caption,
+    )
+
+
+def confusion_table(
+    name: str, title: str, images: Sequence[SeenImage], classes: Sequence[str], *, iou: float, caption: str
+) -> Table:
+    """Return which class each true box was detected as, and what was missed or invented.
+
+    iou: from which on a detected box is the true one that it overlaps most, whatever the class.
+    caption: with {first} in the place of which detections choose first.
+    """
+    sure = all(_sure(row) for image in images for row in image.found)
+    counts: dict[tuple[Hashable, Hashable], int] = {}
+    for image in images:
+        boxes = image.boxes().without_classes()
+        taken = matches(boxes if sure else boxes.without_confidences(), iou=iou)
+        pairs = [
+            (_INVENTED if place is None else image.truth_classes[place], detected)
+            for detected, place in zip(image.found_classes, taken, strict=True)
+        ]
+        pairs += [(image.truth_classes[place], _MISSED) for place in {*range(len(image.truth))} - {*taken}]
+        for pair in pairs:
+            counts[pair] = counts.get(pair, 0) + 1
+
+    def cell(given: str, detected: str) -> Cell:
+        if (given, detected) == (_INVENTED, _MISSED):
+            return Cell(name="")
+        return Cell(value=counts.get((given, detected), 0), name="count", strong=given == detected)
+
+    columns = (*classes, _MISSED)
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns("Given"), *(Column(title=one, keys={"detected": one}) for one in columns)),
+        rows=tuple(
+            Row(cells=(words(given), *(cell(given, one) for one in columns)), keys={"given": given})
+            for given in (*classes, _INVENTED)
+        ),
+        caption=caption.format(first="Surer ones" if sure else "Earlier ones"),
+    )
+
+
+def _averages(boxes: Sequence[Boxes], figures: Sequence[Average]) -> list[Cell]:
+    found = {True: precision(boxes)}
+    if not all(figure.by_class for figure in figures):
+        found[False] = precision([one.without_classes() for one in boxes])
+    values = [found[figure.by_class].ap(**figure.arguments) for figure in figures]
+    return [
+        Cell(value=None if v is None else 100 * v, name="ap", digits=1, why="no such area" if v is None else "")
+        for v in values
+    ]
+
+
+def _sure(row: Mapping[str, Any]) -> bool:
+    return row.get("confidence") is not None
