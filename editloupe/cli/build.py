@@ -19,7 +19,7 @@ from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Review
 from editloupe.build.quality import QualityFilter
 from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, only, parameter, run_options, with_options, words
+from editloupe.cli.options import OUTPUT, AsJson, finite, only, parameter, run_options, with_options, words
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
@@ -66,7 +66,12 @@ def unicedit(
     ] = training_set.ROWS,
     least_aesthetic: Annotated[
         float | None,
-        Option("--least-aesthetic", help="Leave out edited images that --aesthetic gives less.", rich_help_panel=OUTPUT),
+        Option(
+            "--least-aesthetic",
+            callback=finite,
+            help="Leave out edited images that --aesthetic gives less.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     most_persons: Annotated[
         int | None,

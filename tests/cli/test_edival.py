@@ -45,10 +45,10 @@ def said(path: Path, answer: str, times: int = 1) -> str:
 
 @pytest.fixture(params=IMAGES)
 def chains(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program) -> Path:
-    """Two images with three edits each, as `build edival` writes them."""
+    """Two images or more with three edits each, as `build edival` writes them: those whose answers can be used."""
     monkeypatch.chdir(tmp_path)
     code, out, err = editloupe(
-        "build", "edival", request.param, "--limit", "2", "--turns", "3", "--seed", "42", "--grounding", "none",
+        "build", "edival", request.param, "--limit", "12", "--turns", "3", "--seed", "43", "--grounding", "none",
         "--role", f"decompose={said(tmp_path / 'objects.jsonl', json.dumps({'objects': OBJECTS}))}",
         "--role", f"instruct={said(tmp_path / 'words.jsonl', 'spoon', 3)}", "--fail-on-error", "1", "--out", "set",
     )  # fmt: skip

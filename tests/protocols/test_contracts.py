@@ -32,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("toys")
         *((name, {}) for name in ("pairwise", "choice", "turns", "pixels", "objects", "measures", "giebench-build")),
         ("stars", {"polite": True}),
         ("edival-build", {"grounding": "none", "turns": 9}),
-        ("dlebench-build", {"grounding": "model"}),
-        ("giebench-build", {"masks": "given", "unedited": "keep", "edits": 9}),
+        ("dlebench-build", {"grounding": "given"}),
+        ("giebench-build", {"masks": "given", "edits": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
     ],
 )
