@@ -28,6 +28,11 @@ from tests.tools.test_search import Reds
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def seers() -> None:
+    """Nothing: these tests open models of their own."""
+
+
 class RedPixels:
     """Segments what is purely red in a box."""
 
