@@ -209,6 +209,34 @@ def test_an_arena_of_three_editors_ranks_them_by_bradley_terry(
     assert [f"{points:.3f}" in report for points in (0.75, 0.5, 0.25)] == [True] * 3, report
 
 
+def test_each_of_two_input_images_is_asked_about(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    folder, out = tmp_path / "data", tmp_path / "run"
+    folder.mkdir()
+    for shade, name in enumerate(("cup", "table", "edit")):
+        Image.new("RGB", (64, 32), (40, 40, 60 * shade)).save(folder / f"{name}.png")
+    rows = [
+        {"id": "both", "source_file_names": ["cup.png", "table.png"], "instruction": "[input1=yes input2=yes]"},
+        {"id": "first", "source_file_names": ["cup.png", "table.png"], "instruction": "[input1=yes input2=no]"},
+        {"id": "single", "source_file_name": "cup.png", "instruction": "[input1=no]"},
+    ]
+    lines = (json.dumps({**row, "edited_file_name": "edit.png"}) + "\n" for row in rows)
+    (folder / "metadata.jsonl").write_text("".join(lines))
+    code, said, err = editloupe("judge", folder, "--protocol", "inputs", "--backend", "toy/judge", "--out", out)
+    assert code == 0 and len(calls()) == 5, said + err
+
+    from editloupe import Run
+
+    assert {row["sample"]: row["value"] for row in Run(out).frame().to_dicts()} == {
+        "both": 1.0,
+        "first": 0.5,
+        "single": 0.0,
+    }
+    assert editloupe("replay", out)[0] == 0
+    assert editloupe("show", out, "both")[0] == 0
+
+
 def test_two_judges_of_another_packages_protocol_are_compared(tmp_path: Path, editloupe: Cli) -> None:
     words = [*judge_words("stars", draw(tmp_path / "data", "stars"), tmp_path / "run"), "--backend", "toy/two"]
     assert editloupe(*words)[0] == 0

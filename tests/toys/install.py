@@ -18,6 +18,7 @@ places = editloupe_toys.places:Places
 changes = editloupe_toys.changes:Changes
 review = editloupe_toys.review:Review
 arena = editloupe_toys.arena:Arena
+inputs = editloupe_toys.inputs:InputsUsed
 checklist = editloupe_toys.checklist:Checklist
 faulty = editloupe_toys.faulty:Faulty
 wrong = editloupe_toys.wrong:WrongMeasure
