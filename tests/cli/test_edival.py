@@ -48,7 +48,7 @@ def chains(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     """Two images or more with three edits each, as `build edival` writes them: those whose answers can be used."""
     monkeypatch.chdir(tmp_path)
     code, out, err = editloupe(
-        "build", "edival", request.param, "--limit", "12", "--turns", "3", "--seed", "43", "--grounding", "none",
+        "build", "edival", request.param, "--limit", "40", "--turns", "3", "--seed", "43", "--grounding", "none",
         "--role", f"decompose={said(tmp_path / 'objects.jsonl', json.dumps({'objects': OBJECTS}))}",
         "--role", f"instruct={said(tmp_path / 'words.jsonl', 'spoon', 3)}", "--fail-on-error", "1", "--out", "set",
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_chain_is_judged_with_boxes_from_the_data(chains: Path, editloupe: Pro
     code, out, err = editloupe("export", "run", "--html", "pages")
     assert code == 0, err
     pages = [page.read_text(encoding="utf-8") for page in Path("pages/samples").glob("*.html")]
-    assert len(pages) == 2 and all('class="strip"' in page and 'class="mark found"' in page for page in pages)
+    assert len(pages) == len(rows) and all('class="strip"' in page and 'class="mark found"' in page for page in pages)
 
 
 @pytest.mark.skipif(find_spec("torch") is None or find_spec("transformers") is None, reason="torch is not installed")
