@@ -21,7 +21,7 @@ from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError, Unavailable
 from editloupe.findings import PENDING
-from editloupe.protocols.base import described, never_scored
+from editloupe.protocols.base import described
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.judges import Entry
 from editloupe.runs.outcome import Outcome
@@ -105,7 +105,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             codes[title] = 1
             continue
         codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
-        if lost := unscored_metrics(outcome):
+        if lost := outcome.never_scored:
             asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
             others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
             fail(
@@ -198,24 +198,19 @@ def code_of_all(codes: Sequence[int]) -> int:
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """Return the exit code of one judge.
 
-    0 within tolerance; 1 nothing could be judged, the backend refuses all, or the protocol never scores one of its metrics
-    (`unscored_metrics`); 3 too many failures, samples that the
-    protocol could not score included; 5 stopped by a budget; 130 interrupted.
+    0 within tolerance; 1 nothing could be judged, the backend refuses all, or the protocol never scores one of its metrics;
+    3 too many failures, samples that the protocol could not score included; 5 stopped by a budget; 130 interrupted.
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if outcome.asked in (outcome.unusable, outcome.failed) or (outcome.ledger.refused and outcome.failed):
-        return 1
-    if unscored_metrics(outcome):
+    if (
+        outcome.asked in (outcome.unusable, outcome.failed)
+        or (outcome.ledger.refused and outcome.failed)
+        or outcome.never_scored
+    ):
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.unusable > tolerated * outcome.asked + 1e-9 else 0
-
-
-def unscored_metrics(outcome: Outcome) -> list[str]:
-    """Return the metrics that a protocol declares and never scored, though all that it asked was asked."""
-    whole = outcome.findings and len(outcome.findings) == outcome.asked and not outcome.unscored
-    return never_scored(outcome.setup.protocol, outcome.scores) if whole else []
 
 
 def default_out(run: RunConfig) -> Path:

@@ -181,8 +181,8 @@ class BaseProtocol:
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         self.options: Any = self.Options() if options is None else options
-        self.tools = tuple(tools)
-        """Names of the tools that the run offers."""
+        self.tools = () if getattr(self.options, "mode", "") == "plain" else tuple(tools)
+        """Names of the tools that the run offers. None where the protocol has an option `mode` and it is plain."""
 
         self.budget = budget or Budget()
         """The run's budget of one task."""
@@ -223,8 +223,6 @@ class RubricProtocol(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         given: RubricOptions = self.options
-        if given.mode == "plain":
-            self.tools = ()
         rubric: Rubric = given.rubric
         chosen = None if given.criteria is None else {rubric.criterion(c).id for c in given.criteria}
         self.criteria = [c for c in rubric.criteria if chosen is None or c.id in chosen]

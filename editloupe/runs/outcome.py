@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
+from editloupe.protocols.base import never_scored
 from editloupe.runs.budget import Ledger
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
@@ -97,6 +98,12 @@ class Outcome:
     def unscored(self) -> dict[str, str]:
         """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
         return protocol_faults(self.scores)
+
+    @property
+    def never_scored(self) -> list[str]:
+        """Metrics that the protocol declares and never scored, though all that it asked has ended."""
+        ended = self.findings and len(self.findings) == self.asked and not self.unscored
+        return never_scored(self.setup.protocol, self.scores) if ended else []
 
     @property
     def unusable(self) -> int:

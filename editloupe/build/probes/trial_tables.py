@@ -503,11 +503,6 @@ def _rate(found: Estimate | None, name: str, *, signed: bool = False) -> Cell:
     )
 
 
-def rate_text(found: Estimate, *, signed: bool = False) -> str:
-    """Return a share in percent with its interval and how many were judged; a dash where there is none."""
-    return _rate(found, "", signed=signed).text if found.asked else NONE
-
-
 def _limit(found: Threshold) -> Cell:
     more: dict[str, Json] = {"threshold_outcome": found.outcome, "threshold": found.value}
     more |= {"threshold_low": found.low, "threshold_high": found.high}

@@ -157,8 +157,6 @@ class DICE(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         given_: DICEOptions = self.options
-        if given_.mode == "plain":
-            self.tools = ()
         # A run names no backend for a role that it does not ask.
         wanted = {DETECTOR: given_.detector == "lmm", COHERENCE: given_.coherence == "judge"}
         self.roles = {role: does for role, does in DICE.roles.items() if wanted[role]}  # type: ignore[misc]

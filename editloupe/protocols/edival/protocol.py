@@ -91,8 +91,6 @@ class EdiVal(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         given: EdiValOptions = self.options
-        if given.mode == "plain":
-            self.tools = ()
         # A run names no backend for a role that it does not ask.
         wanted = {"judge": True, SHORTEN: given.position_names == "short"}
         self.roles = {role: does for role, does in EdiVal.roles.items() if wanted[role]}  # type: ignore[misc]

@@ -109,8 +109,6 @@ class GIEBench(BaseProtocol):
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
-        if self.options.mode == "plain":
-            self.tools = ()
         self.measures = {name: PRESERVATION[name] for name in self.options.measures}
         """Name in the options → metric."""
         accuracy = Metric(id=ACCURACY, name="Functional Correctness", short="Accuracy", domain=Binary(), source="Table 2")

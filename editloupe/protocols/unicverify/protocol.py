@@ -142,8 +142,6 @@ class UnicVerify(BaseProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         given: UnicVerifyOptions = self.options
-        if given.mode == "plain":
-            self.tools = ()
         self.parses = given.matching != "none" and given.rules != "only"
         """Whether instructions are compared."""
         wanted = {VERIFY: given.rules != "only", PARSE: self.parses}
