@@ -52,7 +52,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "view": "Look at runs in a browser; a run under way is followed.",
     "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
-    "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
@@ -65,7 +64,7 @@ PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look": ("runs", "show", "view", "report", "export"),
     "Compare": ("compare", "align", "trial", "gate", "canary"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
-    "What there is": ("protocols", "rubrics", "backends", "tools", "schema"),
+    "What there is": ("protocols", "rubrics", "backends", "tools"),
 }
 """The panels of `--help`, each with its commands in their order."""
 

@@ -1,8 +1,7 @@
-"""`editloupe export` in the formats of others, and `editloupe schema`, as a user gives them."""
+"""`editloupe export` in the formats of others, as a user gives them."""
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,33 +13,26 @@ from tests.exports.runs import native_run
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return native_run(tmp_path_factory.mktemp("cli"))
-
-
-def test_several_formats_at_once(editloupe: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_several_formats_at_once(editloupe: Run, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def no_network(*args: object, **kwargs: object) -> None:
         raise AssertionError("an export opens no connection")
 
     monkeypatch.setattr(socket.socket, "connect", no_network)
-    words = ("--otel", "o/spans.jsonl", "--atif", "o/atif", "--inspect", "o/log.json", "--findings", "o/f.csv")
-    code, out, err = editloupe("export", run, *words, "--junit", "o/junit.xml", "--junit-fail-below", "4")
+    words = ("--otel", "o/spans.jsonl", "--inspect", "o/log.json", "--findings", "o/f.csv")
+    code, out, err = editloupe("export", native, *words)
     assert (code, err) == (0, "")
     assert "8 traces as OpenTelemetry spans in o/spans.jsonl; texts and images are left out" in out
-    assert "8 trajectories in o/atif; 2 findings have no trace (input_error)" in out
+    assert "2 findings have no trace (input_error)" in out
     assert "10 findings as samples of an Inspect log in o/log.json" in out
     assert "10 findings in o/f.csv" in out
-    assert "10 test cases, 0 failures, 6 errors in o/junit.xml" in out
-    assert sorted(p.name for p in (tmp_path / "o").iterdir()) == ["atif", "f.csv", "junit.xml", "log.json", "spans.jsonl"]
+    assert sorted(p.name for p in (tmp_path / "o").iterdir()) == ["f.csv", "log.json", "spans.jsonl"]
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "nothing to write; name one of --html, --otel"),
+        ((), "nothing to write; name one of --html, --findings"),
         (("--content", "--findings", "f.csv"), "--content says how something else is written"),
-        (("--junit-fail-below", "3", "--findings", "f.csv"), "--junit-fail-below says how"),
         (("--sample", "s00", "--html", "pages"), "--sample says how"),
         (("--judge", "zz", "--findings", "f.csv"), "--judge 'zz' names 0 of this run's judges; there are: "),
         (("--sample", "nobody", "--otel", "s.jsonl"), "has no sample 'nobody'"),
@@ -49,15 +41,16 @@ def test_several_formats_at_once(editloupe: Run, run: Path, tmp_path: Path, monk
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
 )
-def test_what_does_not_fit_is_said(editloupe: Run, run: Path, words: tuple[str, ...], told: str):
-    code, _, err = editloupe("export", run, *words)
+def test_what_does_not_fit_is_said(editloupe: Run, native: Path, words: tuple[str, ...], told: str):
+    code, _, err = editloupe("export", native, *words)
     assert code == 2
     assert told in err
 
 
-def test_one_run_at_a_time(editloupe: Run, run: Path):
-    code, _, err = editloupe("export", run, run, "--findings", "f.csv")
-    assert code == 2 and "one run at a time, found 2" in err
+def test_one_run_at_a_time(editloupe: Run, native: Path):
+    for words in (("--findings", "f.csv"), ("--sft", "o")):
+        code, _, err = editloupe("export", native, native, *words)
+        assert code == 2 and "one run at a time, found 2" in err
 
 
 def test_a_trace_that_cannot_be_read_is_named_and_the_exit_code_says_so(editloupe: Run, tmp_path: Path):
@@ -66,10 +59,3 @@ def test_a_trace_that_cannot_be_read_is_named_and_the_exit_code_says_so(editloup
     code, out, err = editloupe("export", run, "--otel", "s.jsonl")
     assert code == 1
     assert "7 traces" in out and "warning: " in err and "no header in the first line" in err
-
-
-@pytest.mark.parametrize("what", ["trace", "findings", "run"])
-def test_schemas_are_printed(editloupe: Run, what: str):
-    code, out, _ = editloupe("schema", what)
-    assert code == 0
-    assert json.loads(out)["title"] == f"editloupe {what}"
