@@ -26,21 +26,12 @@ _MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError, C
 class Exchange:
     """One request to the model and what came of it."""
 
-    number: int
-    """From 1, in the trace."""
     event: ModelCall | ModelFailure
     messages: tuple[Message, ...]
     """The whole conversation that was sent."""
     reply: Reply | None
     """None if the endpoint failed."""
-    said: Message | None = None
-    """The reply as the conversation keeps it."""
     results: list[ToolResult] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """How long the reply took; 0 for a failure, whose time is not recorded."""
-        return self.event.seconds if isinstance(self.event, ModelCall) else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,14 +179,10 @@ def _exchanges(events: Iterable[Event]) -> list[Exchange]:
             case MessageEvent():
                 head = event.hash
                 known[head] = (*known.get(event.parent, ()), event.content)
-                # The reply's own message stands right behind it; a refused reply has none.
-                if found and found[-1].said is None and event.content.role == "assistant":
-                    found[-1].said = event.content
             case ModelCall():
-                messages = known.get(event.head, ())
-                found.append(Exchange(number=len(found) + 1, event=event, messages=messages, reply=event.content))
+                found.append(Exchange(event=event, messages=known.get(event.head, ()), reply=event.content))
             case ModelFailure():
-                found.append(Exchange(number=len(found) + 1, event=event, messages=known.get(head, ()), reply=None))
+                found.append(Exchange(event=event, messages=known.get(head, ()), reply=None))
             case ToolResult() if found:
                 found[-1].results.append(event)
     return found

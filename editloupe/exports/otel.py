@@ -16,7 +16,7 @@ from typing import Any, Final
 from editloupe.chat import Finish, Message, Part, Reply, TextPart
 from editloupe.exports.episodes import Episode, Exchange, Source, lost
 from editloupe.exports.write import json_bytes, whole
-from editloupe.traces.events import ModelFailure, ToolResult
+from editloupe.traces.events import ModelCall, ModelFailure, ToolResult
 from editloupe.values import Json
 from editloupe.version import VERSION
 
@@ -90,8 +90,8 @@ class _Spans:
 
     def all(self) -> Iterator[dict[str, Any]]:
         yield self._root()
-        for exchange in self.episode.exchanges:
-            yield self._request(exchange)
+        for number, exchange in enumerate(self.episode.exchanges, start=1):
+            yield self._request(exchange, number)
             yield from map(self._tool, exchange.results)
 
     def _id(self, digits: int, *parts: str) -> str:
@@ -134,7 +134,6 @@ class _Spans:
             "gen_ai.agent.name": "editloupe",
             "gen_ai.agent.id": header.judge_id,
             "gen_ai.agent.version": header.editloupe,
-            "gen_ai.conversation.id": self.trace_id,
             **self._model(),
             "error.type": error,
             "editloupe.protocol": self.source.store.protocol,
@@ -150,7 +149,6 @@ class _Spans:
             "editloupe.status": finding.status,
             "editloupe.label": finding.label,
             "editloupe.value": finding.value,
-            "editloupe.turns": finding.turns,
         }
         if self.content:
             values["editloupe.sample.instruction"] = self.source.instruction(finding)
@@ -177,7 +175,7 @@ class _Spans:
             "editloupe.is_lmm": episode.is_lmm,
         }
 
-    def _request(self, exchange: Exchange) -> dict[str, Any]:
+    def _request(self, exchange: Exchange, number: int) -> dict[str, Any]:
         values: dict[str, Json] = {"gen_ai.operation.name": "chat", **self._model()}
         error, event = None, exchange.event
         if exchange.reply is not None:
@@ -191,9 +189,9 @@ class _Spans:
         return self._span(
             f"chat {self.episode.model}",
             values,
-            mark=("request", str(exchange.number)),
+            mark=("request", str(number)),
             kind=_CLIENT if self.episode.is_lmm else _INTERNAL,
-            start_ns=end_ns - round(exchange.seconds * 1e9),
+            start_ns=end_ns - (round(event.seconds * 1e9) if isinstance(event, ModelCall) else 0),
             end_ns=end_ns,
             error=error,
         )

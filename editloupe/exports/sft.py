@@ -15,12 +15,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from editloupe.answers import fold
 from editloupe.chat import Message, TextPart
+from editloupe.data.human import value_on
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ImageError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
-from editloupe.reports.columns import column_of, key_of
+from editloupe.reports.columns import Key, key_of
 from editloupe.reports.compare import human_column
 from editloupe.reports.judged import judged_in
 from editloupe.runs.store import RunStore
@@ -69,30 +70,45 @@ class People:
             raise ConfigError(
                 f"{store.folder}: its samples carry no human ratings; name a table of ratings with --agree-with FILE"
             )
-        self._ratings = column
+        self._ratings, self._metrics = column, store.metrics()
         self._scores: dict[tuple[str, str], list[bool]] = {}
         """(task id, judge id) → whether people agree with each score that rests on it and is rated."""
         for judge in judged:
-            answers, ids = column_of(judge), {f.task_id: f.judge_id for f in judge.findings}
+            ids = {f.task_id: f.judge_id for f in judge.findings}
             for score in judge.scores:
-                theirs = column.of(score.metric).get(key_of(score))
-                ours = score.label if isinstance(theirs, str) else answers.of(score.metric).get(key_of(score))
-                if theirs is not None and ours is not None:
-                    for task in filter(ids.__contains__, score.findings):
-                        self._scores.setdefault((task, ids[task]), []).append(_alike(ours, theirs))
+                alike = self._alike(score.metric, key_of(score), score.value, score.label)
+                for task in filter(ids.__contains__, score.findings if alike is not None else ()):
+                    self._scores.setdefault((task, ids[task]), []).append(bool(alike))
 
     def agree(self, finding: Finding) -> bool | None:
         """Return whether people rated the answer alike; None if they did not.
 
         Of a question that is no rated metric, all scores that rest on it and are rated have to agree.
         """
-        rated = self._ratings.of(finding.metric)
-        if not rated:
-            found = self._scores.get((finding.task_id, finding.judge_id))
-            return None if found is None else all(found)
-        theirs = rated.get((finding.editor, finding.sample_id, finding.turn, finding.part))
-        ours = finding.label if isinstance(theirs, str) else finding.value
-        return None if theirs is None or ours is None else _alike(ours, theirs)
+        if self._ratings.of(finding.metric):
+            key = (finding.editor, finding.sample_id, finding.turn, finding.part)
+            return self._alike(finding.metric, key, finding.value, finding.label)
+        found = self._scores.get((finding.task_id, finding.judge_id))
+        return None if found is None else all(found)
+
+    def _alike(self, metric: str, key: Key, value: float | None, label: str | None) -> bool | None:
+        """Whether an answer is worth what people say; None where one of them says nothing."""
+        theirs = self._ratings.of(metric).get(key)
+        ours = label if value is None else value
+        if theirs is None or ours is None:
+            return None
+        one, other = (self._worth(metric, said) for said in (ours, theirs))
+        if isinstance(one, str) or isinstance(other, str):
+            return one == other
+        # A mean of ratings is rounded.
+        return abs(one - other) <= 1e-9
+
+    def _worth(self, metric: str, said: float | str) -> float | str:
+        """A label's value on the scale of its metric; a word without one as it is, whatever its case and punctuation."""
+        if not isinstance(said, str):
+            return said
+        value = value_on(self._metrics[metric], said)
+        return fold(said) if value is None else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,10 +304,3 @@ def _lineage(source: Source, finding: Finding) -> dict[str, Json]:
         "metric": finding.metric,
         "repeat": finding.repeat,
     }
-
-
-def _alike(ours: float | str, theirs: float | str) -> bool:
-    """Whether two labels or numbers are the same. A mean of ratings is rounded."""
-    if isinstance(ours, str) or isinstance(theirs, str):
-        return fold(str(ours)) == fold(str(theirs))
-    return abs(ours - theirs) <= 1e-9

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.exports.runs import native_run
+from tests.exports.runs import INSTRUCTION, native_run
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -59,3 +60,27 @@ def test_a_trace_that_cannot_be_read_is_named_and_the_exit_code_says_so(editloup
     code, out, err = editloupe("export", run, "--otel", "s.jsonl")
     assert code == 1
     assert "7 traces" in out and "warning: " in err and "no header in the first line" in err
+
+
+def test_one_sample_is_shown_as_json_with_its_steps(editloupe: Run, native: Path):
+    code, out, _ = editloupe("show", native, "s00", "--criterion", "if", "--format", "json")
+    assert code == 0
+    told = json.loads(out)
+    (finding,) = told["findings"]
+    assert (told["sample"], finding["label"], finding["value"]) == ("s00", "Flawless Execution", 4.0)
+    assert finding["instruction"] == INSTRUCTION.format(0) and INSTRUCTION.format(0) in finding["prompt"]
+    first, last = finding["steps"]
+    assert [call["name"] for call in first["calls"]] == ["zoom_in"] and first["thought"] == "I should look.\nCloser."
+    assert first["usage"]["input_tokens"] == 1200
+    (observed,) = first["observations"]
+    assert observed["aliases"] == ["Crop 1"] and len(observed["views"][0]["image"]["sha256"]) == 64
+    assert "Crop 1 shows it." in last["reply"] and last["calls"] == []
+    # A sample that failed has its reason, and one that was never asked has no steps.
+    failed, missing = (
+        json.loads(editloupe("show", native, name, "--format", "json")[1])["findings"][0] for name in ("s01", "s04")
+    )
+    assert (failed["status"], failed["answer"]) == ("unparsed", None) and failed["steps"]
+    assert (missing["status"], missing["steps"]) == ("input_error", [])
+    for words in (("--format", "csv"), ("--format", "json", "--fork", "1")):
+        code, out, err = editloupe("show", native, "s00", *words)
+        assert (code, out) == (2, "") and "with --format json its findings" in " ".join(err.split())

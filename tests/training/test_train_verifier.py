@@ -148,7 +148,16 @@ def test_an_option_that_means_nothing_is_named(
 def trained(stage: str, data: Path, *words: str) -> dict[str, Any]:
     """training.json of a stage in a process of its own, on the CPU and offline; its model is beside the data."""
     out = data.parent / f"{stage}-model"
-    base = "--max-steps 3 --batch-size 2 --accumulate 1 --set logging_steps=1 --set use_cpu=true".split()
+    base = (
+        "--max-steps",
+        "3",
+        "--batch-size",
+        "2",
+        "--accumulate",
+        "1",
+        *("--set", "logging_steps=1"),
+        "--set=use_cpu=true",
+    )
     done = subprocess.run(
         [sys.executable, str(SCRIPT), stage, str(data), "--out", str(out), *base, *words],
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
@@ -223,7 +232,10 @@ def test_what_editloupe_exports_of_a_verifier_can_be_read(
     folder = edits(2)
     rows = [json.loads(line) | {"human_is_changed": 1} for line in (folder / "metadata.jsonl").read_text().splitlines()]
     (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = {"right": '{"is_changed": true, "instruction": "Add a dog."}', "wrong": '{"is_changed": false, "instruction": ""}'}
+    said = {
+        "right": '{"is_changed": true, "instruction": "Add a dog."}',
+        "wrong": '{"is_changed": false, "instruction": ""}',
+    }
     for name, answer in said.items():
         Path(f"{name}.jsonl").write_text(json.dumps(f"<Start Final Answer>{answer}</Start Final Answer>") + "\n")
         words = ("--option", "matching=none", "--backend", f"scripted/{name}.jsonl", "--out", name)
