@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "show": "Show the findings of a run, or how one sample's findings came about.",
     "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
-    "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
+    "serve": "Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics.",
     "annotate": "Let people answer a run's questions in a browser: one key a label. No model is asked.",
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
