@@ -21,7 +21,7 @@ from editloupe.runs.run import default_concurrency
 from editloupe.runs.setup import open_setup
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
-EXTRA = ("starlette", "uvicorn", "prometheus_client", "httpx")
+EXTRA = ("prometheus_client", "httpx")
 """What the extra `serve` brings."""
 
 

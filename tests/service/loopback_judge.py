@@ -33,7 +33,7 @@ VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect 
 
 def needs_extra() -> None:
     """Skip where the extra is not installed."""
-    for name in ("starlette", "uvicorn", "prometheus_client"):
+    for name in ("httpx", "prometheus_client"):
         pytest.importorskip(name, reason="needs the extra `serve`")
 
 

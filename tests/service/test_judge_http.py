@@ -354,7 +354,7 @@ def test_what_is_under_way_is_finished_at_shutdown(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_command_names_it(editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "editloupe.service.app", raising=False)
     code, _, told = editloupe("serve", "--out", "run")
     assert code == 2 and "pip install 'editloupe[serve]'" in told

@@ -5,11 +5,9 @@
     python -m examples.training.dice.train_dice coherence judged/sft.jsonl --out models/coherence
 
 Run it from the root of the repository, with `pip install "editloupe[train]"`. The rows are those of `editloupe export
---sft`: two pictures, a question and the answer; the loss is on the answer alone. An adapter as the base is merged first; the
-merged model is kept in OUT/base. OUT is an adapter folder: `--backend transformers/OUT` judges with it. The same
+--sft`: two pictures, a question and the answer; the loss is on the answer alone. An adapter as the base is merged first,
+and the merged model is kept in OUT/base. OUT is an adapter folder: `--backend transformers/OUT` judges with it. The same
 command continues from the last checkpoint. `accelerate launch -m` in place of `python -m` trains on several GPUs.
-
-README.md beside this file says what is known of the paper and what was chosen here.
 """
 
 from __future__ import annotations
