@@ -70,7 +70,7 @@ def chain_of(*edits: Edit, mode: Mode = "multipass", outputs: str = "", id: str 
     return Sample(id=id, source=PICTURES[0], turns=tuple(turns), extra={**columns(chain), **extra})
 
 
-OFFICIAL = {"if": "official"}
+OFFICIAL = {"rules": "official"}
 VERDICTS_ALONE: Json = {"cc": "none", "quality": "none"}
 """Options with which nothing is measured beside the verdicts."""
 
@@ -175,14 +175,14 @@ def test_a_chain_with_one_edit_unknown_has_no_success_from_there_on() -> None:
     success = scores["image_success", 3, ""]
     assert (success.missing, success.reason.partition(":")[0]) == ("not_defined", "edit 2 has no verdict")
     # The published code: a miss before the edit is a failure.
-    values = Play(options={"miss": "failure"}, seen=play.seen).scores(chain_of(REMOVE, REMOVE)), [0, 0]
+    values = Play(options={"rules": {"miss": "failure"}}, seen=play.seen).scores(chain_of(REMOVE, REMOVE)), [0, 0]
     assert [values[0]["image_success", t, ""].value for t in (1, 2)] == values[1]
 
 
 @pytest.mark.parametrize("chains", ["to_gap", "complete"])
 def test_a_chain_is_judged_to_its_first_gap(chains: str) -> None:
     hat = Edit(edit_type="subject_remove", target="hat")
-    play = Play(options={"chains": chains}, seen={(0, "hat"): LEFT})
+    play = Play(options={"rules": {"chains": chains}}, seen={(0, "hat"): LEFT})
     scores = play.scores(chain_of(hat, REMOVE, COUNT, outputs=".-."))
     missing = "the output of turn 2 is missing"
     if chains == "complete":
@@ -260,7 +260,7 @@ def test_text_is_read_and_compared_by_the_protocol() -> None:
     assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
     (task,) = play.questions
     assert [(v.origin, list(v.region or ())) for v in task.views] == [(PICTURES[1], [80, 20, 120, 60])]
-    play = Play(options={"text_object": "both"}, seen={(0, "sign"): MIDDLE})
+    play = Play(options={"rules": {"text_object": "both"}}, seen={(0, "sign"): MIDDLE})
     assert play.verdict(chain_of(NEW_TEXT)) == (0, None) and not play.questions
     assert play.looked == [(0, "sign"), (1, "sign")]
 
@@ -272,7 +272,7 @@ def test_a_new_background_is_asked_about_and_the_code_looks_for_what_shall_stay(
     play = Play(options=OFFICIAL, seen={(1, "bear"): MIDDLE}, said=said)
     assert play.verdict(chain_of(PARK)) == (0, None) and play.looked == [(1, "bear"), (1, "jar")] and not play.questions
     unnamed = Edit(edit_type="background_change", new="park")
-    for options, value in ((OFFICIAL, 0), ({"background_objects": "needed"}, 1)):
+    for options, value in ((OFFICIAL, 0), ({"rules": {"background_objects": "needed"}}, 1)):
         assert Play(options=options, said=said).verdict(chain_of(unnamed)) == (value, None)
 
 
@@ -306,12 +306,12 @@ def test_a_word_is_looked_for_again_where_the_code_does_so() -> None:
 @pytest.mark.parametrize("preset", ["paper", "official"])
 def test_what_failed_is_no_verdict(preset: str) -> None:
     for status in ("tool_failed", "not_defined", "input_error"):
-        play = Play(options={"if": preset}, seen={(0, "red cup"): LEFT, (1, "red cup"): status})
+        play = Play(options={"rules": preset}, seen={(0, "red cup"): LEFT, (1, "red cup"): status})
         score = play.scores(chain_of(REMOVE))["instruction_following", 1, ""]
-        told = "'red cup' could not be looked for: because"
+        told = "'red cup' could not be looked for in the image after turn 1: because"
         assert (score.value, score.missing, score.reason) == (None, status, told)
     for status in ("refused", "backend_failed", "abstained"):
-        play = Play(options={"if": preset, "background_objects": "ignored"}, said={"background": (status,)})
+        play = Play(options={"rules": {"like": preset, "background_objects": "ignored"}}, said={"background": (status,)})
         assert play.verdict(chain_of(PARK)) == (None, status)
 
 
@@ -324,7 +324,7 @@ def test_yes_is_parsed_or_found_anywhere() -> None:
 
     replies = (("yes", 1, 1), ("no", 0, 0), ("Yes.", 1, 1), ("Its eyes are red", None, 1), ("not at all", None, 0))
     for reply, parsed, anywhere in replies:
-        assert (value(reply), value(reply, yes="anywhere")) == (parsed, anywhere), reply
+        assert (value(reply), value(reply, rules={"yes": "anywhere"})) == (parsed, anywhere), reply
 
 
 def test_given_boxes_decide_without_a_detector() -> None:

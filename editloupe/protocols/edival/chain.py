@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import DataError
-from editloupe.protocols.base import Options, Paper
+from editloupe.protocols.base import Paper
 from editloupe.protocols.edival.instructions import Edit, parse_edit
+from editloupe.protocols.edival.rules import Rules
 from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
@@ -30,13 +31,6 @@ AVAILABLE: Final = "available_objects"
 EVER: Final = "all_objects"
 """Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names.
 In multipass the instructions may be absent: they are the turns' own."""
-
-
-class ChainOptions(Options):
-    """The option that all questions about a chain have, from which the options of each kind of question derive."""
-
-    chains: Literal["to_gap", "complete"] = "to_gap"
-    """to_gap: a chain is judged up to its first missing output. complete: a chain with a missing output is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,13 +118,13 @@ def about_edit(sample: Sample, chain: Chain, index: int) -> About:
     return About.of(sample, turn=chain.turn(index), part=part)
 
 
-def gap(sample: Sample, turn: int, options: ChainOptions) -> tuple[Literal["missing_output"], str] | None:
+def gap(sample: Sample, turn: int, rules: Rules) -> tuple[Literal["missing_output"], str] | None:
     """Return why nothing can be asked of the image after a turn: an output is missing. None where it can."""
     first = next((n for n, one in enumerate(sample.turns, start=1) if one.edited is None), None)
     if first is None:
         return None
     missing = f"the output of turn {first} is missing"
-    if options.chains == "complete":
+    if rules.chains == "complete":
         return "missing_output", f"{missing}, and chains=complete leaves such a chain out"
     if turn < first:
         return None

@@ -12,15 +12,16 @@ image (source) and the last output (edited).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from editloupe.answers import Record
 from editloupe.data.boxes import inside, read_quads, to_px
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known
-from editloupe.tasks import About, Measure, Recipe
+from editloupe.scores import NOT_JUDGED
+from editloupe.tasks import About, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
 
 DETECTIONS: Final = "detections"
@@ -43,6 +44,64 @@ class Sight:
     """The words of the phrase that the box matched."""
 
 
+class Unsettled(Exception):
+    """Nothing can be said of an edit or an image yet, or at all."""
+
+    def __init__(self, status: Any, reason: str = "") -> None:
+        self.status, self.reason = status, reason
+        super().__init__(reason)
+
+
+@dataclass(kw_only=True)
+class Eyes:
+    """What is seen in the pictures of a sample. What is needed is noted as a task; what is not known ends the way there."""
+
+    protocol: str
+    sample: Sample
+    known: Known
+    tasks: dict[str, Task] = field(default_factory=dict)
+    """By id, in the order in which they are needed."""
+
+    def note(self, *tasks: Task) -> None:
+        """Note tasks as needed."""
+        self.tasks |= {task.id: task for task in tasks}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The task ids of the findings that there are on what was needed."""
+        given = (self.known.finding(task.metric, task.about) for task in self.tasks.values())
+        return tuple(finding.task_id for finding in given if finding is not None)
+
+    def need(self, *wanted: tuple[int, str]) -> None:
+        """Note that phrases are looked for, each in the picture of its turn."""
+        self.note(*(detect(self.protocol, self.sample, turn, phrase) for turn, phrase in wanted))
+
+    def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
+        """Return what is seen of each phrase in the picture of its turn.
+
+        Raises Unsettled where one of them was not looked for yet, or could not be.
+        """
+        self.need(*wanted)
+        found = [(self.known.finding(DETECTIONS, about_picture(self.sample, *one)), one) for one in wanted]
+        if any(finding is None for finding, _ in found):
+            raise Unsettled(NOT_JUDGED)
+        return [_sights(finding, *one) for finding, one in found if finding is not None]
+
+
+def _sights(finding: Finding, turn: int, phrase: str) -> list[Sight]:
+    """Return what a finding says was seen. Raises Unsettled for one that does not say it."""
+    sights = sights_of(finding)
+    if sights is None:
+        status = "input_error" if finding.answer is not None else finding.status
+        why = finding.reason or "its answer cannot be read"
+        raise Unsettled(status, f"{spelled(phrase)!r} could not be looked for in {_named(turn)}: {why}")
+    return sights
+
+
+def _named(turn: int) -> str:
+    return f"the image after turn {turn}" if turn else "the base image"
+
+
 def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
     """Return the task that finds a phrase in a picture: by the detector or, where boxes are given, by those.
 
@@ -58,7 +117,6 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         ]
         answer = Record(data={"phrase": text, "detections": seen}).to_json()
         return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
-    name = f"the image after turn {turn}" if turn else "the base image"
     return Measure(
         protocol=protocol,
         metric=DETECTIONS,
@@ -66,13 +124,8 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         measure=DETECTIONS,
         args={"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED},
         views=() if picture is None else (Recipe(alias="image", origin=picture),),
-        blocked=("missing_output", f"{name} is missing") if picture is None else None,
+        blocked=("missing_output", f"{_named(turn)} is missing") if picture is None else None,
     )
-
-
-def looked(known: Known, sample: Sample, turn: int, phrase: str) -> Finding | None:
-    """Return the finding of `detect`; None while there is none."""
-    return known.finding(DETECTIONS, about_picture(sample, turn, phrase))
 
 
 def sights_of(finding: Finding) -> list[Sight] | None:
