@@ -13,7 +13,7 @@ from PIL import Image
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
-from editloupe.protocols.importer import ResultSaid, read_said
+from editloupe.protocols.result_mapping import ResultSaid, read_said
 from editloupe.reports.run import Run
 from tests.protocols import edival_files
 

@@ -13,7 +13,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
-from editloupe.protocols.importer import ResultSaid, read_said
+from editloupe.protocols.result_mapping import ResultSaid, read_said
 from editloupe.protocols.unicbench.results import UNICBENCH
 from editloupe.protocols.unicbench.terms import METRICS
 from tests.protocols.unicbench_files import edit, put, result, row, rows, write, write_results

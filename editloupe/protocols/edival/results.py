@@ -90,6 +90,9 @@ class EdiValResults(ResultFiles):
             names = [name for rule in self.mapping.metrics.values() for name, *_ in rule.record.values()]
             yield 0, "", {name: base.get(f"base_image_{name}") for name in names}
 
+    def lacks_output(self, entry: ResultEntry, sample: Sample) -> bool:
+        return sample.turns[int(entry.item) - 1 if len(sample.turns) > 1 else 0].edited is None
+
     def beside(self, row: Mapping[str, Json]) -> dict[str, Json]:
         """Return what an entry says beside its verdicts, with `boxes` where a mean of 0 is one of no box."""
         rules = {metric: rule for metric, rule in self.mapping.metrics.items() if metric != FOLLOWING}
