@@ -191,7 +191,7 @@ def test_given_boxes_that_cannot_be_read_are_told():
         ([None], "found 1"),
         ([[], None], "item 0: expected an object from a name to its boxes, or null; found"),
         ([{"cup": None}, None], "item 0, 'cup': expected a list of boxes"),
-        ([{"cup": [[1, 2, 3]]}, None], "item 0, 'cup': expected boxes"),
+        ([{"cup": [[1, 2, 3]]}, None], "item 0, 'cup': expected a list of boxes .* in px: expected four numbers, found 3"),
         ([{"cup": [[5, 5, 1, 1]]}, None], "empty or inverted"),
         ([{"cup": [[0, 0, 900, 50]]}, None], "reaches outside the image of 200×100 px"),
     ):

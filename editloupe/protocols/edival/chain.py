@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -12,11 +12,15 @@ from editloupe.errors import DataError
 from editloupe.protocols.base import Paper
 from editloupe.protocols.edival.instructions import Edit, parse_edit
 from editloupe.protocols.edival.rules import Rules
+from editloupe.scores import Score
 from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
 Mode: TypeAlias = Literal["multipass", "singlepass"]
 """multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (complex mode)."""
+
+Dims: TypeAlias = Mapping[str, str | int | float | None]
+"""The columns by which scores are grouped."""
 
 PAPER: Final = Paper(
     title="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
@@ -73,12 +77,12 @@ class Chain:
         """Return how many edits the image after a turn has had."""
         return turn if self.mode == "multipass" else len(self.edits)
 
-    def dims(self, index: int) -> dict[str, str | int | float | None]:
+    def dims(self, index: int) -> Dims:
         """Return the columns by which scores of an edit are grouped."""
         edits = self.edits_at(self.turn(index))
         return {"edit_type": self.edits[index].edit_type, "mode": self.mode, "turns": edits}
 
-    def dims_at(self, turn: int) -> dict[str, str | int | float | None]:
+    def dims_at(self, turn: int) -> Dims:
         """Return the columns by which scores of the image after a turn are grouped: those of its last edit."""
         return self.dims(self.edits_at(turn) - 1)
 
@@ -135,6 +139,21 @@ def about_edit(sample: Sample, chain: Chain, index: int) -> About:
     """Return what a finding or a score of an edit is about. index: from 0."""
     part = "" if chain.mode == "multipass" else f"instruction {index + 1}"
     return About.of(sample, turn=chain.turn(index), part=part)
+
+
+def score_of(
+    metric: str,
+    about: About,
+    dims: Dims,
+    value: float | None,
+    missing: str | None = None,
+    reason: str = "",
+    findings: Iterable[str] = (),
+) -> Score:
+    """Return a score. missing: the status where it has no value.   findings: the tasks that it rests on."""
+    return Score(
+        **vars(about), metric=metric, value=value, missing=missing, reason=reason, findings=tuple(findings), dims=dims
+    )
 
 
 def gap(sample: Sample, turn: int, rules: Rules) -> tuple[Literal["missing_output"], str] | None:

@@ -26,14 +26,14 @@ Differs without an option:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Final, TypeAlias
+from typing import Final
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
 from editloupe.protocols.base import Known
-from editloupe.protocols.edival.chain import Chain, gap
+from editloupe.protocols.edival.chain import Chain, gap, score_of
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Eyes, Unsettled, picture_of, spelled
@@ -67,7 +67,6 @@ _ASKED: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": ((OBJECTS, OBJECTS_L1), (BACKGROUND, BACKGROUND_L1)),
 }
 """Option `cc` → the measures of the objects, and of the background."""
-_Dims: TypeAlias = Mapping[str, str | int | float | None]
 
 
 def consistency_metrics(cc: str) -> list[Metric]:
@@ -186,10 +185,12 @@ def score_consistency(protocol: str, sample: Sample, chain: Chain, known: Known,
             except Unsettled as unsettled:
                 nothing = unsettled
             parts |= {name: _part(known.finding(name, about), nothing, eyes.findings) for name in names}
-        yield from (part.score(name, about, dims) for name, part in parts.items())
         if OBJECTS in parts:
-            yield _content(parts[OBJECTS], parts[BACKGROUND], about, dims)
-        yield _aligned(known.finding(ALIGNMENT, about)).score(ALIGNMENT, about, dims)
+            parts[CONTENT] = _content(parts[OBJECTS], parts[BACKGROUND])
+        parts[ALIGNMENT] = _aligned(known.finding(ALIGNMENT, about))
+        for name, part in parts.items():
+            of = {**dims, "compared": part.compared} if part.compared else dims
+            yield score_of(name, about, of, part.value, part.missing, part.reason, part.findings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,18 +204,8 @@ class _Part:
     undefined: bool = False
     """Whether there is nothing to compare. The content is then what else is compared."""
     findings: tuple[str, ...] = ()
-
-    def score(self, metric: str, about: About, dims: _Dims) -> Score:
-        """Return the part as a score."""
-        return Score(
-            **vars(about),
-            metric=metric,
-            value=self.value,
-            missing=self.missing,
-            reason=self.reason,
-            findings=self.findings,
-            dims=dims,
-        )
+    compared: str = ""
+    """What a content is the mean of."""
 
 
 def _part(finding: Finding | None, nothing: Unsettled | None, seen: tuple[str, ...]) -> _Part:
@@ -238,19 +229,17 @@ def _part(finding: Finding | None, nothing: Unsettled | None, seen: tuple[str, .
     )
 
 
-def _content(objects: _Part, background: _Part, about: About, dims: _Dims) -> Score:
-    """Return the mean of objects and background; of one of them where the other has nothing to compare."""
+def _content(objects: _Part, background: _Part) -> _Part:
+    """Return the mean of objects and background; one of them where the other has nothing to compare."""
     named = {"objects": objects, "background": background}
     ids = tuple(dict.fromkeys((*objects.findings, *background.findings)))
-    failed = next((part for part in named.values() if part.missing and not part.undefined), None)
-    values = {name: part.value for name, part in named.items() if part.value is not None}
+    if failed := next((part for part in named.values() if part.missing and not part.undefined), None):
+        return replace(failed, findings=ids)
     left_out = "; ".join(f"no {name}: {part.reason}" for name, part in named.items() if part.missing)
-    if failed is not None:
-        return _Part(missing=failed.missing, reason=failed.reason, findings=ids).score(CONTENT, about, dims)
+    values = {name: part.value for name, part in named.items() if part.value is not None}
     if not values:
-        return _Part(missing="not_defined", reason=left_out, findings=ids).score(CONTENT, about, dims)
-    part = _Part(value=fmean(values.values()), reason=left_out, findings=ids)
-    return part.score(CONTENT, about, {**dims, "compared": " and ".join(values)})
+        return _Part(missing="not_defined", reason=left_out, findings=ids)
+    return _Part(value=fmean(values.values()), reason=left_out, findings=ids, compared=" and ".join(values))
 
 
 def _aligned(finding: Finding | None) -> _Part:

@@ -11,7 +11,7 @@ from typing import Final
 
 from editloupe.protocols.base import Known
 from editloupe.protocols.edival import instructions as of
-from editloupe.protocols.edival.chain import Chain, about_edit, gap
+from editloupe.protocols.edival.chain import Chain, about_edit, gap, score_of
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import picture_of
@@ -67,16 +67,12 @@ def score_direction(sample: Sample, chain: Chain, known: Known) -> Iterator[Scor
         about = about_edit(sample, chain, index)
         finding = known.finding(DIRECTION, about)
         value = None if finding is None or finding.answer is None else finding.answer.value
-        missing, reason = (NOT_JUDGED, "") if finding is None else (finding.status, finding.reason)
-        yield Score(
-            **vars(about),
-            metric=DIRECTION,
-            value=value,
-            missing=missing if value is None else None,
-            reason=reason if value is None else "",
-            findings=() if finding is None else (finding.task_id,),
-            dims=chain.dims(index),
-        )
+        if finding is None:
+            yield score_of(DIRECTION, about, chain.dims(index), None, NOT_JUDGED)
+        elif value is None:
+            yield score_of(DIRECTION, about, chain.dims(index), None, finding.status, finding.reason, [finding.task_id])
+        else:
+            yield score_of(DIRECTION, about, chain.dims(index), value, findings=[finding.task_id])
 
 
 def _texts(edit: Edit) -> tuple[str, str]:

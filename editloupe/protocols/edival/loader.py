@@ -97,23 +97,11 @@ class EdiValData(Mapped):
             modes = [mode for mode in MODES if folder.own(mode).is_dir()]
             modes = modes or ["singlepass" if path.absolute().name == "singlepass" else "multipass"]
             its = [row for row in rows if not row.names or row.names[MODE] in modes]
-            mine = super().attached(its, shape, replace(data, edited={editor: path}), notes)
-            notes.extend(_told(editor, mode, [row for row in mine if row.names.get(MODE) == mode]) for mode in modes)
-            out += mine
+            out += super().attached(its, shape, replace(data, edited={editor: path}), notes)
         return out
 
 
 EDIVAL: Final = EdiValData(Path(__file__).with_name("edival.toml"))
-
-
-def _told(editor: str, mode: Mode, rows: Sequence[Row]) -> str:
-    """Return how many chains or prompts of a mode have their outputs."""
-    found = [row for row in rows if isinstance(row, DataRow)]
-    gaps = [row for row in found if None in row.edited]
-    noun = "chains" if mode == "multipass" else "prompts"
-    told = f"editor {editor!r}, {mode}: {len(found) - len(gaps)} of {len(found)} {noun} have all outputs"
-    behind = [row.id for row in gaps if any(row.edited[row.edited.index(None) :])]
-    return told + (f"; with an output after a turn without one: {len(behind)}" if behind else "")
 
 
 def _chains(lines: Sequence[TableLine]) -> tuple[dict[str, _Chain], list[RejectedRow]]:

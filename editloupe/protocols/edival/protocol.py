@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
-from editloupe.protocols.edival.chain import PAPER, Chain, about_edit, gap, read_chain
+from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain, score_of
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
 from editloupe.protocols.edival.direction import DIRECTION_METRIC, plan_direction, score_direction
 from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
@@ -131,10 +131,10 @@ class EdiVal(BaseProtocol):
             given = (known.finding(task.metric, task.about) for task in tasks.values())
             # A verdict from elsewhere rests on no task of ours.
             own = dict.fromkeys(f.task_id for f in (*given, known.finding(FOLLOWING, about)) if f is not None)
-            yield _score(FOLLOWING, about, verdict, findings=tuple(own), dims=dims)
+            yield _score(FOLLOWING, about, dims, verdict, own)
             findings |= own
             success = _both(success, verdict, index + 1)
-            yield _score(SUCCESS, about, success, findings=tuple(findings), dims=dims)
+            yield _score(SUCCESS, about, dims, success, findings)
 
     def _judged(self, sample: Sample, chain: Chain, index: int, known: Known) -> tuple[Verdict, Mapping[str, Task]]:
         """Return the verdict on an edit as far as it is known, and the tasks that it rests on or waits for, by id."""
@@ -171,7 +171,7 @@ def _both(before: Verdict, edit: Verdict, number: int) -> Verdict:
     return before
 
 
-def _score(metric: str, about: About, verdict: Verdict, **more: Any) -> Score:
-    missing = None if verdict.done is not None else verdict.status or NOT_JUDGED
-    value = None if verdict.done is None else float(verdict.done)
-    return Score(**vars(about), metric=metric, value=value, missing=missing, reason=verdict.reason, **more)
+def _score(metric: str, about: About, dims: Dims, verdict: Verdict, findings: Iterable[str]) -> Score:
+    if verdict.done is None:
+        return score_of(metric, about, dims, None, verdict.status or NOT_JUDGED, verdict.reason, findings)
+    return score_of(metric, about, dims, float(verdict.done), None, verdict.reason, findings)

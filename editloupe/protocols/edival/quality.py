@@ -26,7 +26,7 @@ from typing import Final
 from editloupe.answers import Record
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known
-from editloupe.protocols.edival.chain import Chain, gap
+from editloupe.protocols.edival.chain import Chain, gap, score_of
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Real, Score
@@ -118,15 +118,11 @@ def _score(metric: str, sample: Sample, turn: int, chain: Chain, findings: Mappi
     why = next(
         ((status, reason and words + reason) for words, (value, status, reason) in read.items() if value is None), None
     )
-    return Score(
-        **vars(About.of(sample, turn=turn)),
-        metric=metric + CHANGE if len(findings) > 1 else metric,
-        value=None if why else abs(values[-1] - values[0]) if len(findings) > 1 else values[0],
-        missing=None if why is None else why[0],
-        reason="" if why is None else why[1],
-        findings=tuple(finding.task_id for finding in findings.values() if finding is not None),
-        dims=chain.dims_at(turn),
-    )
+    value = None if why else abs(values[-1] - values[0]) if len(findings) > 1 else values[0]
+    name = metric + CHANGE if len(findings) > 1 else metric
+    missing, reason = why or (None, "")
+    ids = [finding.task_id for finding in findings.values() if finding is not None]
+    return score_of(name, About.of(sample, turn=turn), chain.dims_at(turn), value, missing, reason, ids)
 
 
 def _value(metric: str, finding: Finding | None) -> tuple[float | None, str, str]:

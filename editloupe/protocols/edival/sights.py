@@ -178,30 +178,26 @@ def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
 
 
 def _column(sample: Sample, turn: int, picture: ImageRef) -> dict[str, list[Box]]:
-    listed = sample.extra.get(BOXES)
+    listed, count = sample.extra.get(BOXES), len(sample.turns) + 1
     if listed is None:
         return {}
-    count = len(sample.turns) + 1
+    where = f"sample {sample.key!r}: column {BOXES!r}"
     if not isinstance(listed, list | tuple) or len(listed) != count:
         number = len(listed) if isinstance(listed, list | tuple) else f"a {type(listed).__name__}"
-        raise DataError(
-            f"sample {sample.key!r}: column {BOXES!r} needs a list with an item for each of its {count} pictures, the base "
-            f"image first; found {number}"
-        )
-    names = listed[turn]
-    if names is None:
-        return {}
-    where = f"sample {sample.key!r}: column {BOXES!r}, item {turn}"
-    if not isinstance(names, Mapping):
-        raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {names!r}")
+        due = f"needs a list with an item for each of its {count} pictures, the base image first"
+        raise DataError(f"{where} {due}; found {number}")
+    names, where = listed[turn] or {}, f"{where}, item {turn}"
+    if not isinstance(names, Mapping) or listed[turn] == []:
+        raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {listed[turn]!r}")
     size = {"width": picture.width, "height": picture.height}
     found: dict[str, list[Box]] = {}
     for name, boxes in names.items():
-        if not isinstance(boxes, list | tuple):
-            raise DataError(f"{where}, {name!r}: expected a list of boxes [x0, y0, x1, y1] in px; found {boxes!r}")
         try:
-            inner = [inside(to_px(quad, "xyxy", **size), **size) for quad in read_quads(boxes)]
+            quads = read_quads(boxes) if isinstance(boxes, list | tuple) else None
+            if quads is None:
+                raise ValueError(f"found {boxes!r}")
+            inner = [inside(to_px(quad, "xyxy", **size), **size) for quad in quads]
         except ValueError as error:
-            raise DataError(f"{where}, {name!r}: expected boxes [x0, y0, x1, y1] in px: {error}") from error
+            raise DataError(f"{where}, {name!r}: expected a list of boxes [x0, y0, x1, y1] in px: {error}") from error
         found.setdefault(spelled(name), []).extend(inner)
     return found
