@@ -1,7 +1,7 @@
 """The one reader of result files: what a benchmark's own judge wrote becomes findings, as a mapping file says.
 
-A number that was no verdict becomes a status where the file tells it. A subclass reads entries that a mapping alone cannot
-say. docs/published.md is the user's page.
+A number that was no verdict becomes a status where the file tells it. An importer is a `ResultFiles` behind the entry point
+group `editloupe.importers`; a subclass reads entries that a mapping alone cannot say. docs/published.md is the user's page.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ResultGroup:
 
 
 class ResultFiles:
-    """The importer that a mapping file makes (`editloupe.protocols.imported.Importer`)."""
+    """The importer that a mapping file makes."""
 
     def __init__(self, file: Path, name: str = "") -> None:
         self.file, self.name = file, name or file.stem
@@ -250,7 +250,7 @@ class ResultFiles:
             if id_ in group.judged or sample.edited is not None:
                 continue
             why = group.unusable.get(id_)
-            reason = why or "there is no output of it, and the files have no entry"
+            reason = why or "there is no output of it"
             for metric, rule in self.mapping.metrics.items():
                 if rule.applies(sample) and not rule.of_some:
                     one = ResultSaid(metric=metric, status="input_error" if why else "missing_output", reason=reason)
