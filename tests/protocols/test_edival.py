@@ -50,7 +50,7 @@ from tests.protocols.edival_play import (
     VERDICTS_ALONE,
     Play,
     chain_of,
-)
+)  # fmt: skip
 from tests.setups import open_with, run_over
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -164,18 +164,6 @@ def test_text_is_read_and_compared_by_the_protocol() -> None:
     assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
     (task,) = play.questions
     assert [(v.origin, list(v.region or ())) for v in task.views] == [(PICTURES[1], [80, 20, 120, 60])]
-
-
-def test_a_new_background_is_asked_about_and_the_code_looks_for_what_shall_stay() -> None:
-    said = {"background": "yes"}
-    play = Play(said=said)
-    assert play.verdict(chain_of(PARK)) == (1, None) and play.looked == []
-    play = Play(options=OFFICIAL, seen={(1, "bear"): MIDDLE}, said=said)
-    assert play.verdict(chain_of(PARK)) == (0, None) and play.looked == [(1, "bear"), (1, "jar")] and not play.questions
-    # Seven sentences of the benchmark name nothing to keep: its code cannot read them.
-    unnamed = Edit(edit_type="background_change", new="park")
-    for options, value in ((OFFICIAL, 0), ({"rules": {"background_objects": "needed"}}, 1)):
-        assert Play(options=options, said=said).verdict(chain_of(unnamed)) == (value, None)
 
 
 def test_the_code_counts_by_short_names() -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
 from editloupe.protocols.result_mapping import ResultSaid, read_said
@@ -23,6 +21,7 @@ EDITS = (
     Edit(edit_type="color_alter", target="jar", new="blue"),
     Edit(edit_type="background_change", new="park", keep=("jar",)),
 )
+CHAIN = tuple((edit.edit_type, edit.sentence(), edit.sentence(brackets=True)) for edit in EDITS)
 PEOPLE = """sample,editor,turn,part,if
 0,bagel,1,,yes
 0,bagel,3,,yes
@@ -32,27 +31,6 @@ PEOPLE = """sample,editor,turn,part,if
 SOURCE = "Failed to detect [cup] in images. Source detected: {}, Target detected: {}"
 REFERENCE = "Failed to detect required objects. Reference object [jar] detected: False, Target object [cup] detected: True"
 MISS = "Failed to detect [cup] in source image."
-
-
-def chain() -> Chain:
-    pools = [
-        Pools(ever=("cup", "jar"), unchanged=("jar",), available=("jar",), background_kept=number < 2)
-        for number in range(3)
-    ]
-    return Chain(mode="multipass", edits=EDITS, pools=tuple(pools))
-
-
-def write_data(root: Path, images: int = 3, **more: Any) -> Path:
-    """Chains of three turns as an ImageFolder, without outputs. more: further columns."""
-    root.mkdir()
-    rows = []
-    for index in range(images):
-        Image.new("RGB", (16, 16), (40 * index, 90, 120)).save(root / f"{index}.png")
-        row = {name: value for name, value in columns(chain()).items() if name != "instructions"}
-        sentences = [edit.sentence() for edit in EDITS]
-        rows.append({"id": str(index), "source_file_name": f"{index}.png", "instructions": sentences, **row, **more})
-    (root / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return root
 
 
 def entry(turn: int, score: Any = 1, reason: str = "It was done.", **changes: Any) -> dict[str, Any]:
@@ -99,7 +77,7 @@ def put(path: Path, values: Any) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three images. The object of the first edit of image 1 was not seen; image 2 has no result in singlepass."""
     monkeypatch.chdir(tmp_path)
-    write_data(tmp_path / "data")
+    edival_files.write(tmp_path / "data", edival_files.lines({0: CHAIN, 1: CHAIN, 2: CHAIN}))
     results = tmp_path / "results" / "bagel"
     base = {"base_image_quality": {"base_image_p99": 0.6, "base_image_human_preference_score": 4.5}}
     multi = {
@@ -307,36 +285,20 @@ def test_consistency_of_no_box_is_not_defined(changes: dict[str, Any], value: fl
     assert (found.answer and found.answer.value, found.status) == (value, status)
 
 
-def test_results_on_the_benchmark_as_it_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
-) -> None:
-    """Image 0 has results in both modes; image 1 has none, and its second output is missing."""
-    monkeypatch.chdir(tmp_path)
-    edival_files.write(tmp_path / "data", edival_files.lines())
-    edival_files.edit(tmp_path / "bagel")
-    (tmp_path / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
-    given = edival_files.CHAINS[0]
-    turns = {
-        str(turn): {
-            "task_type": kind, "instruction": plain, "format_instructions": bracketed, "instruction_following": 1,
-        }
-        for turn, (kind, plain, bracketed) in enumerate(given, start=1)
-    }  # fmt: skip
-    put(tmp_path / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
-    kinds, plain, bracketed = (list(column) for column in zip(*given[:2], strict=True))
-    values = {"task_types": kinds, "instructions": plain, "format_instructions": bracketed}
-    values |= {"instruction_following_list": [1, 0], "instruction_following_reason_list": ["", ""]}
-    put(tmp_path / "results" / "bagel" / "singlepass" / "0_input_raw_turn_2.json", values)
+def test_where_outputs_are_known_a_missing_one_is_missing(folder: Path, editloupe: Program) -> None:
+    """Image 0 has results in both modes and image 1 in multipass alone; the second output of image 1 is missing."""
+    edival_files.edit(folder / "bagel", (0, 1, 2))
+    (folder / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
+    (folder / "results" / "bagel" / "multipass" / "2_input_raw.json").unlink()
     code, _, err = editloupe(*IMPORT, "--edited", "bagel=bagel")
     assert code == 0, err
-    assert "multipass: 1 of 2 samples have an entry" in words(err) and "no outputs" not in err
+    said = words(err)
+    assert "no outputs" not in said and "1_input_raw.json, turn 2: its output is missing, and a score of nothing" in said
     found = {
         (one["sample"], one["turn"], one["part"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
         if one["metric"] == "instruction_following"
     }
-    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 1.0]
-    # The official code leaves a chain out of which an output is missing.
-    assert [found["1", turn, ""] for turn in (1, 2, 3)] == ["missing_output"] * 3
-    assert [found["0.c2", 1, f"instruction {n}"] for n in (1, 2)] == [1.0, 0.0]
-    assert found["0.c1", 1, "instruction 1"] == "not judged yet"
+    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 0.0]
+    assert found["1", 2, ""] == "missing_output" and found["2", 1, ""] == "not judged yet"
+    assert [found["1.c2", 1, f"instruction {n}"] for n in (1, 2)] == [0.0, 1.0]
