@@ -272,27 +272,32 @@ class ResultFiles:
 
     def published(self, group: ResultGroup, judge_id: str) -> Iterator[Published]:
         """Yield the means as the script computes them: of all entries, with what is no verdict."""
-        if (means := self.mapping.published) is None:
-            return
-        by: dict[tuple[tuple[tuple[str, str], ...], str], list[float]] = {}
-        for entry in group.every:
+        by: dict[tuple[tuple[tuple[str, str | int], ...], str | None, str], list[float]] = {}
+        for of, part, metric, number in self.counted(group):
+            by.setdefault((tuple(of.items()), part, metric), []).append(number)
+        digits = self.mapping.published.digits if self.mapping.published else None
+        for (dims, part, metric), numbers in by.items():
+            mean = math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else None
+            mean = mean if mean is None or digits is None else round(mean, digits)
+            yield Published(
+                judge_id=judge_id, editor=group.key[0], dims=dict(dims), part=part, metric=metric, mean=mean,
+                count=len(numbers),
+            )  # fmt: skip
+
+    def counted(self, group: ResultGroup) -> Iterator[tuple[Mapping[str, str | int], str | None, str, float]]:
+        """Yield each number that the script counts: dimensions of its mean, part, metric, number."""
+        means = self.mapping.published
+        for entry in group.every if means else ():
             sample = group.samples.get(entry.sample_id)
-            row = {**entry.row, "sample.edit_type": None if sample is None else sample.edit_type}
-            if sample is None and any(name.startswith("sample.") for name in means.dims.values()):
+            row = {**entry.row, "sample.edit_type": sample.edit_type if sample else None}
+            if means is None or (sample is None and any(name.startswith("sample.") for name in means.dims.values())):
                 continue
-            dims = tuple((dim, str(row[name])) for dim, name in means.dims.items() if row.get(name) is not None)
+            dims = {dim: str(row[name]) for dim, name in means.dims.items() if row.get(name) is not None}
             values = {metric: rule.as_written(entry.row) for metric, rule in self.mapping.metrics.items()}
             if means.overall:
                 own = written(entry.row.get(means.overall))
                 values["overall"] = geometric(list(values.values())) if means.overall == "geometric" else own
-            for metric, value in values.items():
-                if value is not None:
-                    by.setdefault((dims, metric), []).append(value)
-        for (of, metric), numbers in by.items():
-            mean = math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else None
-            mean = mean if mean is None or means.digits is None else round(mean, means.digits)
-            named = {"judge_id": judge_id, "editor": group.key[0], "metric": metric}
-            yield Published(**named, dims=dict(of), mean=mean, count=len(numbers))
+            yield from ((dims, None, metric, value) for metric, value in values.items() if value is not None)
 
     def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""

@@ -36,9 +36,9 @@ from editloupe.protocols.base import Known
 from editloupe.protocols.edival.chain import Chain, gap, score_of
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import Eyes, Unsettled, picture_of, spelled
+from editloupe.protocols.edival.sights import Eyes, Unsettled, measuring, picture_of, spelled
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Measure, Recipe, Task
+from editloupe.tasks import About, Measure, Task
 from editloupe.values import Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -85,20 +85,10 @@ def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, 
 
 
 def _of_turn(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
-    blocked, edited = gap(sample, turn, rules), picture_of(sample, turn)
-    images = {"source": sample.source, **({} if edited is None else {"edited": edited})}
+    images, blocked = {"source": sample.source, "edited": picture_of(sample, turn)}, gap(sample, turn, rules)
 
     def measure(name: str, args: Mapping[str, Json], rests_on: tuple[str, ...] = ()) -> Measure:
-        return Measure(
-            protocol=protocol,
-            metric=name,
-            about=About.of(sample, turn=turn),
-            measure=name,
-            args=args,
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
-            rests_on=rests_on,
-            blocked=blocked,
-        )
+        return measuring(protocol, name, About.of(sample, turn=turn), args, images, blocked, rests_on)
 
     yield measure(ALIGNMENT, {"mask": "none"})
     for names, places in zip(_ASKED[cc], (_of_objects, _of_background), strict=True):

@@ -14,10 +14,10 @@ from editloupe.protocols.edival import instructions as of
 from editloupe.protocols.edival.chain import Chain, about_edit, gap, score_of
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import picture_of
+from editloupe.protocols.edival.sights import measuring, picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import Measure, Recipe
-from editloupe.values import Sample
+from editloupe.tasks import Measure
+from editloupe.values import Json, Sample
 
 DIRECTION: Final = "clip_direction"
 DIRECTION_METRIC: Final = Metric(
@@ -50,15 +50,9 @@ def plan_direction(protocol: str, sample: Sample, chain: Chain, rules: Rules) ->
         turn = chain.turn(index)
         images = {"source": picture_of(sample, turn - 1), "edited": picture_of(sample, turn)}
         before, after = captions(edit)
-        yield Measure(
-            protocol=protocol,
-            metric=DIRECTION,
-            about=about_edit(sample, chain, index),
-            measure=DIRECTION,
-            args={"source_text": before, "edited_text": after},
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
-            blocked=gap(sample, turn, rules),
-        )
+        args: dict[str, Json] = {"source_text": before, "edited_text": after}
+        about = about_edit(sample, chain, index)
+        yield measuring(protocol, DIRECTION, about, args, images, gap(sample, turn, rules))
 
 
 def score_direction(sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:

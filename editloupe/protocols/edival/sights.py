@@ -21,7 +21,7 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known
 from editloupe.scores import NOT_JUDGED
-from editloupe.tasks import About, Measure, Recipe, Task
+from editloupe.tasks import About, Measure, Recipe, Status, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
 
 DETECTIONS: Final = "detections"
@@ -117,14 +117,30 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         ]
         answer = Record(data={"phrase": text, "detections": seen}).to_json()
         return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
+    args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
+    blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
+    return measuring(protocol, DETECTIONS, about, args, {"image": picture}, None if picture else blocked)
+
+
+def measuring(
+    protocol: str,
+    measure: str,
+    about: About,
+    args: Mapping[str, Json],
+    images: Mapping[str, ImageRef | None],
+    blocked: tuple[Status, str] | None,
+    rests_on: tuple[str, ...] = (),
+) -> Measure:
+    """Return the task that takes a measure of images, by their aliases. Those that are missing are not shown."""
     return Measure(
         protocol=protocol,
-        metric=DETECTIONS,
+        metric=measure,
         about=about,
-        measure=DETECTIONS,
-        args={"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED},
-        views=() if picture is None else (Recipe(alias="image", origin=picture),),
-        blocked=("missing_output", f"{_named(turn)} is missing") if picture is None else None,
+        measure=measure,
+        args=args,
+        views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+        rests_on=rests_on,
+        blocked=blocked,
     )
 
 
