@@ -140,7 +140,7 @@ class Case(Eyes):
             tools=self.tools,
             answer=answer,
             budget=self.budget,
-            rests_on=tuple(self.tasks),
+            rests_on=tuple(self.found),
         )
         return self._answers(task)[0]
 
@@ -152,6 +152,7 @@ class Case(Eyes):
             finding = self.known.finding(task.metric, task.about)
             if finding is None:
                 raise Unsettled(NOT_JUDGED)
+            self.found[finding.task_id] = None
             if finding.answer is None:
                 raise Unsettled(finding.status, finding.reason)
             found.append(finding.answer)

@@ -98,7 +98,7 @@ def _of_turn(protocol: str, sample: Sample, chain: Chain, turn: int, known: Know
         except Unsettled:
             names = ()
         yield from eyes.tasks.values()
-        yield from (measure(name, {**args, **_ways(name, rules)}, eyes.findings) for name in names)
+        yield from (measure(name, {**args, **_ways(name, rules)}, tuple(eyes.found)) for name in names)
 
 
 def _ways(name: str, rules: Rules) -> dict[str, Json]:
@@ -144,7 +144,7 @@ def _of_background(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[st
         raise _Nothing("the background was changed")
     added = {spelled(edit.new) for edit in chain.edits[:edits] if edit.edit_type == TEXT_CHANGE}
     names = _phrases("text" if rules.cc_rules == "paper" and spelled(name) in added else name for name in pools.ever)
-    eyes.need(*((picture, name) for picture in (0, turn) for name in names))
+    eyes.look(*((picture, name) for picture in (0, turn) for name in names))
     return {"source_boxes": _boxes(eyes, 0, names), "edited_boxes": _boxes(eyes, turn, names)}
 
 
@@ -174,7 +174,7 @@ def score_consistency(protocol: str, sample: Sample, chain: Chain, known: Known,
                 places(eyes, chain, turn, rules)
             except Unsettled as unsettled:
                 nothing = unsettled
-            parts |= {name: _part(known.finding(name, about), nothing, eyes.findings) for name in names}
+            parts |= {name: _part(known.finding(name, about), nothing, tuple(eyes.found)) for name in names}
         if OBJECTS in parts:
             parts[CONTENT] = _content(parts[OBJECTS], parts[BACKGROUND])
         parts[ALIGNMENT] = _aligned(known.finding(ALIGNMENT, about))

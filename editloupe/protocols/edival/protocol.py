@@ -126,37 +126,38 @@ class EdiVal(BaseProtocol):
         success = Verdict(done=True, reason="")
         findings: dict[str, None] = {}
         for index in range(len(chain.edits)):
-            verdict, tasks = self._judged(sample, chain, index, known)
+            verdict, _, own = self._judged(sample, chain, index, known)
             about, dims = about_edit(sample, chain, index), chain.dims(index)
-            given = (known.finding(task.metric, task.about) for task in tasks.values())
-            # A verdict from elsewhere rests on no task of ours.
-            own = dict.fromkeys(f.task_id for f in (*given, known.finding(FOLLOWING, about)) if f is not None)
             yield _score(FOLLOWING, about, dims, verdict, own)
             findings |= own
             success = _both(success, verdict, index + 1)
             yield _score(SUCCESS, about, dims, success, findings)
 
-    def _judged(self, sample: Sample, chain: Chain, index: int, known: Known) -> tuple[Verdict, Mapping[str, Task]]:
-        """Return the verdict on an edit as far as it is known, and the tasks that it rests on or waits for, by id."""
+    def _judged(
+        self, sample: Sample, chain: Chain, index: int, known: Known
+    ) -> tuple[Verdict, Mapping[str, Task], dict[str, None]]:
+        """Return the verdict on an edit as far as it is known, the tasks that it waits for, and the findings behind it."""
         about = about_edit(sample, chain, index)
         given = known.finding(FOLLOWING, about)
+        own = {} if given is None else {given.task_id: None}
         if given is not None and given.ending != "blocked":
             # A verdict from elsewhere, such as a result file, is taken as it is.
             done = truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
-            return Verdict(done=done, status=status, reason=given.reason), {}
+            return Verdict(done=done, status=status, reason=given.reason), {}, own
         options: EdiValOptions = self.options
         if (blocked := gap(sample, about.turn, options.rules)) is not None:
             task = Measure(protocol=self.name, metric=FOLLOWING, about=about, measure="key", blocked=blocked)
-            return Verdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}
+            return Verdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
         case = Case(
             protocol=self.name, sample=sample, known=known, chain=chain, index=index, rules=options.rules, tools=self.tools,
             budget=self.budget,
         )  # fmt: skip
         try:
-            return followed(case), case.tasks
+            verdict = followed(case)
         except Unsettled as unsettled:
-            return Verdict(done=None, status=unsettled.status, reason=unsettled.reason), case.tasks
+            verdict = Verdict(done=None, status=unsettled.status, reason=unsettled.reason)
+        return verdict, case.tasks, case.found
 
 
 def _both(before: Verdict, edit: Verdict, number: int) -> Verdict:

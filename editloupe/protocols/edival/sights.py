@@ -54,38 +54,39 @@ class Unsettled(Exception):
 
 @dataclass(kw_only=True)
 class Eyes:
-    """What is seen in the pictures of a sample. What is needed is noted as a task; what is not known ends the way there."""
+    """What is seen in the pictures of a sample. What is not known is noted as a task, and ends the way there."""
 
     protocol: str
     sample: Sample
     known: Known
     tasks: dict[str, Task] = field(default_factory=dict)
-    """By id, in the order in which they are needed."""
+    """What is to be found out, by id."""
+    found: dict[str, None] = field(default_factory=dict)
+    """Task ids of the findings that were needed, in their order."""
 
     def note(self, *tasks: Task) -> None:
         """Note tasks as needed."""
         self.tasks |= {task.id: task for task in tasks}
 
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """The task ids of the findings that there are on what was needed."""
-        given = (self.known.finding(task.metric, task.about) for task in self.tasks.values())
-        return tuple(finding.task_id for finding in given if finding is not None)
-
-    def need(self, *wanted: tuple[int, str]) -> None:
-        """Note that phrases are looked for, each in the picture of its turn."""
-        self.note(*(detect(self.protocol, self.sample, turn, phrase) for turn, phrase in wanted))
+    def look(self, *wanted: tuple[int, str]) -> list[Finding | None]:
+        """Return the findings on phrases, each in the picture of its turn; None for what is noted as needed."""
+        findings = [self.known.finding(DETECTIONS, about_picture(self.sample, *one)) for one in wanted]
+        for one, finding in zip(wanted, findings, strict=True):
+            if finding is None:
+                self.note(detect(self.protocol, self.sample, *one))
+            else:
+                self.found[finding.task_id] = None
+        return findings
 
     def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
         """Return what is seen of each phrase in the picture of its turn.
 
         Raises Unsettled where one of them was not looked for yet, or could not be.
         """
-        self.need(*wanted)
-        found = [(self.known.finding(DETECTIONS, about_picture(self.sample, *one)), one) for one in wanted]
-        if any(finding is None for finding, _ in found):
+        findings = self.look(*wanted)
+        if None in findings:
             raise Unsettled(NOT_JUDGED)
-        return [_sights(finding, *one) for finding, one in found if finding is not None]
+        return [_sights(finding, *one) for finding, one in zip(findings, wanted, strict=True) if finding is not None]
 
 
 def _sights(finding: Finding, turn: int, phrase: str) -> list[Sight]:
