@@ -54,10 +54,13 @@ class Case(Eyes):
     """Which edit, from 0."""
     rules: Rules
     tools: tuple[str, ...] = ()
+    """Names of the tools that a model is offered."""
     budget: Budget
+    """Of one question."""
 
     @property
     def edit(self) -> Edit:
+        """The edit itself."""
         return self.chain.edits[self.index]
 
     @property
