@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from editloupe.annotate.questions import Annotation, Question, Reply, other_name, swapped, views_of
+from editloupe.annotate.questions import Annotation, Question, other_name, swapped, views_of
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, DataError, EditLoupeError, StorageError
 from editloupe.imaging.views import make_view
@@ -115,8 +115,8 @@ class _Pages:
             raise DataError("expected the texts rater, id, task_id, note and answer (null for a question that is skipped)")
         rater = self._rater(rater)
         question = self._asked(rater, data.get("id"))
-        reply = Reply(answer=answer, note=note, seconds=finite(data.get("seconds")) or 0.0, task_id=task_id)
-        self._annotation.save(question, rater, reply)
+        seconds = finite(data.get("seconds")) or 0.0
+        self._annotation.save(question, rater, answer, task_id=task_id, note=note, seconds=seconds)
         return JSONResponse({"stored": self._stands(question, rater)}, headers=_HEADERS)
 
     def _html(self, name: str, **values: Any) -> HTMLResponse:

@@ -38,8 +38,7 @@ from editloupe.runs.setup import JUDGE, open_questions
 from editloupe.runs.store import RunStore
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.tools.base import BUILT_IN_TOOLS
-from editloupe.traces.difference import short
-from editloupe.values import Json, canonical_json, digest
+from editloupe.values import canonical_json, digest
 
 _DAY_S: Final = 86_400.0
 
@@ -61,20 +60,6 @@ class Question:
         """As `Finding.question` has it."""
         about = self.about
         return self.metric, about.editor, about.sample_id, about.turn, about.part
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What a rater says of a question."""
-
-    answer: str | None
-    """As the question's spec reads it; None for a skipped question."""
-    note: str = ""
-    """The reason, for a skipped question."""
-    seconds: float = 0.0
-    """For which the question was shown."""
-    task_id: str
-    """Of the question as the rater saw it."""
 
 
 def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = lambda done, total: None) -> None:
@@ -114,9 +99,6 @@ class Annotation:
         self.samples = {key: sample for key, sample in store.samples.items() if key not in store.rejected}
         self.unread = [f"{key}: {row.get('message')}" for key, row in store.rejected.items()]
         """Rows of the data that could not be read, each with why."""
-        self._spec, self.identity = store.spec, store.identity
-        self._checked = (0, 0, 0)
-        """Number, size and time of the run.json that asks what is asked here."""
         known = names_of(self.metrics.values())
         self._wanted = {known(name) or name for name in metrics}
         self._unreported = {metric.id for metric in self.protocol.metrics} - set(self.metrics)
@@ -139,10 +121,7 @@ class Annotation:
         """The questions of each group; None where they depend on answers."""
         self._plans: dict[tuple[int, str], tuple[tuple[Given, ...], tuple[Question, ...]]] = {}
         """(group, rater) → what the rater had said, and the questions then."""
-        planned_tasks = [task for tasks, _ in plans for task in tasks]
-        self.uncomputed = sum(task.kind == "measure" and task.question not in self._others for task in planned_tasks)
-        """Planned measures of which the run has no finding: questions that rest on them are not asked."""
-        asks = [task for task in planned_tasks if task.kind == "ask"]
+        asks = [task for tasks, _ in plans for task in tasks if task.kind == "ask"]
         self.blocked = Counter[str](task.blocked[0] for task in asks if task.blocked is not None)
         """Status → how many questions cannot be asked for it, such as `missing_output`."""
         names = {*self.metrics, *(task.metric for task in asks)} - self._unreported
@@ -202,23 +181,25 @@ class Annotation:
         mine = [given for (who, _), given in self._standing().items() if who == rater]
         return _id(max(mine, key=lambda given: given.time).finding.question) if mine else None
 
-    def save(self, question: Question, rater: str, reply: Reply) -> Given:
+    def save(
+        self, question: Question, rater: str, said: str | None, *, task_id: str, note: str = "", seconds: float = 0.0
+    ) -> Given:
         """Store what a rater says, on disk before this returns, and return it.
 
-        Raises DataError for an answer that the question does not take and for a run whose questions have changed;
-        StorageError.
+        said: as the question's spec reads it; None for a skipped question, of which the note is the reason.
+        task_id: of the question as the rater saw it.   seconds: for which it was shown.
+        Raises DataError for an answer that the question does not take, and StorageError.
         """
-        self._check_run()
-        task, note = self.task(question, rater), reply.note.strip()
-        if reply.task_id != task.id:
+        task, note = self.task(question, rater), note.strip()
+        if task_id != task.id:
             raise DataError(f"{question.about}, {question.metric}: the question was changed; load the page again")
         if len(note) > people.MOST_NOTE:
             raise DataError(f"note: expected at most {people.MOST_NOTE:,} characters, found {len(note):,}")
-        swap, answer = swapped(task, rater), None
-        if reply.answer is not None:
-            answer, note = _read(task, other_name(reply.answer, swap), note)
-        elif not note:
+        if said is None and not note:
             raise DataError("a question that is skipped needs a reason")
+        swap, answer = swapped(task, rater), None
+        if said is not None:
+            answer, note = _read(task, other_name(said, swap), note)
         finding = Finding.of(
             task,
             judge_id=person(rater).id,
@@ -227,7 +208,7 @@ class Annotation:
             ending="answer",
             answer=answer,
             reason=note,
-            seconds=max(0.0, min(reply.seconds, _DAY_S)),
+            seconds=max(0.0, min(seconds, _DAY_S)),
         )
         # Finer than people are, so that no two lines of a rater are the same.
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
@@ -240,24 +221,6 @@ class Annotation:
                 self._given.pop(given.place, None)
                 self._given[given.place], self._size = given, ended
         return given
-
-    def _check_run(self) -> None:
-        """Raise DataError, which says what changed, if run.json no longer holds the questions that are asked here."""
-        try:
-            seen = (self.folder / "run.json").stat()
-        except OSError as error:
-            raise DataError(f"the run is there no more: {error.strerror or error}") from error
-        if (seen.st_ino, seen.st_size, seen.st_mtime_ns) == self._checked:
-            return
-        now = RunStore.read_info(self.folder)
-        if now.identity == self.identity:
-            self._checked = seen.st_ino, seen.st_size, seen.st_mtime_ns
-            return
-        changes = [f"{name} was {short(a)}, and is {short(b)}" for name, a, b in self._spec.differs_from(now.spec)]
-        raise DataError(
-            f"the run asks other questions now: {'; '.join(changes)}. This answer is not stored; those given before stay. "
-            "Start `editloupe annotate` again"
-        )
 
     def _standing(self) -> dict[people.Place, Given]:
         """What counts now, other processes' answers included."""
@@ -367,7 +330,8 @@ def _read(task: Ask, said: str, note: str) -> tuple[Answer | None, str]:
 
 def _protocol(store: RunStore) -> EvalProtocol:
     identity = store.spec.identity
-    named = {str(name) for key in ("tools", "absent_tools") for name in _names(identity.get(key))}
+    held = [identity.get("tools"), identity.get("absent_tools")]
+    named = {str(name) for one in held if isinstance(one, Mapping | list) for name in one}
     tools = [*(name for name in BUILT_IN_TOOLS if name in named), *sorted(named - set(BUILT_IN_TOOLS))]
     budget = identity.get("budget")
     limits = Budget.from_json(budget) if isinstance(budget, Mapping) else Budget()
@@ -375,7 +339,3 @@ def _protocol(store: RunStore) -> EvalProtocol:
         return make_protocol(store.protocol, store.options(), tools=tools, budget=limits)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was made by a protocol that is not installed here: {error}") from error
-
-
-def _names(value: Json) -> Iterable[Json]:
-    return value if isinstance(value, Mapping | list) else ()

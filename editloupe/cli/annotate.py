@@ -20,8 +20,6 @@ from editloupe.errors import ConfigError
 from editloupe.runs.people import writable
 
 PORT: Final = 8420
-"""Tried first, where no port is named."""
-
 _PANEL: Final = "People"
 _ASKED: Final = (
     *PANELS["Data"], "protocol", "mode", "asks", "rubric", "criteria", "prompt", "option", "tools",
@@ -55,10 +53,7 @@ def annotate(
         Path | None,
         Option(metavar="FILE", help="Write what people said as CSV, for compare --human, and end.", rich_help_panel=_PANEL),
     ] = None,
-    port: Annotated[
-        int | None,
-        Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or a free one where that is taken."),
-    ] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = PORT,
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
 ) -> int:
     """Let people answer a run's questions in a browser: one key a label. No model is asked.
@@ -147,11 +142,6 @@ def _tell(annotation: Annotation) -> None:
         )
     for why, count in annotation.blocked.items():
         note(f"{many(count, 'question')} cannot be asked: {why}")
-    if annotation.uncomputed:
-        note(
-            f"{many(annotation.uncomputed, 'measure')} of the protocol have no finding in this run: questions that rest on "
-            "them are not asked. `editloupe judge` computes them"
-        )
 
 
 def _progress(annotation: Annotation, rater: str) -> str:
@@ -160,13 +150,10 @@ def _progress(annotation: Annotation, rater: str) -> str:
     return f"{rater}: {answered}, {counts['skipped']:,} skipped, {counts['open']:,} open"
 
 
-def _listen(port: int | None) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     """Raises ConfigError where the port cannot be had."""
-    for tried in (PORT, 0) if port is None else (port,):
-        try:
-            return socket.create_server(("127.0.0.1", tried), backlog=128)
-        except OSError as error:
-            if port is not None:
-                reason = error.strerror or error
-                raise ConfigError(f"--port {port} cannot be served: {reason}; choose another, or --port 0") from error
-    raise ConfigError("no port of 127.0.0.1 can be served; name one with --port")
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=128)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"--port {port} cannot be served: {reason}; choose another, or --port 0") from error
