@@ -20,6 +20,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.build.direct import DoneJournal
+from editloupe.build.probes import builder as probes
 from editloupe.chat import Reply
 from editloupe.errors import EditError, PhraseError, ToolError
 from editloupe.models.detect import open as detectors
@@ -238,16 +239,20 @@ def patch() -> None:
     finder, reds = Finder(), Reds()
     vars(detectors)["open_detector"] = lambda name, device: finder
     vars(segmenters)["open_segmenter"] = lambda name, device: reds
-    add, kept = DoneJournal.add, Counter[str]()
+    kept = Counter[str]()
 
-    def dying(self: DoneJournal, key: str, made: Any) -> Any:
-        found = add(self, key, made)
-        kept["all"] += 1
-        if kept["all"] == json.loads(os.environ.get("TOY", "{}")).get("die"):
-            os._exit(9)
-        return found
+    def dying(do: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **named: Any) -> Any:
+            found = do(*args, **named)
+            kept["all"] += 1
+            if kept["all"] == json.loads(os.environ.get("TOY", "{}")).get("die"):
+                os._exit(9)
+            return found
 
-    DoneJournal.add = dying  # type: ignore[method-assign]
+        return done
+
+    vars(probes)["_placed"] = dying(vars(probes)["_placed"])
+    DoneJournal.add = dying(DoneJournal.add)  # type: ignore[method-assign]
 
 
 def put(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

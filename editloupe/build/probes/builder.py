@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from editloupe import files
-from editloupe.build.base import Built, Lost, Stage
+from editloupe.build.base import Built, LeftOut, stages_of
 from editloupe.build.probes.colours import part_of
 from editloupe.build.probes.makers import ELSEWHERE, FAILURES, NotMade, from_afar, make
 from editloupe.build.probes.photographs import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
@@ -113,8 +113,8 @@ class ProbeSet:
     )
     protocol: ClassVar[None] = None
     reads: ClassVar[str] = (
-        "An ImageFolder of photographs with a mask or a box of each target and its target_name. Default: twenty "
-        "photographs that come with editloupe."
+        "An ImageFolder of photographs with a mask of each target and its target_name. Default: twenty photographs that "
+        "come with editloupe."
     )
     default: ClassVar[Path] = Path(__file__).parent / "pictures"
     """What is read without a PATH."""
@@ -161,16 +161,16 @@ class _Source:
 
     def __init__(self, photos: Photographs, options: ProbeSetOptions) -> None:
         self.photos, self.options = photos, options
-        self.unfit: dict[tuple[str, float], Lost] = {}
+        self.unfit: dict[tuple[str, float], LeftOut] = {}
         """(target, area share) → why there is no such crop."""
         self._windows: dict[tuple[str, float], Window] = {}
         for cut in photos.cuts:
             for area in options.shares:
-                found = crop_of(cut, self._beside(cut), area=area, longest=options.longest, least=options.least)
-                if isinstance(found, Lost):
-                    self.unfit[cut.id, area] = found
-                else:
+                try:
+                    found = crop_of(cut, self._beside(cut), area=area, longest=options.longest, least=options.least)
                     self._windows[cut.id, area] = found
+                except LeftOut as error:
+                    self.unfit[cut.id, area] = error.kept("area")
         self.scene = lru_cache(maxsize=24)(self._scene)
 
     def _beside(self, cut: Cut) -> list[Cut]:
@@ -181,9 +181,9 @@ class _Source:
         if found := [area for area in self.options.shares if self.at(area)]:
             return found
         lost = [*self.photos.lost, *((id_, one) for (id_, _), one in self.unfit.items())]
-        counts = Counter(one.reason for _, one in lost)
+        counts = Counter(one.why for _, one in lost)
         # One example of each reason: nothing is written that would say more.
-        shown = {one.reason: f"  {counts[one.reason]:,} {one.reason}, such as {id_}: {one.detail}" for id_, one in lost}
+        shown = {one.why: f"  {counts[one.why]:,} {one.why}, such as {id_}: {one}" for id_, one in lost}
         raise DataError("\n".join(["no target can be used, so that nothing is made:", *shown.values()]))
 
     def at(self, area: float) -> list[Cut]:
@@ -324,15 +324,15 @@ def _written(records: list[_Record], source: _Source, folder: Path) -> Built:
 
 def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source) -> Built:
     shares, photos = source.options.shares, source.photos
-    left = Counter((lost.stage, lost.reason) for _, lost in photos.lost)
+    left = Counter((lost.at, lost.why) for _, lost in photos.lost)
     used = {one.target for one in records}
     for cut in photos.cuts:
         if all((cut.id, area) in source.unfit for area in shares):
-            left["area", source.unfit[cut.id, shares[0]].reason] += 1
+            left["area", source.unfit[cut.id, shares[0]].why] += 1
         elif cut.id not in used:
             left["made", "none_made"] += 1
     stages = {
-        "read": "names its target, and says where it is",
+        "read": "names its target, and has a mask",
         "mask": "a mask that fits the target",
         "area": "gives at least one area share",
         "made": "at least one probe",
@@ -358,10 +358,7 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
         written=len(probes),
         noun="probe",
         unit="target",
-        stages=[
-            Stage(name=name, passes=text, left_out={why: count for (of, why), count in left.items() if of == name})
-            for name, text in stages.items()
-        ],
+        stages=stages_of(stages, left),
         counts=counts,
         tables=[
             [
