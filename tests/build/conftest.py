@@ -12,6 +12,7 @@ import pytest
 from editloupe.answers import Choice, Label, Text
 from editloupe.findings import Finding
 from editloupe.models.detect import open as detectors
+from editloupe.models.features import open as encoders
 from editloupe.models.segment import open as segmenters
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
@@ -36,6 +37,14 @@ def seers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[toys.Finder,
 def finder(seers: tuple[toys.Finder, toys.Reds]) -> toys.Finder:
     """The detector."""
     return seers[0]
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> toys.MeanColour:
+    """An encoder of pictures in place of DINO."""
+    found = toys.MeanColour()
+    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
+    return found
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ class GIEBenchBuild(SetRecipe):
         """Return a row of the ImageFolder."""
         mask, boxes = _mask(row, place.images), corners(row.data.boxes)
         return {
-            "mask_file_name": None if mask is None else place.mask(mask, digest([row.sample.id, row.id])[:24]),
+            "mask_file_name": None if mask is None else place.mask(mask),
             **_said(row),
             "target_name": row.data.phrase,
             **({"bboxes": boxes, "bbox_format": "xyxy"} if boxes else {}),
