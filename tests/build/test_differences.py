@@ -19,7 +19,7 @@ from editloupe.build.dice.inpainted import COLOURS, choose, recoloured
 from editloupe.build.dice.pairs import edited_places, similar_pairs
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, PhraseError, ToolError
+from editloupe.errors import PhraseError, ToolError
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.features import open as encoders
@@ -293,19 +293,6 @@ def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
     assert (code, funnel["written"], reasons(funnel)) == (0, 1, {})
 
 
-def test_without_an_encoder_or_pairs_the_command_says_what_is_missing(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: object, device: object) -> None:
-        raise ModelAbsent("there are no weights")
-
-    monkeypatch.setattr(encoders, "open_dino", absent)
-    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    said = refused(editloupe, file, "--stage", 1)
-    assert "stage 1 finds similar photographs by DINO's features: there are no weights. Name weights with --dino" in said
-    assert not Path("set").exists()
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
 def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -469,16 +456,6 @@ def test_any_object_gets_another_colour_that_is_seen(colour: tuple[int, int, int
         assert np.abs(made[20:40, 20:40].astype(int) - colour).max(axis=2).min() >= 40
 
 
-def test_a_box_stands_for_a_mask_that_is_not_there(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", {"0.png": OBJECTS}, polygons=False)
-    code, funnel = build(editloupe, file, "--stage", 2, "--unchanged", 0)
-    assert code == 0 and {name: funnel["counts"][name] for name in ("drawn", "large", "objects")} == {
-        "drawn": 3,
-        "large": 3,
-        "objects": 3,
-    }
-
-
 def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", {**scenes(3), "gone.png": OBJECTS, "small.png": [(CUP, [0, 0, 20, 20])]})
     (tmp_path / "photos" / "gone.png").unlink()
@@ -556,18 +533,6 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
     assert lines("train/metadata.jsonl") == []
 
 
-def test_a_run_whose_samples_are_annotated_gives_the_same_rows(editloupe: Run, tmp_path: Path) -> None:
-    folder = annotated(tmp_path / "edits")
-    metadata = folder / "metadata.jsonl"
-    metadata.write_text(metadata.read_text().splitlines()[0] + "\n")
-    options = ("--option", "detector=given", "--option", "coherence=mask")
-    editloupe("judge", folder, "--protocol", "dice", *options, "--out", "run")
-    words = ("--stage", 3, "--test-share", 0)
-    build(editloupe, folder, *words)
-    build(editloupe, Path("run"), *words, out="of-run")
-    assert lines("train/sft.jsonl", "of-run") == lines("train/sft.jsonl") and len(answers()) == 3
-
-
 def test_edits_without_annotated_differences_are_refused(
     editloupe: Run, tmp_path: Path, edits: Callable[..., Path]
 ) -> None:
@@ -597,21 +562,3 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
     assert "is no JSON" in refused(editloupe, damaged, "--stage", 2, out="damaged")
     changed(file, lambda data: data["images"].clear())
     assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2, out="empty")
-
-
-def test_the_command_has_no_options_of_a_judge(editloupe: Run, tmp_path: Path) -> None:
-    code, said, _ = editloupe("build", "differences", "--help")
-    assert code == 0 and all(word in said for word in ("--stage", "--detector", "--dino", "--replacer"))
-    assert "--backend" not in said and "--max-cost" not in said
-    file = annotate(tmp_path / "photos", scenes(2))
-    code, said, _ = editloupe("build", "differences", file, "--stage", "2", "--out", "set")
-    told = " ".join(said.split())
-    assert code == 0 and "Every EDIT is a change of colour" in told and "2 pairs of 2 images; 0 dropped." in told
-    assert not Path("set/run").exists()
-    # As the column gives them, with the protocol's own options.
-    options = ("--option", "detector=given", "--option", "coherence=mask", "--fail-on-error", "1")
-    split = "train" if lines("train/metadata.jsonl") else "test"
-    code, _, told = editloupe("judge", f"set/{split}", "--protocol", "dice", *options, "--out", "run")
-    assert code in (0, 1), told
-    findings = [found for found in package.Run("run").findings if found.metric == "differences"]
-    assert findings and all(found.status == "ok" for found in findings)

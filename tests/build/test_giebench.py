@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from editloupe.runs.store import RunStore
 from tests.build.conftest import Run, left, lines, look_through, metadata, pictures
 from tests.build.test_people import GIE
 from tests.build.toys import PX, Finder, Reds
-
-SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
@@ -320,22 +317,3 @@ def test_a_reduced_mask_has_every_cell_that_is_touched(height: int, width: int, 
     expected = np.zeros((2, 2), dtype=bool)
     expected[cells] = True
     assert np.array_equal(reduced(mask, side=2), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
-def test_photographs_with_small_objects_become_a_set(editloupe: Run, tmp_path: Path) -> None:
-    shutil.copytree(SMALL / "images", tmp_path / "photos" / "images")
-    rows = [
-        {"file_name": row["file_name"], "bbox": row["object_box_xyxy_normalised"], "bbox_format": "unit",
-         "target_name": "object", "has_text": False}
-        for row in lines(SMALL / "metadata.jsonl")
-    ]  # fmt: skip
-    code, funnel = build(editloupe, metadata(tmp_path / "photos", *rows), "--masks", "given", "--edits", "8")
-    assert (code, funnel["written"]) == (0, 8 * len(rows))
-    # Small as they are, each has a mask of a cell at least.
-    shares = [np.array(row["object_mask"]).mean() for row in rows_of() if row["mask_by"] == "boxes"]
-    assert len(shares) == 7 * len(rows) and all(0 < share < 0.05 for share in shares)
-    Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
-    words = ("--protocol", "giebench", "--null-edit", "--backend", "scripted/right.jsonl", "--out", "judged")
-    assert editloupe("judge", "set", *words)[0] == 0

@@ -307,18 +307,6 @@ def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_pat
                                               "--twins", "0")[1].replace("\n", " ")  # fmt: skip
 
 
-def test_a_target_of_too_few_pixels_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
-    photos = photographs(tmp_path / "photos", {"mug": ("red", (300, 200, 310, 206))})
-    code, error = build(editloupe, photos, "--areas", "0.05")
-    # Of 60 px: 0.02 %. At 0.05 % the short side has the 6 px that it has.
-    assert code == 2 and "the target is 6.0 px; expected at least 8 px on its shorter side (--least)" in " ".join(
-        error.split()
-    )
-    assert not Path("set").exists()
-    code, _ = build(editloupe, photos, "--areas", "0.05", "--least", 5, "--count", 11)
-    assert code == 0
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -93,6 +93,7 @@ def masked(folder: Path) -> None:
     metadata(folder, *rows)
 
 
+SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 JUDGE = ("--backend", "toy/a", "--concurrency", "1")
 TRAIN = ("--test-share", "0", "--seed", "3")
 CASES = {
@@ -271,6 +272,35 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
     assert (code, count(told)) == (3, 4)
     (row,) = lines("set/left_out.jsonl")
     assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    code, _, told = editloupe(*case.words, "--out", "set", "--run-tokens", "20")
+    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
+    assert not (Path("set") / case.file).exists()
+    assert build(editloupe, case)[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
+@pytest.mark.parametrize(
+    ("name", "words", "images"),
+    [("dlebench", ("--grounding", "given"), "Reference_Images"), ("giebench", ("--masks", "given"), "images")],
+)
+def test_photographs_with_small_objects_become_a_set(
+    name: str, words: tuple[str, ...], images: str, editloupe: Run
+) -> None:
+    shutil.copytree(SMALL / "images", "data/images")
+    known = {"bbox_format": "unit", "target_name": "object", "has_text": False}
+    rows = [{**row, **known, "bbox": row["object_box_xyxy_normalised"]} for row in lines(SMALL / "metadata.jsonl")]
+    metadata(Path("data"), *rows)
+    code, told, error = editloupe(*CASES[name].words, *words, "--out", "set", "--json")
+    assert code == 0 and json.loads(told)["written"] == len(rows), error
+    code, told, error = editloupe("check", "set", "--edited", f"same=set/{images}")
+    assert code == 0, error
 
 
 @pytest.mark.parametrize("name", IMAGES)

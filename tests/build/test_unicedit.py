@@ -243,13 +243,6 @@ def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypa
     assert (code, funnel["written"]) == (0, 2)
 
 
-def test_an_edit_that_is_judged_later_joins_and_no_key_moves(editloupe: Run, tmp_path: Path) -> None:
-    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue", "Paint it green"], key=["k", "k", "k"])
-    assert build(editloupe, edits, "--limit", "1")[1]["written"] == 1
-    assert build(editloupe, edits)[1]["written"] == 3
-    assert table()["key"].to_list() == ["k", "k-2", "k-3"]
-
-
 def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "none", "mumble"])
     assert editloupe("judge", edits, *VERIFY, "--out", "runs/v")[0] == 3
@@ -351,23 +344,6 @@ def test_what_cannot_begin_says_so_and_makes_no_folder(
     assert found == code and said in told, told
     assert not Path("set").exists()
     assert build(editloupe, "edits")[0] == 0
-
-
-def test_a_folder_with_other_things_is_left_alone(editloupe: Run, tmp_path: Path) -> None:
-    draw(tmp_path / "edits", ["Paint it red"])
-    draw(tmp_path / "more", ["Paint it blue"])
-    Path("mine").mkdir()
-    Path("mine/thesis.txt").write_text("mine")
-    words = ("--backend", "verifier/toy")
-    code, _, told = editloupe("build", "unicedit", "edits", "--out", "mine", *words)
-    assert code == 2 and "holds other files (thesis.txt)" in told
-    assert build(editloupe, "edits")[0] == 0
-    code, _, told = editloupe("build", "unicedit", "more", "--out", "set", *words)
-    assert code == 2 and "was built with path" in told
-    assert editloupe("judge", "more", *VERIFY, "--out", "v")[0] == 0
-    code, _, told = editloupe("build", "unicedit", "v", "--out", "set")
-    assert code == 2 and "was built with run run" in told
-    assert editloupe("build", "unicedit", "set/run", "--out", "set")[0] == 0
 
 
 def loaded(out: Path) -> tuple[Any, Any]:

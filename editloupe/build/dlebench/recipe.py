@@ -92,7 +92,7 @@ class TargetDraft:
     area: float = 0.0
     """Share of the image that the target covers, 0 to 1."""
     asked: Mapping[str, Json] | None = None
-    """Question, answer, and the wrong option that holds after the edit; None for a row without a question."""
+    """Question, answer, and the wrong option that holds after the edit, "" for none; None for a row without a question."""
     metadata: Metadata | None = None
     """As people have corrected it."""
     reference: ImageRef | None = None
@@ -212,7 +212,7 @@ class DLEBenchBuild(SetRecipe):
         edit, question = row.data, texts.read_question(row.sample.extra)
         seed = f"{self.options.seed} {row.sample.source.sha256} {edit.target.name}"
         if question is not None:
-            wrong = Random(f"{seed} {question.text} wrong").choice(question.wrong)
+            wrong = Random(f"{seed} {question.text} wrong").choice(question.wrong or ("",))
             edit.asked = {"question": question.text, "answer": question.answer, "wrong": wrong}
         prompt = render(
             "build/dlebench/instruct",

@@ -61,7 +61,7 @@ class SourceQuestion:
     text: str
     answer: str
     wrong: tuple[str, ...]
-    """The other options."""
+    """The other options; () where the data names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +127,14 @@ def read_metadata(answer: Answer | None) -> Metadata:
 def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
 
-    answer: one of the options, or its letter. Raises ValueError for what cannot be read, and where no option is wrong.
+    options: a list of texts; none leave the wrong answer open.   answer: one of them, or its letter.
+    Raises ValueError for what cannot be read, and where no option is wrong.
     """
     text, options, said = values.get("question"), values.get("options"), one_line(str(values.get("answer") or ""))
     if not text:
         return None
+    if not options and said:
+        return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
     if not isinstance(options, list | tuple) or not all(isinstance(one, str) for one in options):
         raise ValueError(f"column 'options': expected a list of texts, found {options!r}"[:200])
     texts = [one_line(str(one)) for one in options]
