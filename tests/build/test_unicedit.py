@@ -22,54 +22,20 @@ from editloupe.models import aesthetic
 from editloupe.models.detect import open as detectors
 from editloupe.models.features import open as encoders
 from editloupe.runs.store import RunStore
+from tests.build.conftest import lines
 from tests.build.toys import Finder
 from tests.conftest import pngs
-from tests.packages import install
 
 Run = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
-VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "verifier/toy")
-
-VERIFIER = '''
-"""A verifier whose answer follows from the instruction: "none" is No Edit, "mumble" cannot be read, "blank" restates nothing."""
-
-import json, os, re, time
-from editloupe.backends.scripted import ScriptedLMM
-
-def answer(request):
-    asked = re.search(r"Editing Instruction: (.*)", str(request))[1].split("\\\\n")[0]
-    if log := os.environ.get("VERIFIER_LOG"):
-        with open(log, "a") as file:
-            file.write(asked + "\\n")
-        time.sleep(0.15)
-    if "mumble" in asked and not os.environ.get("VERIFIER_SPEAKS"):
-        return "I cannot say."
-    changed = "none" not in asked
-    said = {"is_changed": changed, "instruction": "" if not changed or "blank" in asked else asked.split(" by ")[0] + " indeed"}
-    return "<Start Thinking>.</Start Thinking><Start Final Answer>" + json.dumps(said) + "</Start Final Answer>"
-
-def open_backend(uri):
-    return ScriptedLMM(answer, name=uri.model)
-'''  # noqa: E501
-
-
-@pytest.fixture(autouse=True)
-def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backend verifier/NAME, installed for one test, in this process and in those that it starts."""
-    install(
-        tmp_path / "site",
-        monkeypatch,
-        files={"toyset/__init__.py": VERIFIER},
-        entry_points={"backends": {"verifier": "toyset:open_backend"}},
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "toy/a")
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
     """An ImageFolder of edits with these instructions; `columns` hold a value a row, of which None is left out."""
     (folder / "images").mkdir(parents=True)
-    lines = []
+    rows = []
     for number, instruction in enumerate(instructions):
         for role, data in zip(("source", "edited"), pngs(number, spots=1), strict=True):
             (folder / "images" / f"{number}-{role}.png").write_bytes(data)
@@ -81,14 +47,14 @@ def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
             "edit_type": ("Color Change", "Object Removal")[number % 2],
         }
         row |= {name: values[number] for name, values in columns.items() if values[number] is not None}
-        lines.append(json.dumps(row) + "\n")
-    (folder / "metadata.jsonl").write_text("".join(lines), encoding="utf-8")
+        rows.append(json.dumps(row) + "\n")
+    (folder / "metadata.jsonl").write_text("".join(rows), encoding="utf-8")
     return folder
 
 
 def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy verifier."""
-    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "verifier/toy", "--json", *words)
+    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -98,11 +64,7 @@ def table(out: Path | str = "set") -> polars.DataFrame:
 
 
 def left_out(out: Path | str = "set") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(out) / "left_out.jsonl").read_text().splitlines()]
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return lines(Path(out) / "left_out.jsonl")
 
 
 def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
@@ -234,10 +196,10 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
     assert json.loads(Path("set/funnel.json").read_text())["written"] == 2
 
 
-def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, toy: Any):
     edits = draw(tmp_path / "edits", ["Paint it red", "mumble"])
     assert build(editloupe, edits)[0] == 3
-    monkeypatch.setenv("VERIFIER_SPEAKS", "1")
+    toy(speaks=True)
     assert editloupe("retry", "set/run", "--status", "unparsed", "--trust")[0] == 0
     code, funnel = build(editloupe, edits)
     assert (code, funnel["written"]) == (0, 2)
@@ -254,7 +216,7 @@ def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: P
     assert "1 triplet of 3 edits; 1 dropped, 1 not judged" in said and "1 unparsed" in said
     assert table()["key"].to_list() == ["s0"] and not Path("set/run").exists()
     assert Path("runs/v/findings.jsonl").read_bytes() == before
-    code, _, told = editloupe("build", "unicedit", "runs/v", "--out", "other", "--backend", "verifier/toy")
+    code, _, told = editloupe("build", "unicedit", "runs/v", "--out", "other", "--backend", "toy/a")
     assert code == 2 and "taken as they stand, so leave out backend" in told
     for picture in Path("runs/v/blobs").rglob("*.png"):
         picture.unlink()
@@ -329,10 +291,10 @@ def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["nowhere", "--backend", "verifier/toy"], 2, "nowhere"),
+        (["nowhere", "--backend", "toy/a"], 2, "nowhere"),
         (["edits"], 2, "verify"),
         (["edits", "--backend", "openai/gpt-4.1"], 2, "OPENAI_API_KEY"),
-        (["edits", "--backend", "verifier/a", "--backend", "verifier/b"], 2, "takes one judge"),
+        (["edits", "--backend", "toy/a", "--backend", "toy/b"], 2, "takes one judge"),
         ([], 2, "PATH is missing"),
     ],
 )

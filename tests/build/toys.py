@@ -119,9 +119,15 @@ def _suggest(text: str, toy: Any) -> Any:
 
 
 def _verify(text: str, toy: Any) -> Any:
+    """An instruction says what happens: "none" is No Edit, "mumble" cannot be read, "blank" restates nothing."""
     found = re.search(r"Editing Instruction: (.*)", text)
     assert found is not None
-    return {"is_changed": True, "instruction": found[1].split("\\n")[0] + " indeed"}
+    asked = found[1].split("\\n")[0]
+    if "mumble" in asked and not toy.get("speaks"):
+        return "I cannot say."
+    changed = "none" not in asked
+    restated = "" if not changed or "blank" in asked else asked.split(" by ")[0] + " indeed"
+    return {"is_changed": changed, "instruction": restated}
 
 
 _SAID: dict[str, Callable[[str, Any], Any]] = {
