@@ -191,7 +191,8 @@ def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) ->
     """Return images with the verdicts on their rows, as far as the rows are theirs."""
     shown: dict[tuple[str, str], list[Reviewed]] = {}
     for one in reviews:
-        shown.setdefault((one.sample.id, str(one.sample.extra.get(SEEN))), []).append(one)
+        if seen := one.sample.extra.get(SEEN):
+            shown.setdefault((one.sample.id, str(seen)), []).append(one)
     of_image: dict[str, list[RowVerdict]] = {}
     for several in shown.values():
         found = review.verdict(several[0].sample, {one.rater: one.said for one in several})
