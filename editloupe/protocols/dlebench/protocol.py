@@ -135,7 +135,8 @@ class DLEBench(RubricProtocol):
             raise DataError(
                 f"{len(untyped)} of {len(samples)} samples have several targets and no edit type: {_named(untyped)}. The "
                 "oracle mode asks about targets one by one, or, where the instruction is about all of them together, once. "
-                f"Add a column edit_type ({_ABOUT_A_SET} is asked about once), or say --option targets=each or targets=together"
+                f"Add a column edit_type ({_ABOUT_A_SET} is asked about once), or say --option targets=each or "
+                "targets=together"
             )
         bare = without_boxes(samples)
         if not bare:

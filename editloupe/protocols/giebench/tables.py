@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
-from editloupe.stats.choices import accuracy, positions
+from editloupe.stats.choices import positions
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.ranks import inverted
 from editloupe.stats.spec import TableSpec
@@ -42,7 +42,7 @@ edit_type_name: Final = Names(ALIASES)
 
 
 def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return Table 2, its other readings, the places of the keys and, where something is measured, Table 3.
+    """Return Table 2, the places of the keys and, where something is measured, Table 3.
 
     measures: the metrics of what is measured.
     """
@@ -58,39 +58,10 @@ def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], 
         normalise=True,
         transposed=True,
         source="Table 2",
-        caption="The paper's Overall is the mean of all samples.",
+        caption="The paper's Overall is the mean of all samples. It counts an abstention as wrong: abstain=wrong does so.",
     )
-    return (
-        by_type,
-        readings,
-        partial(positions, metric=ACCURACY),
-        *([partial(preservation, metrics=chosen)] if chosen else []),
-    )
-
-
-def readings(frame: polars.DataFrame) -> Table | None:
-    """Return the accuracy of each editor if abstentions, and missing outputs too, count as wrong; None without abstentions.
-
-    frame: one judge's scores.
-    """
-    asked = rows_of(frame, ACCURACY)
-    if all(row["missing"] != "abstained" for row in asked):
-        return None
-    columns = {
-        "Judged alone": (),
-        "Abstentions as wrong": ("abstained",),
-        "Missing outputs as wrong too": ("abstained", "missing_output"),
-    }
-    return pivot(
-        "readings",
-        "Accuracy if abstentions count as wrong",
-        grouped(asked, "editor"),
-        [Figure(title, partial(accuracy, wrong=wrong), keys={"reading": title}) for title, wrong in columns.items()],
-        caption=(
-            "Percent of (judged/asked), with 95 % intervals, resampled by source image. The paper counts an abstention as "
-            "wrong and leaves missing outputs out.",
-        ),
-    )
+    of_measures = [partial(preservation, metrics=chosen)] if chosen else []
+    return (by_type, partial(positions, metric=ACCURACY), *of_measures)
 
 
 def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
