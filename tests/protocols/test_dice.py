@@ -294,13 +294,6 @@ def test_repeats_are_refused_where_nobody_answers_several_times() -> None:
             open_with(protocol="dice", repeats=Repeats(count=3), **setup)
 
 
-def test_given_boxes_may_be_written_in_px() -> None:
-    sample = edit(extra=truth({"op": "ADD", "box": [100, 50, 200, 100]}))
-    tasks = plan_all(make_protocol("dice", {"detector": "given", "given_boxes": "xywh"}), sample)
-    (answer,) = [task.args["answer"] for task in tasks if task.kind == "measure"]
-    assert answer["data"]["differences"][0]["box"] == [100, 100, 300, 300]  # type: ignore[index,call-overload]
-
-
 def test_identical_files_can_be_left_unasked(tmp_path: Path) -> None:
     backend = script(listed(CAT), {"cat": "no"})
     _, scores = run(tmp_path, backend, edit(edited=SOURCE), skip_identical=True)

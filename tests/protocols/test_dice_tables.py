@@ -24,7 +24,7 @@ UNIT = Interval(low=0, high=1)
 METRICS = (
     *(Metric(id=id_, domain=Binary()) for id_ in ("correct", "no_change", "coherence", "coherence_right")),
     *(Metric(id=id_, domain=UNIT) for id_ in ("unwanted", "detected", "given")),
-    *(Metric(id=id_, domain=Interval(low=-1, high=1)) for id_ in ("clip_i_none", "clip_i_coherent", "clip_t_incoherent")),
+    *(Metric(id=id_, domain=Interval(low=-1, high=1)) for id_ in ("clip_i_none", "clip_t_coherent")),
 )
 HERE = Path(__file__).parent
 
@@ -33,14 +33,14 @@ WHOLE, LEFT, RIGHT = (0, 0, 100, 100), (0, 0, 50, 100), (50, 0, 100, 100)
 """In hundredths of the sides."""
 
 
-def judged(scores: Iterable[Score], detector: Detector = "lmm", side: int | None = None) -> Judged:
+def judged(scores: Iterable[Score], detector: Detector = "lmm", **more: Any) -> Judged:
     class Scored(BaseProtocol):
         """A protocol with these tables; its scores are given."""
 
         name = "dice-tables"
         metrics = METRICS
 
-    Scored.tables = tables(detector, side=side)
+    Scored.tables = tables(detector, **more)
     return Judged(
         name="j", folder=Path("run"), judge_id="j", backend="j", mode="", ablations=(), findings=(), samples={},
         metrics=MetricSet(id="dice", metrics=METRICS), protocol=Scored(), criteria=tuple(m.id for m in METRICS),
@@ -48,9 +48,9 @@ def judged(scores: Iterable[Score], detector: Detector = "lmm", side: int | None
     )  # fmt: skip
 
 
-def report(scores: Iterable[Score], detector: Detector = "lmm", side: int | None = None) -> dict[str, Table]:
-    """The computed tables of a report on these scores, by name."""
-    return {table.name: table for table in tables_of(judged(scores, detector, side))}
+def report(scores: Iterable[Score], detector: Detector = "lmm", **more: Any) -> dict[str, Table]:
+    """The computed tables of a report on these scores, by name. more: of `tables`."""
+    return {table.name: table for table in tables_of(judged(scores, detector, **more))}
 
 
 def score(
@@ -268,62 +268,27 @@ def test_images_without_a_detection_are_left_out_and_those_in_which_nothing_chan
     assert "detection" not in report(unknown) and "detection" not in report(FOUND, "given")
 
 
-def test_ops_are_counted_where_the_places_agree() -> None:
-    made = [*FOUND, score("no_change", "1", 0.0), area("given", 1, "EDIT", (0, 0, 10, 10), "1"),
-            area("detected", 1, "ADD", (1, 0, 10, 10), "1", **sure(0.1))]  # fmt: skip
-    found = figures(report(made)["ops"])
-    # The whole takes the right half, the right one finds it taken, the left one is the left one.
-    assert {key: value for key, value in found.items() if value} == {
-        ("REMOVE", "EDIT"): 1, ("invented", "EDIT"): 1, ("ADD", "ADD"): 1, ("EDIT", "ADD"): 1
-    }  # fmt: skip
-    found = figures(report([s for s in made if s.metric != "detected"])["ops"])
-    assert {key: value for key, value in found.items() if value} == {(op, "missed"): 1 for op in ("ADD", "EDIT", "REMOVE")}
-
-
-def test_the_papers_mean_of_the_ops_holds_in_6_of_10_rows() -> None:
-    """Class-aware AP is the mean of the three ops. The paper's other four rows cannot be had from their own columns."""
-    far = {}
-    for line in published("dice_detection.csv"):
-        mean = sum(float(line[name]) for name in ("AP_ADD", "AP_REM", "AP_EDIT")) / 3
-        name = f"{line['model']}, {line['confidence']}{line['stage1']}{line['stage2']}"
-        far[name] = round(mean, 2), float(line["aware_AP"])
-    assert len(far) == 10
-    assert {name: both for name, both in far.items() if abs(both[0] - both[1]) > 0.1} == {
-        "Qwen2-VL-7B, 011": (1.13, 1.6),
-        "Qwen2-VL-7B, 111": (1.13, 1.6),
-        "mPLUG-Owl3-7B, 111": (4.07, 4.4),
-        "Idefics3-8B (DICE), 111": (16.93, 15.5),
-    }
-    # In ours it holds by definition.
-    rows = [*FOUND, area("given", 3, "EDIT", (0, 0, 20, 20))]
-    found = figures(report(rows)["detection"])
-    ops = [found["logprob", "aware", name] for name in ("AP_ADD", "AP_REM", "AP_EDIT")]
-    assert found["logprob", "aware", "AP"] == pytest.approx(sum(map(float, map(str, ops))) / 3)
-
-
 # ---- Coherence -------------------------------------------------------------------------------------------------------
 
 
 def test_accuracy_stands_beside_what_a_constant_answer_reaches() -> None:
-    def right(number: int, value: float | None, coherent: int) -> Score:
-        return area("coherence_right", number, "EDIT", LEFT, value=value, coherent=coherent)
+    def right(number: int, value: float | None, kind: str) -> Score:
+        own = area("coherence_right", number, "EDIT", LEFT, value=value, given_kind=kind)
+        return replace(own, normalised=None if value is None else 100 * value)
 
     # Three coherent areas, all judged right; one of two incoherent ones; one refused.
-    made = [*(right(i, 1.0, 1) for i in (1, 2, 3)), right(4, 1.0, 0), right(5, 0.0, 0), right(6, None, 0)]
+    wrong = ((4, 1.0), (5, 0.0), (6, None))
+    made = [*(right(i, 1.0, "coherent") for i in (1, 2, 3)), *(right(i, v, "incoherent") for i, v in wrong)]
     table = report(made, "given")["coherence"]
-    found = {key[-1]: value for key, value in figures(table).items()}
-    assert found == {
-        "accuracy": pytest.approx(80.0),
-        "balanced_accuracy": pytest.approx((100 + 50) / 2),
-        "base_rate": pytest.approx(60.0),
-        # Three and the one that was taken for coherent.
-        "called_coherent": pytest.approx(80.0),
+    assert {row.cells[0].text: (row.cells[1].value, row.cells[1].judged, row.cells[1].asked) for row in table.rows} == {
+        "coherent": (100, 3, 3),
+        "incoherent": (50, 2, 3),
+        # Balanced: a judge that always says yes has 50 there.
+        "Mean of all 2 kinds": ((100 + 50) / 2, 5, 6),
+        # 4 of 5.
+        "Mean of all samples": (80, 5, 6),
     }
-    assert table.rows[0].cells[1].text.endswith("(5/6)") and "right in 60.0 %" in table.caption
-    alone = report(made[:3], "given")["coherence"].rows[0]
-    assert alone.cells[2].text == "– (the data has one of the two alone)"
-    nobody = report([right(1, None, 1)], "given")["coherence"].rows[0]
-    assert [cell.value for cell in nobody.cells[1:]] == [None] * 4
+    assert "balanced accuracy" in table.caption
 
 
 def test_detected_areas_have_coherence_as_their_class() -> None:
@@ -351,10 +316,9 @@ def test_detected_areas_have_coherence_as_their_class() -> None:
 
 
 def test_patched_clip_has_a_mean_for_each_editor() -> None:
-    made = [score("clip_i_none", "0", 0.9), score("clip_i_none", "1", 0.7), score("clip_t_incoherent", "0", 0.25),
+    made = [score("clip_i_none", "0", 0.9), score("clip_i_none", "1", 0.7), score("clip_t_coherent", "0", 0.25),
             score("clip_i_none", "0", None, editor="b")]  # fmt: skip
-    table = report(made)["clip"]
-    assert [column.title for column in table.columns] == ["Editor", "CLIP-I, none", "CLIP-T, incoherent"]
+    table = report(made, patches=("none", "coherent"))["clip"]
     assert figures(table)["a", "clip_i_none"] == pytest.approx(0.8) and figures(table)["b", "clip_i_none"] is None
-    assert table.rows[1].cells[1].text == "– (0/1)"
+    assert [row.cells[1].text for row in table.rows] == ["0.800 [0.700, 0.900] (2/2)", "– (0/1)"]
     assert not {"clip", "editors", "detection"} & {*report([score("coherence")])}

@@ -27,10 +27,8 @@ from editloupe.measures.key import Key
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
-from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation, readings
-from editloupe.reports.closing import score_tables
+from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
 from editloupe.reports.compare import compare
-from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
@@ -230,11 +228,6 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
     assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
     kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
     assert kinds == {"key"}
-    table = readings(frame(judged_in(RunStore.read(outcome.store.folder))))
-    assert table is not None
-    # 1 of 2; with the abstention 1 of 3; with the missing output 1 of 4. What could not be read stays out.
-    assert [cell.value for cell in table.rows[0].cells[1:]] == pytest.approx([50, 100 / 3, 25])
-    assert [(cell.judged, cell.asked) for cell in table.rows[0].cells[1:]] == [(2, 8), (3, 8), (4, 8)]
 
 
 @pytest.mark.parametrize(("reply", "score"), [(ABSTAIN, (0.0, None)), ("Cannot Judge", (None, "abstained"))])
@@ -265,15 +258,6 @@ def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[...,
     (of_run,) = judged_in(RunStore.read(outcome.store.folder))
     for scores in (outcome.scores, of_run.scores):
         assert {score.edit_type for score in scores} == {"Scene / Background Change"}
-
-
-def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(judged: Callable[..., Outcome]) -> None:
-    outcome = judged(lambda prompt: "Red", row(0), row(1), without=(1,), measures="ssim")
-    (table, *_) = score_tables(outcome.setup.protocol, outcome.scores)
-    rows = {line.cells[0].text: [cell.value for cell in line.cells[1:]] for line in table.rows}
-    assert rows["Mean of all samples"] == [100, pytest.approx(0.8, abs=0.01)]
-    assert rows["Mean of all samples, missing outputs as the worst"] == [50, None]
-    assert rows["Mean of 1 of 9 benchmark types, missing outputs as the worst"] == [50, None]
 
 
 def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> None:
@@ -420,19 +404,6 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
         (found,) = json.loads(said)["judges"][0]["criteria"]
         spearman = found["all"]["figures"]["spearman"]
         assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
-    # People may rate samples too: of each editor their mean counts.
-    table = "item,editor,rater,criterion,label\n" + "".join(
-        f"{n},e{editor},{rater},accuracy,{editor + n}\n"
-        for editor in range(1, 9)
-        for n in range(2)
-        for rater in ("anna", "ben")
-    )
-    (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-    code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
-    (found,) = json.loads(said)["judges"][0]["criteria"]
-    assert code == 0 and found["raters"] == 2 and found["all"]["figures"]["spearman"]["value"] == pytest.approx(1.0)
-    code, said, err = editloupe("align", "--scores", "people.csv", "--human", "people.csv", "--unit", "editor")
-    assert code == 2 and "--unit editor takes RUN" in err
 
 
 @pytest.mark.skipif("ssim" not in plugins.names("measures"), reason="the measure ssim is not installed")

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from editloupe.data import embedded
-from editloupe.data.check import check
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.errors import ConfigError, DataError, ImageError, SampleError
+from editloupe.errors import ConfigError, DataError, SampleError
 from tests.protocols.unicbench_files import edit, picture, put, row, rows, unicedit_row, write, write_parquet
 
 Program = Callable[..., tuple[int, str, str]]
@@ -102,16 +100,6 @@ def test_an_editor_without_a_language_misses_its_outputs(tmp_path: Path) -> None
     ]
 
 
-def test_a_language_in_which_no_editor_has_outputs_is_left_out(tmp_path: Path) -> None:
-    given = rows()
-    root = write(tmp_path / "unic", given)
-    editors = {name: edit(tmp_path / name, given, ("en",)) for name in ("a", "b")}
-    loaded = opened(root, edited=editors, outputs=True)
-    assert len(loaded.samples) == 16 and {s.extra["language"] for s in loaded.samples} == {"en"}
-    assert all(sample.edited is not None for sample in loaded.samples)
-    assert "no editor has an output in 'cn': its samples are not loaded" in loaded.notes
-
-
 def test_both_spellings_of_one_output_are_refused(tmp_path: Path) -> None:
     given = [row(0), row(1)]
     root, folder = write(tmp_path / "unic", given), edit(tmp_path / "bagel", given)
@@ -133,11 +121,6 @@ def test_a_folder_in_which_nothing_fits_is_refused(tmp_path: Path, inner: str) -
     said = r"give one folder for each editor: --edited bagel=.*out/bagel$" if inner else "KEY.png"
     with pytest.raises(DataError, match=rf"no image there belongs to any row; saw .*Subtask_With_Underscores.*{said}"):
         opened(root, edited={"x": tmp_path / "out"}, outputs=True)
-
-
-def test_without_outputs_the_user_is_told_how_to_give_them(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--edited NAME=FOLDER, where they lie as Subtask_With_Underscores/en\|cn/KEY"):
-        opened(write(tmp_path / "unic", rows()), outputs=True)
 
 
 @pytest.mark.parametrize(
@@ -188,23 +171,6 @@ def test_data_in_one_language_is_loaded_in_that(tmp_path: Path) -> None:
     assert "no row has an instruction in 'cn'" in loaded.notes
 
 
-def test_the_second_use_of_a_key_is_refused(tmp_path: Path) -> None:
-    given = [row(0), row(1, key=row(0)["key"])]
-    loaded = opened(write(tmp_path / "unic", given), edited={"a": edit(tmp_path / "a", given[:1])}, outputs=True)
-    assert len(loaded.samples) == 2 and {r.kind for r in loaded.rejected} == {"duplicate_id"}
-    assert len(loaded.rejected) == 2 and "was used before on line 1" in loaded.rejected[0].message
-
-
-def test_a_file_that_is_cut_off_loses_its_last_row_and_says_so(tmp_path: Path) -> None:
-    root = write(tmp_path / "unic", rows())
-    text = (root / "test_data.jsonl").read_bytes()
-    (root / "test_data.jsonl").write_bytes(text[:-40])
-    loaded = opened(root)
-    assert len(loaded.samples) == 14
-    assert [refused.id for refused in loaded.rejected] == ["line-8.en", "line-8.cn"]
-    assert "test_data.jsonl, line 8: is broken JSON" in loaded.rejected[0].message
-
-
 @pytest.mark.parametrize("points", [None, "The lamp is lit.", [], [3], [" "]])
 def test_a_reasoning_row_without_usable_points_is_loaded_without_them(tmp_path: Path, points: Any) -> None:
     loaded = opened(write(tmp_path / "unic", [row(0, "Multi-object Coordination", reasoning_points=points)]))
@@ -213,26 +179,6 @@ def test_a_reasoning_row_without_usable_points_is_loaded_without_them(tmp_path: 
         assert "reasoning_points" not in sample.extra
         assert "reasoning_points: expected a list of texts, found " in sample.warnings[-1]
         assert sample.warnings[-1].endswith("; reasoning accuracy cannot be asked")
-
-
-def test_odd_outputs_are_handled_as_everywhere(tmp_path: Path) -> None:
-    given = [row(0), row(1)]
-    root, folder = write(tmp_path / "unic", given), edit(tmp_path / "bagel", given, ("en",))
-    (folder / "Background_Change" / "en" / f"{given[0]['key']}.png").write_bytes(b"")
-    # The largest side in the data.
-    Image.new("1", (8001, 4001)).save(folder / "Background_Change" / "en" / f"{given[1]['key']}.png")
-    report = check(root, store=ImageStore(), edited={"bagel": folder})
-    assert (report.rows, report.usable) == (2, 1)
-    empty, large = report.problems
-    assert (empty.kind, empty.severity) == ("unreadable_image", "error") and "the file is empty" in empty.message
-    assert large.kind == "aspect" and "8001×4001 px" in large.message
-
-
-def test_check_looks_through_it(tmp_path: Path, editloupe: Program) -> None:
-    given = rows()
-    root, folder = write(tmp_path / "unic", given), edit(tmp_path / "bagel", given)
-    code, out, _ = editloupe("check", root, "--layout", "unicbench", "--edited", f"bagel={folder}")
-    assert code == 0 and "unicbench; 16 of 16 samples can be judged" in " ".join(out.split())
 
 
 def test_rows_of_another_shape_are_refused(tmp_path: Path) -> None:
@@ -288,17 +234,6 @@ def test_images_in_parquet_are_read_again_and_not_kept_in_memory(tmp_path: Path,
     assert [store.data(sample.source) for sample in loaded.samples[::2]] == images
     store.write()
     assert all(store.path(sample.source) is not None for sample in loaded.samples)
-
-
-def test_another_file_in_the_place_of_one_that_was_read_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "_ROWS", 1)
-    given, images = [row(n) for n in range(4)], [picture(str(n)) for n in range(4)]
-    file = write_parquet(tmp_path / "train.parquet", given, images={"image": images})
-    store = ImageStore()
-    first = load(file, store=store, outputs=False).samples[0].source
-    write_parquet(file, given, images={"image": images[::-1]})
-    with pytest.raises(ImageError, match="is not to be found with its own bytes"):
-        store.data(first)
 
 
 def test_unicedit_has_source_and_edit_in_the_row_and_keys_that_repeat(tmp_path: Path) -> None:

@@ -19,12 +19,10 @@ from editloupe.chat import Request
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, DataError, MeasureError, ReplyError
 from editloupe.findings import Finding
-from editloupe.imaging.unchanged import change
 from editloupe.measures.base import open_measure, run_measure
 from editloupe.protocols.base import Known, make_protocol, planned
 from editloupe.protocols.unicverify.alignment import PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, UnicVerify
-from editloupe.reports.frame import frame
 from editloupe.reports.judged import judged_in
 from editloupe.reports.report import tables_of
 from editloupe.runs.outcome import Outcome
@@ -176,12 +174,6 @@ def test_the_measure_of_differences_is_0_only_where_nothing_was_edited(name: str
     # 40 × 40 of 192 × 144 px are 0.0579.
     assert name != "square" or 0.04 < share < 0.08
     assert name not in ("brighter", "cropped") or share == 1
-
-
-def test_pictures_of_one_colour_differ_by_their_colour() -> None:
-    grey, red = np.full((64, 64, 3), 120, np.uint8), np.full((64, 64, 3), (200, 30, 30), np.uint8)
-    found = [change(grey, other) for other in (grey.copy(), red, grey + np.uint8(10))]
-    assert [None if one is None else one.share for one in found] == [0, 1, 1]
 
 
 def test_the_measure_keeps_the_contract_and_refuses_what_it_cannot_tell() -> None:
@@ -486,25 +478,6 @@ def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: E
     assert held == {
         "s00": (None, None), "s01": ("people", 1), "s02": ("instruction", 1), "s03": ("instruction", None),
     }  # fmt: skip
-
-
-def test_two_verifiers_are_compared_scored_anew_and_replayed(editloupe: Cli, edits: Edits, tmp_path: Path) -> None:
-    def broken(request: Request) -> str:
-        return "..." if "square 2" in str(request) else verified(True, "Paint the car blue.")
-
-    folder = edits(4)
-    run(folder, tmp_path / "one", both(broken, ONE_EXTRA))
-    run(folder, tmp_path / "two", verified(False))
-    code, out, told = editloupe("compare", "one", "two", "--json")
-    assert code == 0, told
-    # Each role has a backend of its own: there is no one price.
-    assert [cost["cost_usd"] for cost in json.loads(out)["costs"]] == [None, None]
-    code, out, told = editloupe("rescore", "one", "--option", "w=1")
-    assert code == 0 and "Numbers stay" not in out, "measures are no answers of a judge"
-    before = frame(judged_in(RunStore.read(tmp_path / "one"))).write_json()
-    code, out, told = editloupe("replay", "one")
-    assert code == 0, out + told
-    assert frame(judged_in(RunStore.read(tmp_path / "one"))).write_json() == before
 
 
 def test_the_protocol_keeps_the_contract() -> None:
