@@ -21,9 +21,6 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.findings import JudgeSpec
-from editloupe.measures.base import Models, judge_of
-from editloupe.measures.key import Key
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
@@ -36,7 +33,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.stats.choices import positions
 from editloupe.tasks import Ask, Measure
-from editloupe.testing import check_measure, check_protocol
+from editloupe.testing import check_protocol
 from editloupe.values import Json, Sample
 from tests.conftest import final
 from tests.guards.doors import tables
@@ -184,11 +181,6 @@ def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: 
     loaded = load(root, store=store, edited={name: tmp_path / name for name in ("a", "b")})
     scores = check_protocol(GIEBench, options=options, samples=loaded.samples, images=store)
     assert {score.sample_id for score in scores if score.value is not None} == {"0", "4", "5"}
-
-
-def test_the_key_is_a_measure_whose_judge_is_of_kind_key() -> None:
-    assert check_measure(Key, args={"answer": {"kind": "choice", "name": "Red"}})[0] == "Red"
-    assert judge_of("key", Models()) == JudgeSpec(kind="key", backend="key/key", backend_version="1", endpoint="in process")
 
 
 @pytest.fixture

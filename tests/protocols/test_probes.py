@@ -111,17 +111,6 @@ def test_what_could_not_be_judged_is_neither_right_nor_wrong(tmp_path: Path) -> 
     assert one.protocol.right == {IF: RIGHT_IF, VC: RIGHT_VC}  # type: ignore[attr-defined]
 
 
-def test_nuisance_trap_and_twin_are_dimensions(tmp_path: Path) -> None:
-    rows = [
-        probe_row(tmp_path, 0),
-        probe_row(tmp_path, 1, nuisance="jpeg", twin="p00"),
-        probe_row(tmp_path, 2, trap="file_name"),
-    ]
-    outcome = judged(write(tmp_path, rows), tmp_path / "run", always(*FLATTERS))
-    found = {s.sample_id: [s.dims[name] for name in ("nuisance", "trap", "twin")] for s in outcome.scores}
-    assert found == {"p00": [None, None, None], "p01": ["jpeg", None, "p00"], "p02": [None, "file_name", None]}
-
-
 def test_scores_are_held_against_bands(tmp_path: Path) -> None:
     metrics = [m.id for m in make_protocol("unicbench").metrics]
     bands = {metrics[0]: [8, 10], metrics[1]: [0, 3.5]}

@@ -149,12 +149,6 @@ def test_editors_are_compared_on_what_all_of_them_have_judged(tmp_path: Path) ->
     assert [row.keys["task"] for row in tables["by-task-common"].rows] == [task for task in TASKS for _ in models]
 
 
-def test_tool_mode_says_so_in_every_title(tmp_path: Path) -> None:
-    tables = report(list(edits("cn", "GPT-Image-1"))[::10], tmp_path, mode="tool")
-    ours = {name for name, table in tables.items() if "(mode tool: not the paper's)" in table.title}
-    assert {"scores-by-language", "by-editor", "by-task", "by-subtask", "judged"} == ours
-
-
 def test_neither_editors_nor_languages_are_ever_put_together(tmp_path: Path) -> None:
     made, expected = [], {}
     for number, name in enumerate("abcd"):
