@@ -12,8 +12,6 @@ import pytest
 
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.dice.tables import Detector, rating_dims, tables
-from editloupe.reports.align import align
-from editloupe.reports.columns import HumanLabels, Item, column_of, editors_of, join, rated_editors
 from editloupe.reports.judged import Judged
 from editloupe.reports.report import tables_of
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Score
@@ -158,8 +156,8 @@ def published(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_papers_editors_are_ranked_as_people_rank_them() -> None:
-    """200 images an editor that give the printed percentages, beside the printed ratings."""
+def test_the_papers_editors_have_its_figures() -> None:
+    """200 images an editor that give the printed percentages."""
     lines = published("dice_editors.csv")
     made = [
         s
@@ -175,24 +173,6 @@ def test_the_papers_editors_are_ranked_as_people_rank_them() -> None:
     for line in lines:
         for metric, column in (("correct", "correct_edits"), ("unwanted", "unwanted_edits"), ("no_change", "no_change")):
             assert found[line["editor"], metric, "judge"] == pytest.approx(float(line[f"dice_{column}"]))
-    names = {"adherence": "human_adherence", "preservation": "human_preservation", "kept": "human_no_change"}
-    ratings = {
-        ("", line["editor"], 0, ""): {name: {"people": float(line[column])} for name, column in names.items()}
-        for line in lines
-    }
-    items = {key: Item(key=key, source=key[1]) for key in ratings}
-    people = rated_editors(HumanLabels(source="people", items=items, ratings=ratings, metrics=tuple(names)))
-    column = editors_of(column_of(judged(made)))
-    items, people = join(column.items, people, where="the run", closed=True)
-    for metric, rating, spearman, pearson in (
-        ("correct", "adherence", 1.0, 0.984),
-        # MGIE has 21.6 and MagicBrush 23.1, and people rate them 3.8 and 3.9.
-        ("unwanted", "preservation", -0.9, -0.976),
-        ("no_change", "kept", 1.0, 0.951),
-    ):
-        agreed = align(column, items, people, metric, rating=rating).all.figures
-        assert agreed["spearman"].value == pytest.approx(spearman), metric
-        assert agreed["pearson"].value == pytest.approx(pearson, abs=5e-4), metric
 
 
 # ---- Detection -------------------------------------------------------------------------------------------------------
