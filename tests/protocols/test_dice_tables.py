@@ -12,11 +12,10 @@ import pytest
 
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.dice.tables import Detector, rating_dims, tables
-from editloupe.reports.judged import Judged
-from editloupe.reports.report import tables_of
-from editloupe.scores import Binary, Interval, Metric, MetricSet, Score
+from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.stats.table import Table
 from editloupe.values import ImageRef, Sample, Turn
+from tests.guards.doors import tables as tables_of
 
 UNIT = Interval(low=0, high=1)
 METRICS = (
@@ -31,24 +30,17 @@ WHOLE, LEFT, RIGHT = (0, 0, 100, 100), (0, 0, 50, 100), (50, 0, 100, 100)
 """In hundredths of the sides."""
 
 
-def judged(scores: Iterable[Score], detector: Detector = "lmm", **more: Any) -> Judged:
+def report(scores: Iterable[Score], detector: Detector = "lmm", **more: Any) -> dict[str, Table]:
+    """The tables of a report on these scores, by name. more: of `tables`."""
+
     class Scored(BaseProtocol):
-        """A protocol with these tables; its scores are given."""
+        """A protocol with these tables."""
 
         name = "dice-tables"
         metrics = METRICS
 
     Scored.tables = tables(detector, **more)
-    return Judged(
-        name="j", folder=Path("run"), judge_id="j", backend="j", mode="", ablations=(), findings=(), samples={},
-        metrics=MetricSet(id="dice", metrics=METRICS), protocol=Scored(), criteria=tuple(m.id for m in METRICS),
-        scores=tuple(scores),
-    )  # fmt: skip
-
-
-def report(scores: Iterable[Score], detector: Detector = "lmm", **more: Any) -> dict[str, Table]:
-    """The computed tables of a report on these scores, by name. more: of `tables`."""
-    return {table.name: table for table in tables_of(judged(scores, detector, **more))}
+    return tables_of(Scored(), scores=scores)
 
 
 def score(
