@@ -161,10 +161,6 @@ def test_the_file_of_boxes_may_state_its_convention(download: Callable[..., Path
         opened(path)
 
 
-def test_no_boxes_at_all_is_said(download: Callable[..., Path]) -> None:
-    assert "no row has a box; the oracle-guided mode needs them" in opened(download([row("a")])).notes
-
-
 def test_a_key_of_theirs_is_not_taken_for_a_column_of_ours(download: Callable[..., Path]) -> None:
     path = download([row("a", edited_file_name="../x.png", model="GPT-4.1", human_if=3)])
     (sample,) = opened(path).samples

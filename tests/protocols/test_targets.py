@@ -17,7 +17,7 @@ from editloupe.build.targets import TargetRow, TargetTable, as_csv, with_boxes
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.errors import ModelAbsent, ToolError, Unavailable
+from editloupe.errors import ModelAbsent, ToolError
 from editloupe.measures.detection import DetectTarget
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detector
@@ -127,7 +127,6 @@ class Breaks(Reds):
         ("Make the mug blue.", None, "no_detector", "not_defined"),
         ("Make the mug blue.", Reds(limit=1), "not_found", "not_defined"),
         ("Make the mug blue.", Breaks(ToolError("too long")), "tool_failed", "tool_failed"),
-        ("Make the mug blue.", Breaks(RuntimeError("boom")), "tool_failed", "tool_failed"),
         ("Zzz.", Reds(), "no_phrase", "abstained"),
     ],
 )
@@ -150,15 +149,11 @@ LONG = final("the thing that is to be changed by this edit here is the cat")
     ("script", "phrase", "status", "asked"),
     [
         ([final("mug")], "mug", "no_detector", 1),
-        (["a mug"], "mug", "no_detector", 1),
         (["", final("mug")], "mug", "no_detector", 2),
-        (["", "", ""], None, "unparsed", 3),
         ([LONG] * 3, None, "unparsed", 2),
         ([LONG, final("cat")], "cat", "no_detector", 2),
         ([final("Cannot judge")], None, "abstained", 1),
         ([Reply(text="I cannot help.", finish="refusal")], None, "refused", 1),
-        ([Reply(text="", finish="filter")], None, "filtered", 1),
-        ([Unavailable("no route")], None, "backend_failed", 1),
         (["", RuntimeError("boom")], None, "backend_failed", 2),
     ],
 )

@@ -98,23 +98,24 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
     assert "Editing Instruction: Make square 0 red." in asked and "Original Image" in asked and "Edited Image" in asked
 
 
-@pytest.mark.parametrize(
-    ("reply", "status"),
-    [
-        (final("maybe"), "unparsed"),
-        (final("Cannot Judge"), "abstained"),
-        (final('{"is_changed": "yes", "instruction": ""}'), "off_menu"),
-        (final('{"is_changed": true}'), "off_menu"),
-        (final('{"is_changed": true, "instruction": "x", "score": 7}'), "off_menu"),
-        (final('{"is_changed": true, "instruction": "x"} {"is_changed": false, "instruction": ""}'), "unparsed"),
-        ("I see nothing.", "unparsed"),
-    ],
-)
-def test_a_broken_reply_is_a_status_and_no_number(tmp_path: Path, edits: Edits, reply: str, status: str) -> None:
-    # Each reply with a thought of its own: one that is repeated word for word ends `unparsed`.
-    outcome = run(edits(1), tmp_path / "run", lambda request: f"<think>{len(request.messages)}</think>{reply}")
-    assert {f.status for f in outcome.findings if f.metric == "verification"} == {status}
-    assert (by_metric(outcome)["is_changed"].value, by_metric(outcome)["is_changed"].missing) == (None, status)
+def test_a_broken_reply_is_a_status_and_no_number(tmp_path: Path, edits: Edits) -> None:
+    folder = edits(1)
+    for number, (reply, status) in enumerate(
+        (
+            ("maybe", "unparsed"),
+            ("Cannot Judge", "abstained"),
+            ('{"is_changed": "yes", "instruction": ""}', "off_menu"),
+            ('{"is_changed": true}', "off_menu"),
+            ('{"is_changed": true, "instruction": "x", "score": 7}', "off_menu"),
+            ('{"is_changed": true, "instruction": "x"} {"is_changed": false, "instruction": ""}', "unparsed"),
+        )
+    ):
+        # Each reply with a thought of its own: one that is repeated word for word ends `unparsed`.
+        found = run(
+            folder, tmp_path / str(number), lambda r, reply=reply: f"<think>{len(r.messages)}</think>{final(reply)}"
+        )
+        assert {f.status for f in found.findings if f.metric == "verification"} == {status}, reply
+        assert (by_metric(found)["is_changed"].value, by_metric(found)["is_changed"].missing) == (None, status)
 
 
 def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, edits: Edits) -> None:
@@ -167,14 +168,14 @@ PAIRS: dict[str, Callable[[RGB], RGB]] = {
 SAME = {"identical", "recompressed", "smaller"}
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_the_measure_of_differences_is_0_only_where_nothing_was_edited(name: str) -> None:
+def test_the_measure_of_differences_is_0_only_where_nothing_was_edited() -> None:
     source = texture(192, 144)
-    share = run_measure("differences", {}, {"source": source, "edited": PAIRS[name](source)}).value
-    assert share is not None and (share == 0) == (name in SAME), share
-    # 40 × 40 of 192 × 144 px are 0.0579.
-    assert name != "square" or 0.04 < share < 0.08
-    assert name not in ("brighter", "cropped") or share == 1
+    for name, edit in PAIRS.items():
+        share = run_measure("differences", {}, {"source": source, "edited": edit(source)}).value
+        assert share is not None and (share == 0) == (name in SAME), (name, share)
+        # 40 × 40 of 192 × 144 px are 0.0579.
+        assert name != "square" or 0.04 < share < 0.08
+        assert name not in ("brighter", "cropped") or share == 1
 
 
 def test_the_measure_keeps_the_contract_and_refuses_what_it_cannot_tell() -> None:
@@ -242,43 +243,39 @@ def test_a_parse_of_another_shape_is_off_menu() -> None:
 ONE_EXTRA = parsed([CAR], [CAR, SKY], [[1, 1]])
 
 
-@pytest.mark.parametrize(
-    ("reply", "options", "accuracy", "label"),
-    [
-        (parsed([CAR], ["automobile: make blue"], [[1, 1]]), {}, 1, "Normal"),
-        (ONE_EXTRA, {}, 0.5, "Hallucination"),  # 1/1 − 0.5 · 1/1
-        (ONE_EXTRA, {"hallucination": "all"}, 0.5, "Normal"),
-        (ONE_EXTRA, {"w": 0.25}, 0.75, "Hallucination"),
-        (parsed([CAR], [SKY], []), {"hallucination": "all"}, -0.5, "Hallucination"),
-        (parsed([CAR, SKY], [CAR], [[1, 1]]), {}, 0.5, "Hallucination"),
-        (parsed([CAR], [CAR, SKY]), {"matching": "strict"}, 0.5, "Hallucination"),
-        (parsed([CAR], ["automobile: make blue"]), {"matching": "strict"}, -0.5, "Hallucination"),
-    ],
-)
-def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(
-    tmp_path: Path, edits: Edits, reply: str, options: dict[str, Any], accuracy: float, label: str
-) -> None:
-    outcome = run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply), **options)
-    found = by_metric(outcome)
-    assert found["alignment_accuracy"].value == pytest.approx(accuracy)
-    assert (found["edit_class"].label, found["is_changed"].value) == (label, 1)
-    parse = next(f for f in outcome.findings if f.metric == "atomic_tasks")
-    assert parse.role == "parse" and parse.task_id in found["edit_class"].findings
+def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(tmp_path: Path, edits: Edits) -> None:
+    folder = edits(1)
+    for number, (reply, options, accuracy, label) in enumerate(
+        (
+            (parsed([CAR], ["automobile: make blue"], [[1, 1]]), {}, 1, "Normal"),
+            (ONE_EXTRA, {}, 0.5, "Hallucination"),  # 1/1 − 0.5 · 1/1
+            (ONE_EXTRA, {"hallucination": "all"}, 0.5, "Normal"),
+            (ONE_EXTRA, {"w": 0.25}, 0.75, "Hallucination"),
+            (parsed([CAR], [SKY], []), {"hallucination": "all"}, -0.5, "Hallucination"),
+            (parsed([CAR, SKY], [CAR], [[1, 1]]), {}, 0.5, "Hallucination"),
+            (parsed([CAR], [CAR, SKY]), {"matching": "strict"}, 0.5, "Hallucination"),
+            (parsed([CAR], ["automobile: make blue"]), {"matching": "strict"}, -0.5, "Hallucination"),
+        )
+    ):
+        outcome = run(folder, tmp_path / str(number), both(verified(True, "Paint the car blue."), reply), **options)
+        found = by_metric(outcome)
+        assert found["alignment_accuracy"].value == pytest.approx(accuracy), number
+        assert (found["edit_class"].label, found["is_changed"].value) == (label, 1), number
+        parse = next(f for f in outcome.findings if f.metric == "atomic_tasks")
+        assert parse.role == "parse" and parse.task_id in found["edit_class"].findings
 
 
-@pytest.mark.parametrize(
-    ("reply", "status", "said"),
-    [
+def test_what_cannot_be_aligned_is_no_number(tmp_path: Path, edits: Edits) -> None:
+    folder = edits(1)
+    for reply, status, said in (
         (parsed([CAR], [CAR], [[1, 2]]), "off_menu", "task 2 of restated"),
         (parsed([], [CAR], []), "not_defined", "has no"),
         (final("no"), "unparsed", "JSON"),
-    ],
-)
-def test_what_cannot_be_aligned_is_no_number(tmp_path: Path, edits: Edits, reply: str, status: str, said: str) -> None:
-    found = by_metric(run(edits(1), tmp_path / "run", both(verified(True, "Paint the car blue."), reply)))
-    for metric in ("alignment_accuracy", "edit_class"):
-        assert (found[metric].value, found[metric].missing) == (None, status) and said in found[metric].reason
-    assert found["is_changed"].value == 1
+    ):
+        found = by_metric(run(folder, tmp_path / status, both(verified(True, "Paint the car blue."), reply)))
+        for metric in ("alignment_accuracy", "edit_class"):
+            assert (found[metric].value, found[metric].missing) == (None, status) and said in found[metric].reason
+        assert found["is_changed"].value == 1
 
 
 def test_nobody_parses_what_was_not_restated_or_did_nothing(tmp_path: Path, edits: Edits) -> None:
