@@ -116,7 +116,7 @@ def test_tables_say_how_many_differences_nobody_was_asked_about() -> None:
         score("no_change", "1", 0.0, left_out=0, areas_given=1),
         area("given", 1, "ADD", WHOLE, "1", coherent=1),
     ]
-    said = "Not judged, by max_differences: 180 of the differences, in 1 image."
+    said = "Not judged, by max_differences: 180 of the differences, in 1 of the images."
     tables = report(capped)
     assert said in tables["editors"].caption and said in tables["coherence-areas"].caption
     whole = [replace(s, dims={**s.dims, "left_out": 0}) if s.metric == "no_change" else s for s in capped]
@@ -228,7 +228,7 @@ def test_images_without_a_detection_are_left_out_and_those_in_which_nothing_chan
     unknown = [score("no_change", "2", 0.0), area("detected", 1, "EDIT", LEFT, "2", **sure(1.0))]
     table = report([*FOUND, *lost, *unknown])["detection"]
     assert [cell.text for cell in table.rows[0].cells[1:4]] == ["1/2", "3", "2"]
-    assert "Left out: 1 image;" in table.caption
+    assert "Left out: 1 of the images;" in table.caption
     assert (
         figures(table)["logprob", "agnostic", "AP50"] == figures(report(FOUND)["detection"])["logprob", "agnostic", "AP50"]
     )
@@ -278,7 +278,7 @@ def test_detected_areas_have_coherence_as_their_class() -> None:
     # Of an image of which one difference was not judged nothing counts.
     half = [replace(s, value=None, missing="refused") if s.metric == "coherence" else s for s in made]
     table = report(half)["coherence-areas"]
-    assert table.rows[-1].cells[1].text == "0/1" and "Left out: 1 image;" in table.caption
+    assert table.rows[-1].cells[1].text == "0/1" and "Left out: 1 of the images;" in table.caption
     assert [cell.text for cell in table.rows[-1].cells[4:]] == ["– (no such area)"] * 5
     unsaid = [replace(s, dims={**s.dims, "coherent": None}) if s.metric == "given" else s for s in made]
     assert "coherence-areas" not in report(unsaid) and "coherence-areas" not in report(made, "given")

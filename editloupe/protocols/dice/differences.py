@@ -26,12 +26,7 @@ ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
 """logprob: p(op) / Σ p(ops) at the op's token.   detector: the detector's own score.   asked: the model's own words."""
 
 Detector: TypeAlias = Literal["lmm", "localize", "given"]
-DETECTORS: Final[Mapping[Detector, str]] = {
-    "lmm": "a model's answer (detector=lmm)",
-    "localize": "the regions that differ, found without a model (detector=localize)",
-    "given": "those that the data gives (detector=given)",
-}
-"""Where the differences of a run are from, in words."""
+"""A model, the regions of pixels that differ, or the data's own."""
 
 DIFFERENCES: Final = "differences"
 """The question, the list in its answer, and the column with given ones."""

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.data.human import named, names_of, settled
-from editloupe.protocols.dice.differences import DETECTORS, Detector
+from editloupe.protocols.dice.differences import Detector
 from editloupe.protocols.dice.patching import patch_metrics
 from editloupe.stats.detected import Average, SeenImage, precision_table
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of, select, sentences
@@ -53,7 +53,7 @@ _COHERENCE: Final = tuple(
 )
 _CONFIDENCE: Final = (
     "Confidence: by what the differences are sorted. none is another figure: all count alike, in the order of the run and "
-    "of the detector. Differences are {}."
+    "of the detector. Differences are those of detector={}."
 )
 
 
@@ -138,7 +138,7 @@ def editors(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
             "People: means of their ratings; no visual change: images that all rate 1 for adherence and 5 for preservation."
             if human
             else "",
-            f"Differences are {DETECTORS[detector]}.",
+            f"Differences are those of detector={detector}.",
             "That there is none is the detector's word: it may have missed one." if detector != "given" else "",
             _not_asked(frame),
         ),
@@ -157,7 +157,7 @@ def detection(frame: polars.DataFrame, *, detector: Detector, side: int | None =
         "As in the paper's Table 1. Average precision × 100 of boxes, over IoU .50 to .95; 101 recalls and at most 100 "
         "differences an image, as COCO has it. By op: ADD, REMOVE and EDIT are classes, and AP is the mean of theirs.",
         f"AP_M and AP_L: areas from 32² to 96² px and larger ones, at {size}.",
-        _CONFIDENCE.format(DETECTORS[detector]),
+        _CONFIDENCE.format(detector),
         _left_out(len(images) - len(known), "the differences could not be detected"),
     )
     called = "detection", "Detection of differences"
@@ -178,7 +178,7 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | N
     caption = sentences(
         "As in the paper's Table 2. Average precision × 100 of boxes with two classes, coherent and not, "
         "on images of whose areas the data tells the coherence.",
-        _CONFIDENCE.format(DETECTORS[detector]),
+        _CONFIDENCE.format(detector),
         _left_out(len(told) - len(known), "a difference, or its coherence, could not be judged"),
         _not_asked(frame),
     )
@@ -212,18 +212,14 @@ def _seen(image: Rows, metric: str, found_class: str, truth_class: str) -> SeenI
 
 
 def _left_out(count: int, why: str) -> str:
-    return f"Left out: {_images_in_words(count)}; {why}." if count else ""
+    return f"Left out: {count} of the images; {why}." if count else ""
 
 
 def _not_asked(frame: polars.DataFrame) -> str:
     """Return how many differences nobody was asked about, since max_differences left them out; "" for none."""
     counts = [count for row in rows_of(frame, "no_change") if (count := row.get("left_out"))]
-    where = f"{sum(counts)} of the differences, in {_images_in_words(len(counts))}"
+    where = f"{sum(counts)} of the differences, in {len(counts)} of the images"
     return f"Not judged, by max_differences: {where}. They count for nothing here." if counts else ""
-
-
-def _images_in_words(count: int) -> str:
-    return f"{count} {'image' if count == 1 else 'images'}"
 
 
 def _percent(rows: Rows) -> Cell:
