@@ -327,8 +327,8 @@ def _of_difference(sample: Sample, one: Judged, listed: Listed, people: bool | N
     yield Score(**about, metric=COHERENCE, value=None if one.coherent is None else float(one.coherent), dims=dims, **more)
     if people is not None:
         right = None if one.coherent is None else float(one.coherent == people)
-        dims["given_kind"] = "coherent" if people else "incoherent"
-        yield Score(**about, metric="coherence_right", value=right, dims=dims, **more)
+        kind = "coherent" if people else "incoherent"
+        yield Score(**about, metric="coherence_right", value=right, dims={**dims, "given_kind": kind}, **more)
 
 
 def _of_people(listed: Sequence[Difference] | None) -> list[Difference] | None:
