@@ -15,7 +15,7 @@ from editloupe.stats.choices import positions
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.ranks import inverted
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import Cell, Table
+from editloupe.stats.table import Table
 
 if TYPE_CHECKING:
     import polars
@@ -70,34 +70,33 @@ def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table
     frame: one judge's scores.
     """
     found = frame.to_dicts()
-    right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
-    measured = {m.id: f"{m.short} ({m.unit})" if m.unit else m.short for m in metrics if m.id in {*frame["metric"]}}
-    if not measured:
+    titles = {m.id: f"{m.short} ({m.unit})" if m.unit else m.short for m in metrics if m.id in {*frame["metric"]}}
+    if not titles:
         return None
     scaled, said = _scaled(rows_of(frame, "masked_mse"))
+    titles |= {"inverted_mse": "Inverted MSE"} if scaled else {}
+    right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
     infinite = sum(row["missing"] == "not_defined" and "infinite" in (row["reason"] or "") for row in found)
-
-    def cell(rows: Rows, *, metric: str, of: str) -> Cell:
-        digits = 2 if metric in ("masked_psnr", "masked_mse") else 4
-        counted = [row for row in rows if of == "all edits" or (row["editor"], row["sample"]) in right]
-        return mean(counted, digits=digits, interval_digits=1 if digits == 2 else digits)
-
-    return pivot(
-        "preservation",
-        "Content preservation of all edits, and of correct ones",
-        grouped([*found, *scaled], "editor"),
-        [
-            Figure(f"{title}, {short}", partial(cell, metric=id_, of=of), {"metric": id_}, {"metric": id_, "of": of})
-            for id_, title in {**measured, **({"inverted_mse": "Inverted MSE"} if scaled else {})}.items()
-            for short, of in (("all", "all edits"), ("correct", "correct edits"))
-        ],
-        caption=(
-            "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes nothing "
-            "preserves all: read these beside the accuracy.",
-            said,
-            f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
-        ),
+    rows = [{**row, "right": (row["editor"], row["sample"]) in right} for row in (*found, *scaled)]
+    coarse, fine = (partial(mean, digits=digits, interval_digits=of) for digits, of in ((2, 1), (4, 4)))
+    figures = [
+        Figure(
+            f"{title}, {short}",
+            coarse if id_ in ("masked_psnr", "masked_mse") else fine,
+            {"metric": id_, **where},
+            {"metric": id_, "of": f"{short} edits"},
+        )
+        for id_, title in titles.items()
+        for short, where in (("all", {}), ("correct", {"right": True}))
+    ]
+    caption = (
+        "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes nothing "
+        "preserves all: read these beside the accuracy.",
+        said,
+        f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
     )
+    title = "Content preservation of all edits, and of correct ones"
+    return pivot("preservation", title, grouped(rows, "editor"), figures, caption=caption)
 
 
 def _scaled(rows: Rows) -> tuple[Rows, str]:
