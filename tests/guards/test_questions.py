@@ -2,8 +2,8 @@
 
 `questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` shows how one
 dialogue with tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`,
-and read the diff. Sentences of a rubric stand there by their place in it: whoever changes one meets the digest of the rubric in
-`tests/rubrics/test_rubric_files.py`, and nothing here.
+and read the diff. Sentences of a rubric stand there by their place in it: whoever changes one meets the digest of the
+rubric in `tests/rubrics/test_rubric_files.py`, and nothing here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def without_rubrics(text: str) -> str:
 
 @cache
 def sentences() -> list[tuple[str, str]]:
-    """The texts of the built-in rubrics, long ones first, each with its place: "[dlebench IF note 2]". Names are no texts."""
+    """The sentences of the built-in rubrics, long ones first, each with its place: "[dlebench IF note 2]"."""
 
     def listed() -> Iterator[tuple[str, str]]:
         for name in builtin_rubrics():
