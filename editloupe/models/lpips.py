@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
-from editloupe.models.batching import LoadedModel, Network
-from editloupe.models.devices import Device, check_device, fitting, import_torch
+from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.devices import Device, check_device, import_torch
 from editloupe.models.weights import digest_of, find_file, load_tensors
 
 SMALLEST_SIDE: Final = 64

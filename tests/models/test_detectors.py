@@ -19,10 +19,9 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MeasureError, MissingExtra, ModelAbsent, ToolError
 from editloupe.measures.base import Models
 from editloupe.measures.detection import Detections
-from editloupe.models import hub
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import DetectionResult
-from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, DETECTORS
+from editloupe.models.opening import DETECTOR
 from editloupe.runs.worker import Worker
 from editloupe.testing import check_tool
 from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
@@ -58,7 +57,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no network, and no model that another test has opened."""
-    monkeypatch.setattr(detectors, "_shared", detectors._shared.__wrapped__)
+    monkeypatch.setattr(opening, "_made", opening._made.__wrapped__)
     return empty_cache
 
 
@@ -66,7 +65,7 @@ def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None
     """With a GPU's batches, which a CPU does not make of itself."""
     from editloupe.models.detect.transformers import TransformersDetector
 
-    return TransformersDetector(DETECTORS.find(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
+    return TransformersDetector(DETECTOR.find(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
 
 
 def numbers(result: DetectionResult) -> np.ndarray:
@@ -298,19 +297,19 @@ def test_a_bad_model_folder_is_named_when_it_is_loaded(
 
 def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match=r"has no config.json"):
-        DETECTORS.find(str(tmp_path))
+        DETECTOR.find(str(tmp_path))
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot be read"):
-        DETECTORS.find(str(tmp_path))
+        DETECTOR.find(str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"'detr' is no detector known here \(grounding-dino, mm-grounding-dino, owlv2\)"):
-        DETECTORS.find(str(tmp_path))
+        DETECTOR.find(str(tmp_path))
     shutil.copy(folders["grounding-dino"] / "config.json", tmp_path)
     with pytest.raises(ConfigError, match="has no weights"):
-        DETECTORS.find(str(tmp_path))
+        DETECTOR.find(str(tmp_path))
     for name in ("no-such-folder", "/no/such/folder", "a/b/c", "gone.pth"):
         with pytest.raises(ConfigError, match="no such"):
-            DETECTORS.find(name)
+            DETECTOR.find(name)
 
 
 @pytest.mark.parametrize("what", ["evil", "other", "truncated", "incomplete", "no vocabulary", "extra"])
@@ -349,15 +348,15 @@ def test_a_bad_checkpoint_is_named_when_it_is_loaded(what: str, folders: dict[st
 def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Path) -> None:
     box = open_toolbox(BUILT_IN_TOOLS, ToolSettings())
     assert set(box.absent) == {"grounding", "detect_object"}
-    assert f"{DEFAULT_DETECTOR} is not in the local Hugging Face cache" in box.absent["grounding"]
+    assert f"{DETECTOR.default} is not in the local Hugging Face cache" in box.absent["grounding"]
     assert not no_hub.exists()
 
 
 def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
-    snapshot = no_hub / f"models--{DEFAULT_DETECTOR.replace('/', '--')}" / "snapshots" / DEFAULT_REVISION
+    snapshot = no_hub / f"models--{DETECTOR.default.replace('/', '--')}" / "snapshots" / DETECTOR.revision
     shutil.copytree(folders["grounding-dino"], snapshot)
     made = models.get("detect", device="cpu")
-    assert made.version == f"grounding-dino {DEFAULT_DETECTOR}@{DEFAULT_REVISION[:12]}, box 0.30, text 0.25"
+    assert made.version == f"grounding-dino {DETECTOR.default}@{DETECTOR.revision[:12]}, box 0.30, text 0.25"
     made([noise(64, 64)], "red mug")
 
 
@@ -367,8 +366,8 @@ def test_a_branch_in_the_cache_is_known_by_its_commit(no_hub: Path, folders: dic
     shutil.copytree(folders["owlv2"], repository / "snapshots" / commit)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit, encoding="utf-8")
-    assert DETECTORS.find("someone/detector").identity == "someone/detector@cccccccccccc"
-    assert DETECTORS.find(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
+    assert DETECTOR.find("someone/detector").identity == "someone/detector@cccccccccccc"
+    assert DETECTOR.find(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -384,7 +383,7 @@ def test_one_copy_serves_both_tools_and_every_toolbox(folders: dict[str, Path]) 
 
 
 def test_without_the_extra_the_tools_are_absent_unless_a_detector_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
     with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
         models.get("detect")
     with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
@@ -488,7 +487,7 @@ def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str
 
 def test_importing_the_tools_imports_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.models.detect.open;"
+        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.models.opening;"
         "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -121,9 +121,8 @@ def test_outputs_that_are_too_few_for_a_size_are_refused_before_opencv_reads_the
     tiny_faces.folder(tmp_path)
     tiny_faces.yunet(tmp_path / "face_detection_yunet_tiny.onnx", fixed=(64, 96))
     embedder = models.get("faces", str(tmp_path))
-    models.prepare(embedder)
-    with pytest.raises(ConfigError, match=r"its output cls_8 is \(1, 96, 1\) of 256×192 px, not \(1, 768, 1\)"):
-        embedder(portrait((1, 1, RED)), score=0.9, side=640)
+    with pytest.raises(ConfigError, match=r"its output cls_8 is \(1, 96, 1\) of 64×128 px, not \(1, 128, 1\)"):
+        models.prepare(embedder)
 
 
 OTHER = """
@@ -147,12 +146,14 @@ def open_depth(name, device):
 
 
 def test_another_package_brings_an_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = {"models": {"arcface": "toyset.faces:open_arc", "depth": "toyset.faces:open_depth"}}
+    points = {"faces": {"arcface": "toyset.faces:open_arc", "depth": "toyset.faces:open_depth"}}
     install(tmp_path, monkeypatch, files={"toyset/__init__.py": "", "toyset/faces.py": OTHER}, entry_points=points)
     assert models.get("faces", "arcface").weights is None
     assert models.get("faces", "arcface=w=1.bin").weights == "w=1.bin"
-    with pytest.raises(ConfigError, match="depth is a kind of model that finds no faces"):
+    with pytest.raises(ConfigError, match=r"face 'depth' .* opened object, which is none"):
         models.get("faces", "depth")
+    with pytest.raises(ConfigError, match=r"unknown kind of faces 'arc'.*known here: arcface, depth"):
+        models.get("faces", "arc=weights.bin")
 
 
 def test_other_files_are_another_version(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from editloupe.errors import ConfigError, Rejected, ToolError
 from editloupe.models import chat
 from editloupe.models.batching import Network
 from editloupe.models.detect.base import DetectionResult
-from editloupe.models.detect.open import DETECTORS
+from editloupe.models.opening import DETECTOR
 from editloupe.models.segment import open as segmenters
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.testing import check_backend
@@ -91,7 +91,7 @@ def leave() -> Iterator[Leave]:
 def detector(path: Path, device: str) -> Any:
     from editloupe.models.detect.transformers import TransformersDetector
 
-    return TransformersDetector(DETECTORS.find(str(path)), device=device, box_threshold=0.0)
+    return TransformersDetector(DETECTOR.find(str(path)), device=device, box_threshold=0.0)
 
 
 def check_same(found: DetectionResult, beside: DetectionResult) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import ConfigError, ModelAbsent, ToolError
-from editloupe.models.segment import open as segmenters
-from editloupe.models.segment.open import DEFAULT_REVISION, DEFAULT_SEGMENTER
+from editloupe.models import opening
+from editloupe.models.opening import SEGMENTER
 from editloupe.values import Box
 from tests.models.tiny_networks import noise
 from tests.models.tiny_segmenters import sam2_folder, sam_folder
@@ -42,7 +42,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no network, and no model that another test has opened."""
-    monkeypatch.setattr(segmenters, "_shared", segmenters._shared.__wrapped__)
+    monkeypatch.setattr(opening, "_made", opening._made.__wrapped__)
     return empty_cache
 
 
@@ -50,7 +50,7 @@ def segmenter(path: Path, *, max_batch: int | None = 8) -> Any:
     """With a GPU's batches, which a CPU does not make of itself."""
     from editloupe.models.segment.transformers import TransformersSegmenter
 
-    return TransformersSegmenter(segmenters._KIND.find(str(path)), device="cpu", max_batch=max_batch)
+    return TransformersSegmenter(opening.SEGMENTER.find(str(path)), device="cpu", max_batch=max_batch)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -194,10 +194,10 @@ def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None
 
 
 def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
-    with pytest.raises(ModelAbsent, match=f"{DEFAULT_SEGMENTER} is not in the local Hugging Face cache.*--segmenter"):
+    with pytest.raises(ModelAbsent, match=f"{SEGMENTER.default} is not in the local Hugging Face cache.*--segmenter"):
         models.get("segment", device="cpu")
-    snapshot = no_hub / f"models--{DEFAULT_SEGMENTER.replace('/', '--')}" / "snapshots" / DEFAULT_REVISION
+    snapshot = no_hub / f"models--{SEGMENTER.default.replace('/', '--')}" / "snapshots" / SEGMENTER.revision
     shutil.copytree(folders["sam"], snapshot)
     made = models.get("segment", device="cpu")
-    assert made.version == f"sam {DEFAULT_SEGMENTER}@{DEFAULT_REVISION[:12]}"
+    assert made.version == f"sam {SEGMENTER.default}@{SEGMENTER.revision[:12]}"
     assert len(made(noise(64, 64), [Box(8, 8, 40, 40)])) == 1

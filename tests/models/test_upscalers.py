@@ -210,7 +210,7 @@ def test_without_a_name_it_is_lanczos() -> None:
     ("name", "content", "message"),
     [
         ("gone.pth", None, "no such file"),
-        ("weights.bin.txt", b"x", "expected a file of weights"),
+        ("weights.bin.txt", b"x", "expected one file of weights"),
         ("empty.pth", b"", "is empty"),
     ],
 )
@@ -366,7 +366,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_a_configuration_error(tmp_path
 
 
 def test_running_out_of_memory_becomes_memory_error_and_other_errors_pass() -> None:
-    from editloupe.models.devices import fitting
+    from editloupe.models.batching import fitting
 
     with pytest.raises(MemoryError, match="memory"):
         fitting(lambda: torch.empty(2**55))

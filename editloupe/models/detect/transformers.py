@@ -11,9 +11,9 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork
+from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
-from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
 
@@ -215,7 +215,7 @@ def _from_folder(weights: Weights) -> tuple[Any, Any]:
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     where = f"detector {str(weights.path)!r}"
-    with reading(where, weights.path):
+    with reading(where):
         # The PIL image processor also where torchvision is there, so that pixels agree between machines.
         processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
     return load_saved(AutoModelForZeroShotObjectDetection, weights.path, where), processor
