@@ -70,6 +70,12 @@ def pictures(args: PairArgs, images: Mapping[str, RGB]) -> tuple[RGB, RGB, RGB |
     return images["source"], images["edited"], images["mask"]
 
 
+def whole_pair(images: Mapping[str, RGB]) -> tuple[RGB, RGB]:
+    """Return source and edited image. Raises MeasureError if one of them is not there."""
+    source, edited, _ = pictures(PairArgs(mask="none"), images)
+    return source, edited
+
+
 def compared(args: PairArgs, images: Mapping[str, RGB]) -> Pair:
     """Return what the arguments say is compared.
 

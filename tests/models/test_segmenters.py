@@ -185,7 +185,7 @@ def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None
         del tensors["prompt_encoder.no_mask_embed.weight"]
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
-    with pytest.raises(ConfigError, match=r"segmenter .*1 tensors are missing .*no_mask_embed"):
+    with pytest.raises(ConfigError, match=r"segmenter .*1 tensors of its architecture are missing .*no_mask_embed"):
         loaded("lacking", lacking)
     with pytest.raises(ConfigError, match=r"segmenter .*cannot be loaded"):
         loaded("cut", lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-1000]))
