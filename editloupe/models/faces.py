@@ -143,7 +143,7 @@ def _check_outputs(net: Any, width: int, height: int) -> None:
 def open_faces(name: str | None, device: str) -> FaceEmbedder:
     """Return the embedder of that name, found and not yet loaded.
 
-    name: a folder with one ONNX file of YuNet and one of SFace, or KIND or KIND=WEIGHTS.   device: for such a kind.
+    name: a folder with an ONNX file of YuNet and one of SFace, or KIND=WEIGHTS.   device: for such a kind.
     Raises ModelAbsent where no name was given, ConfigError where a name was given and cannot be had.
     """
     if name is None:
@@ -158,18 +158,14 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "no such folder"
         raise ConfigError(f"faces {name!r}: {what}; expected a folder with {_FILES}, or a kind of another package")
-    return _shared(_file(folder, "yunet").resolve(), _file(folder, "sface").resolve())
-
-
-def _file(folder: Path, network: str) -> Path:
-    """Return the one ONNX file of a network. Raises ConfigError for none and for several."""
-    found = sorted(f for f in folder.iterdir() if f.suffix.lower() == ".onnx" and network in f.name.lower() and f.is_file())
-    if len(found) != 1:
-        there = ", ".join(f.name for f in found) or "none"
-        raise ConfigError(
-            f"faces {str(folder)!r}: expected one file *{network}*.onnx, found {there}; the folder must hold {_FILES}"
-        )
-    return found[0]
+    files = []
+    for network in ("yunet", "sface"):
+        found = sorted(f for f in folder.glob("*.onnx") if network in f.name.lower() and f.is_file())
+        if len(found) != 1:
+            there = ", ".join(f.name for f in found) or "none"
+            raise ConfigError(f"faces {name!r}: expected one file *{network}*.onnx of {_FILES}; found {there}")
+        files.append(found[0].resolve())
+    return _shared(*files)
 
 
 _shared = cache(OpenCVFaces)

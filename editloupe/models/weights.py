@@ -8,10 +8,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.errors import ConfigError, first_words
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, first_words
 from editloupe.models.devices import import_torch
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ def find_file(path: str, what: str) -> Path:
     if not file.is_file():
         found = "it is a folder" if file.is_dir() else "it is no plain file" if file.exists() else "no such file"
     raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
+
+
+def weights_file(name: str | None, option: str, need: str) -> Path:
+    """Return the file of a model that has no default.   option: of the command line.   need: what is missing without.
+
+    Raises ModelAbsent where no file is named, MissingExtra without torch, ConfigError where the file cannot be had.
+    """
+    if name is None:
+        raise ModelAbsent(f"it needs {need}; name one by --{option} or EDITLOUPE_{option.upper()} (docs/measures.md)")
+    if find_spec("torch") is None:
+        raise MissingExtra(f"{option} {name!r}", "vision")
+    return find_file(name, option).resolve()
 
 
 def digest_of(files: Iterable[Path]) -> str:
@@ -63,7 +76,7 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     torch = import_torch()
     from safetensors.torch import load_file
 
-    with _translated(f"{path}"):
+    with translated(f"{path}"):
         safe = path.suffix.lower() == ".safetensors"
         loaded = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     named = loaded if isinstance(loaded, Mapping) else {}
@@ -115,12 +128,13 @@ def reading(where: str) -> Iterator[None]:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with _translated(where):
+    with translated(where):
         yield
 
 
 @contextmanager
-def _translated(where: str) -> Iterator[None]:
+def translated(where: str) -> Iterator[None]:
+    """Translate what reading weights raises. Raises ConfigError, which begins with `where`."""
     from safetensors import SafetensorError
 
     try:

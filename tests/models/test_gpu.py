@@ -21,7 +21,6 @@ from editloupe.models import chat
 from editloupe.models.batching import Network
 from editloupe.models.detect.base import DetectionResult
 from editloupe.models.opening import DETECTOR, SEGMENTER
-
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.testing import check_backend
 from editloupe.values import Box
