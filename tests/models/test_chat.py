@@ -7,7 +7,6 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -216,15 +215,6 @@ def test_an_answer_that_is_cut_says_so_and_a_conversation_that_does_not_fit_is_t
     assert cut.sent["max_tokens"] == LONGEST - (cut.usage.input_tokens or 0) < 40
     with pytest.raises(ContextTooLong, match=r"takes 2,048 tokens, found .*max_image_side"):
         lmm.complete(replace(request, messages=(*request.messages, wide, wide)), images)
-
-
-@needs_torch
-def test_many_threads_share_one_copy_and_get_the_answers_of_one(tiny: Path):
-    with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda n: ask(opened(tiny), max_tokens=3 + n % 3, top_logprobs=2), range(12)))
-    assert chat._loaded.cache_info().misses == 1
-    assert [reply.usage.output_tokens for reply in found] == [3, 4, 5] * 4
-    assert found[0].text == found[3].text == ask(opened(tiny), max_tokens=3).text
 
 
 @needs_torch

@@ -17,6 +17,7 @@ from PIL import Image
 from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, EditError, ModelAbsent
+from editloupe.models import remote
 from editloupe.models.edit import endpoint
 from editloupe.testing import check_editor
 from editloupe.testing.contracts import drawn_pair
@@ -141,7 +142,7 @@ class Server(LoopbackServer):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(endpoint, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(remote, "PAUSES_S", (0.0, 0.0))
     yield
     endpoint._shared.cache_clear()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import ConfigError, ModelAbsent
-from editloupe.models.faces import OpenCVFaces
 from tests.models import tiny_faces
 from tests.models.tiny_faces import portrait
 from tests.rubrics.test_rubric_files import install
@@ -49,17 +47,6 @@ def test_a_large_image_is_reduced_and_places_are_those_of_the_image(weights: Pat
 def test_any_size_is_looked_at(weights: Path, width: int, height: int) -> None:
     found = models.get("faces", str(weights))(np.full((height, width, 3), RED, np.uint8), score=0.1, side=640)
     assert all(0 <= f.box.x0 < f.box.x1 <= width and 0 <= f.box.y0 < f.box.y1 <= height for f in found)
-
-
-def test_threads_get_what_one_gets(weights: Path) -> None:
-    embedder = models.get("faces", str(weights))
-    images = [portrait((i % 8, 2, RED), width=256 + 8 * (i % 3)) for i in range(24)]
-
-    def places(image: np.ndarray) -> list[list[float]]:
-        return [list(face.box) for face in embedder(image, score=0.9, side=640)]
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(places, images)) == [places(image) for image in images]
 
 
 def test_without_a_folder_the_files_and_their_place_are_named() -> None:
@@ -154,10 +141,3 @@ def test_another_package_brings_an_embedder(tmp_path: Path, monkeypatch: pytest.
         models.get("faces", "depth")
     with pytest.raises(ConfigError, match=r"unknown kind of faces 'arc'.*known here: arcface, depth"):
         models.get("faces", "arc=weights.bin")
-
-
-def test_other_files_are_another_version(tmp_path: Path) -> None:
-    first, second = tiny_faces.yunet(tmp_path / "yunet.onnx"), tiny_faces.sface(tmp_path / "sface.onnx")
-    before = OpenCVFaces(first, second).version
-    tiny_faces.sface(second, constant=True)
-    assert OpenCVFaces(first, second).version != before
