@@ -21,7 +21,7 @@ from editloupe.imaging.align import resize
 from editloupe.imaging.bars import without_bars
 from editloupe.imaging.masked import Kept, share
 from editloupe.measures.base import Args, Measure, Measured
-from editloupe.measures.pair import whole_pair
+from editloupe.measures.pair import cosine, whole_pair
 from editloupe.models.features.base import Features, Tokens
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box, Json
@@ -137,8 +137,8 @@ class ObjectConsistency(_Objects):
         """Return the similarity of each place, with its two parts."""
         rows = []
         for one, other in _tokens(models.get("dino"), crops, args.tokens):
-            whole = _cosine(one.cls, other.cls)
-            patches = _cosine(*(tokens.patches.mean(axis=(0, 1), dtype=np.float64) for tokens in (one, other)))
+            whole = cosine(one.cls, other.cls)
+            patches = cosine(*(tokens.patches.mean(axis=(0, 1), dtype=np.float64) for tokens in (one, other)))
             rows.append({"value": 0.5 * whole + 0.5 * patches, "cls": whole, "patches": patches})
         return rows
 
@@ -185,7 +185,7 @@ class BackgroundConsistency(Measure):
         weights[weights < _LEAST_SHARE] = 0
         if not weights.any():
             raise MeasureError("the boxes cover at least half of every patch, so no background is left")
-        value = _cosine(*(np.einsum("rcd,rc->d", _unit_length(tokens.patches), weights) for tokens in (one, other)))
+        value = cosine(*(np.einsum("rcd,rc->d", _unit_length(tokens.patches), weights) for tokens in (one, other)))
         part = float(np.count_nonzero(weights) / weights.size)
         return _of_background(value, part, "patches", source, edited, grid=[rows, columns])
 
@@ -289,16 +289,6 @@ def _tokens(encoder: Features, pairs: Sequence[_Crops], how: str) -> list[tuple[
     if how == "official":
         found = [tokens.with_registers() for tokens in found]
     return [(found[first], found[second]) for first, second in at]
-
-
-def _cosine(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
-    """Return the cosine of two vectors, -1 to 1. Raises MeasureError for a vector without a direction."""
-    a, b = one.astype(np.float64), other.astype(np.float64)
-    # One root of the product: of equal vectors the quotient is 1 without rounding.
-    size = math.sqrt(float(a @ a) * float(b @ b))
-    if not (math.isfinite(size) and size > 0):
-        raise MeasureError("the encoder gives a vector without a direction")
-    return min(max(float(a @ b) / size, -1.0), 1.0)
 
 
 def _unit_length(patches: NDArray[np.float32]) -> NDArray[np.float64]:

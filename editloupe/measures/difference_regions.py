@@ -14,8 +14,8 @@ from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region
 from editloupe.imaging.orientation import UPRIGHT
-from editloupe.measures.base import Args, Measure, Measured
-from editloupe.measures.pair import whole_pair
+from editloupe.measures.base import Measure, Measured
+from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.values import Box, Json
 
 Op: TypeAlias = Literal["ADD", "EDIT", "REMOVE"]
@@ -37,11 +37,9 @@ _FAINT: Final = ("regions are too faint to count", "region is too faint to count
 """Of several, of one."""
 
 
-class DifferenceRegionsArgs(Args):
+class DifferenceRegionsArgs(WholeArgs):
     """The arguments."""
 
-    mask: Literal["none"] = "none"
-    """The whole image is compared."""
     least_confidence: float = Field(default=0.1, ge=0, le=1)
     """A region below it is left out: faint light, what saving again leaves. Pictures that changed throughout keep all."""
 

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.unchanged import change
-from editloupe.measures.base import Args, Measure, Measured
-from editloupe.measures.pair import whole_pair
+from editloupe.measures.base import Measure, Measured
+from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.scores import Interval, Metric
-
-
-class DifferenceShareArgs(Args):
-    """The arguments."""
-
-    mask: Literal["none"] = "none"
-    """The whole image is compared."""
 
 
 class DifferenceShare(Measure):
     """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
 
     name = "differences"
-    Args = DifferenceShareArgs
+    Args = WholeArgs
     metric = Metric(
         id="differences",
         name="Share of the image that differs",

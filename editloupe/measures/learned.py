@@ -19,7 +19,7 @@ from editloupe.imaging.masked import inside, outside
 from editloupe.imaging.warp import aligned
 from editloupe.measures import base
 from editloupe.measures.base import Measured
-from editloupe.measures.pair import PairArgs, check_kept, compared, pictures, told, whole_pair
+from editloupe.measures.pair import PairArgs, check_kept, compared, cosine, pictures, told, whole_pair
 from editloupe.models.features.base import Features, Patches, Vector
 from editloupe.models.lpips import SMALLEST_SIDE
 from editloupe.scores import Interval, Metric, Real
@@ -60,7 +60,7 @@ class _Similarity(base.Measure):
                 kept &= seen > 1 - 1e-4
             patches = _pooled(kept, encoder.grid, pure=args.pool == "pure" and not official)
         one, other = encoder([source, edited], [patches, patches])
-        value = _cosine(one, other, encoder.name)
+        value = cosine(one, other)
         return told(Number(value=value), 1.0 if patches is None else float(patches.mean()), found, what="patches")
 
 
@@ -107,7 +107,7 @@ class CLIPText(base.Measure):
             raise MeasureError(f"expected a picture called edited, found {found}", status="input_error")
         encoder, reader = models.get("clip"), models.get("clip_text")
         (image,), (text,) = encoder([images["edited"]], [None]), reader([args.text])
-        return Number(value=_cosine(image, text, "CLIP"))
+        return Number(value=cosine(image, text))
 
 
 class CLIPDirection(base.Measure):
@@ -138,7 +138,7 @@ class CLIPDirection(base.Measure):
         shown = encoder([source], [None]) * 2 if np.array_equal(source, edited) else encoder([source, edited], [None] * 2)
         asked = reader([args.source_text, args.edited_text])
         image, text = (_direction(what, vectors) for what, vectors in (("images", shown), ("texts", asked)))
-        return Number(value=min(max(float(image @ text), -1.0), 1.0))
+        return Number(value=cosine(image, text))
 
 
 class LPIPS(base.Measure):
@@ -161,15 +161,6 @@ class LPIPS(base.Measure):
             raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
         return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
-
-
-def _cosine(one: Vector, other: Vector, name: str) -> float:
-    """Return the cosine of two vectors. Raises MeasureError if one of them is 0. name: of the encoder, for messages."""
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    size = float(np.linalg.norm(one) * np.linalg.norm(other))
-    if not size > 0:
-        raise MeasureError(f"{name} gives a vector without a direction")
-    return min(max(float(one @ other) / size, -1.0), 1.0)
 
 
 def _direction(what: str, vectors: Sequence[Vector]) -> NDArray[np.float64]:
