@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.models.detect import open as detectors
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from tests.build import toys
 from tests.conftest import pixels, png
 
@@ -22,8 +21,8 @@ def seers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[toys.Finder,
     """The backend toy/NAME, the editors odd:WHAT, a detector and a segmenter at hand."""
     toys.put(tmp_path / "site", monkeypatch)
     finder, reds = toys.Finder(), toys.Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: reds)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: reds)
     monkeypatch.delenv("EDITLOUPE_EDITOR", raising=False)
     return finder, reds
 

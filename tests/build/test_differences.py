@@ -21,9 +21,8 @@ from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent, PhraseError, ToolError
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
-from editloupe.models.features import open as encoders
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
 from editloupe.protocols.dice.differences import given
@@ -151,7 +150,7 @@ class MeanColour:
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> MeanColour:
     found = MeanColour()
-    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
+    monkeypatch.setattr(opening, "DINO", lambda name, device: found)
     return found
 
 
@@ -305,7 +304,7 @@ def test_lvis_lists_say_what_is_absent_and_what_may_not_be_said_to_be(editloupe:
 
 def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder("street sign")
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
     words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
     _, funnel = build(editloupe, file, *words)
@@ -322,7 +321,7 @@ def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
 ) -> None:
     finder = Finder()
     finder.fails = True
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
     words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
     code, funnel = build(editloupe, file, *words)
@@ -338,7 +337,7 @@ def test_without_an_encoder_or_pairs_the_command_says_what_is_missing(
     def absent(name: object, device: object) -> None:
         raise ModelAbsent("there are no weights")
 
-    monkeypatch.setattr(encoders, "open_dino", absent)
+    monkeypatch.setattr(opening, "DINO", absent)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
     said = refused(editloupe, file, "--stage", 1)
     assert "there are no weights. Name weights with --dino, or give the pairs with --pairs FILE" in said

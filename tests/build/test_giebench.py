@@ -16,7 +16,7 @@ from editloupe.build.giebench.texts import drawn_types
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.findings import Finding
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
@@ -276,7 +276,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
 def test_a_segmenter_is_named_by_the_option(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
     reds = Reds()
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or reds)
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: asked.append(name) or reds)
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images, "--segmenter", "own/sam")
     monkeypatch.setenv("EDITLOUPE_SEGMENTER", "other/sam")

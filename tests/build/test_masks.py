@@ -17,8 +17,7 @@ from PIL import Image
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ToolError
-from editloupe.models.detect import open as detectors
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
 from tests.models.tiny_detectors import grounding_dino_folder
@@ -91,8 +90,8 @@ def mugs() -> Path:
 def found(monkeypatch: pytest.MonkeyPatch) -> tuple[Reds, RedPixels]:
     """A detector and a segmenter at hand that find what is red."""
     detector, segmenter = Reds(), RedPixels()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: detector)
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: segmenter)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: detector)
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: segmenter)
     return detector, segmenter
 
 
@@ -191,7 +190,7 @@ def test_a_stopped_command_goes_on(
             return super().__call__(rgb, boxes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(segmenters, "open_segmenter", lambda name, device: Stopping())
+        patch.setattr(opening, "SEGMENTER", lambda name, device: Stopping())
         code, _, told = editloupe("masks", mugs, "--out", "masked", "--concurrency", "1")
     assert (
         code == 130
@@ -294,7 +293,7 @@ def test_the_environment_names_a_segmenter_and_the_option_another(
     editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[str | None] = []
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or found[1])
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: asked.append(name) or found[1])
     editloupe("masks", mugs, "--out", "one")
     monkeypatch.setenv("EDITLOUPE_SEGMENTER", "own/sam")
     editloupe("masks", mugs, "--out", "two")

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from editloupe.errors import ModelAbsent
-from editloupe.models.detect import open as detectors
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from tests.build.conftest import Run, left, metadata, pictures, written
 from tests.build.toys import PX
 from tests.conftest import draw_edits
@@ -250,7 +249,7 @@ def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
     def absent(name: str | None, device: str) -> Any:
         raise ModelAbsent("no weights")
 
-    for module, function in ((detectors, "open_detector"), (segmenters, "open_segmenter")):
+    for module, function in ((opening, "DETECTOR"), (opening, "SEGMENTER")):
         monkeypatch.setattr(module, function, absent)
     case = CASES[name]
     case.make(Path("data"))

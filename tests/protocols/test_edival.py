@@ -22,7 +22,7 @@ from editloupe.errors import ConfigError, DataError, ReplyError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.edival.chain import Chain, Mode, Pools, columns
@@ -447,7 +447,7 @@ class Seer:
 def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     tmp_path: Path, boxed: Loaded, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: Seer())
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: Seer())
     monkeypatch.setattr(Seer, "asked", 0)
     sample = boxed.samples[0]
     one = replace(sample, turns=sample.turns[:1], extra=chain_of(REMOVE).extra)
