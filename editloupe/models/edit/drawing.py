@@ -61,7 +61,7 @@ class DrawingEditor:
         colour = COLOURS[named[-1].lower() if named else "orange"]
         grey = rgb[thing].astype(np.float64).mean(axis=1)
         made = rgb.copy()
-        made[thing] = np.clip(np.array(colour) + (grey - grey.mean())[:, None], 0, 255).astype(np.uint8)
+        made[thing] = np.clip(np.rint(np.array(colour) + (grey - grey.mean())[:, None]), 0, 255).astype(np.uint8)
         return made
 
 
