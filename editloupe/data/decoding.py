@@ -53,6 +53,9 @@ _SIDEWAYS: Final = {5, 6, 7, 8}
 _PNG_METADATA: Final = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
 """What Pillow reads a PNG's orientation from. Without any before the pixels it would decode them to look behind."""
 
+_ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""The passes of an interlaced PNG: first column and row, and the steps between columns and rows."""
+
 # What Pillow's plug-ins raise on bytes that are cut off or changed.
 _DAMAGE: Final = (
     OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, IndexError, KeyError, TypeError,
@@ -204,6 +207,8 @@ def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tupl
             frames = getattr(image, "n_frames", 1)
             image.seek(0)
             image.load()
+            if image.format == "PNG" and _lacks_lines(image, data):
+                raise ValueError("its lines of pixels are too few")
             if image.format != "TIFF" and _orientation(image) != turned:
                 raise ImageError(f"{name}: is turned by EXIF that stands behind its pixels; save it upright")
             notes += [f"first of {frames} frames"] if frames > 1 else []
@@ -222,6 +227,26 @@ def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tupl
         except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
         return colour, alpha
+
+
+def _lacks_lines(image: Image.Image, png: bytes) -> bool:
+    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves those that lack black."""
+    width, height = image.size
+    # Lines are written from above, those of odd number last where they are interlaced.
+    if all(image.crop((0, row, width, row + 1)).getbbox(alpha_only=False) for row in (height - 2, height - 1)):
+        return False
+    bits, kind, interlaced = png[24], png[25], png[28]
+    bits *= {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
+    sides = [
+        (-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in (_ADAM7 if interlaced else ((0, 0, 1, 1),))
+    ]
+    wanted = sum((1 + (columns * bits + 7) // 8) * rows for columns, rows in sides if columns > 0)
+    at, packed = 8, []
+    while (kind_of := png[at + 4 : at + 8]) != b"IEND":
+        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
+        packed += [png[at + 8 : end - 4]] if kind_of == b"IDAT" else []
+        at = end
+    return len(zlib.decompressobj().decompress(b"".join(packed), wanted)) < wanted
 
 
 def _has_16_bits(image: Image.Image) -> bool:

@@ -244,10 +244,32 @@ def test_a_png_with_too_few_pixels_or_a_changed_byte_is_an_error_before_it_is_se
     lines = b"".join(b"\0" + row.tobytes() for row in gradient())
     changed = bytearray(png(40, 30, lines))
     changed[changed.index(b"IDAT") + 20] ^= 1
-    for data in (png(40, 30, lines[:2000]), png(40, 30, b""), bytes(changed)):
+    # 121 bytes a line: ten whole lines, and all but the last.
+    short = [png(40, 30, lines[:end]) for end in (0, 2000, 10 * 121, 29 * 121)]
+    for data in (*short, bytes(changed)):
         store = ImageStore()
         with pytest.raises(ImageError, match="damaged or cut off"):
             store.encoded(store.add_bytes(data), ImagePolicy())
+
+
+def test_a_whole_png_that_ends_in_black_is_whole() -> None:
+    black = gradient()
+    black[-9:] = 0
+    # Interlaced, 8×8 px of grey: the seven passes have 1, 1, 1, 2, 2, 4 and 4 lines of 1, 1, 2, 2, 4, 4 and 8 px.
+    passes = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (4, 8)]
+    lines = b"".join(bytes(1 + width) * rows for rows, width in passes)
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 1))
+    for end, whole in ((len(lines), True), (len(lines) - 9, False)):
+        body = chunk(b"IDAT", zlib.compress(lines[:end])) + chunk(b"IEND", b"")
+        if whole:
+            assert decode(b"\x89PNG\r\n\x1a\n" + head + body, name="a")[0].max() == 0
+        else:
+            with pytest.raises(ImageError, match="too few"):
+                decode(b"\x89PNG\r\n\x1a\n" + head + body, name="a")
+    for image in (black, black[..., 0], np.dstack([black, black[..., :1]])):
+        assert decode(saved(image), name="a")[0].shape == (30, 40, 3)
+    bilevel = Image.fromarray(black[..., 0]).point(lambda value: 255 * (value > 99)).convert("1")
+    assert decode(saved(bilevel), name="a")[0].shape == (30, 40, 3)
 
 
 def test_damaged_bytes_raise_nothing_but_an_image_error() -> None:
