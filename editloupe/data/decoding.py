@@ -237,14 +237,14 @@ def _lacks_lines(image: Image.Image, png: bytes) -> bool:
         return False
     bits, kind, interlaced = png[24], png[25], png[28]
     bits *= {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
-    sides = [
-        (-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in (_ADAM7 if interlaced else ((0, 0, 1, 1),))
-    ]
+    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
+    sides = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in passes]
     wanted = sum((1 + (columns * bits + 7) // 8) * rows for columns, rows in sides if columns > 0)
     at, packed = 8, []
-    while (kind_of := png[at + 4 : at + 8]) != b"IEND":
+    # A file may end without its IEND.
+    while at + 12 <= len(png) and (part := png[at + 4 : at + 8]) != b"IEND":
         end = at + 12 + int.from_bytes(png[at : at + 4], "big")
-        packed += [png[at + 8 : end - 4]] if kind_of == b"IDAT" else []
+        packed += [png[at + 8 : end - 4]] if part == b"IDAT" else []
         at = end
     return len(zlib.decompressobj().decompress(b"".join(packed), wanted)) < wanted
 

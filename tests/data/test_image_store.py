@@ -266,6 +266,7 @@ def test_a_whole_png_that_ends_in_black_is_whole() -> None:
         else:
             with pytest.raises(ImageError, match="too few"):
                 decode(b"\x89PNG\r\n\x1a\n" + head + body, name="a")
+    assert decode(saved(black)[:-12], name="without its end")[0].shape == (30, 40, 3)
     for image in (black, black[..., 0], np.dstack([black, black[..., :1]])):
         assert decode(saved(image), name="a")[0].shape == (30, 40, 3)
     bilevel = Image.fromarray(black[..., 0]).point(lambda value: 255 * (value > 99)).convert("1")
