@@ -21,7 +21,7 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, DataError, ReplyError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.edival.instructions import Edit
@@ -318,7 +318,7 @@ class Seer:
 def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     tmp_path: Path, boxed: Loaded, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: Seer())
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: Seer())
     monkeypatch.setattr(Seer, "asked", 0)
     sample = boxed.samples[0]
     one = replace(sample, turns=sample.turns[:1], extra=chain_of(REMOVE).extra)
