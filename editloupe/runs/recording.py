@@ -207,9 +207,9 @@ def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images
     )
 
 
-def outcome(finding: Finding | None) -> dict[str, Json] | None:
+def outcome(finding: Finding) -> dict[str, Json]:
     """Return what a finding says, as JSON."""
-    return None if finding is None else {"status": finding.status, "label": finding.label, "value": finding.value}
+    return {"status": finding.status, "label": finding.label, "value": finding.value}
 
 
 def _begin_child(folder: Path, recording: Recording, live: Live, task: Ask, parent: Parent) -> TraceWriter:

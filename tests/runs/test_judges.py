@@ -24,7 +24,7 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replay
+from editloupe.runs.replay import Replay
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
