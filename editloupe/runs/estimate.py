@@ -29,7 +29,7 @@ from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added, begun
+from editloupe.runs.visits import added
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -98,7 +98,7 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
     """
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store, before = RunStore(out), begun(out)
+    store = RunStore(out)
     store.look(setup.spec, entries, loaded)
     driver = Driver(setup, store)
     schedule = driver.planned(loaded.samples)
@@ -117,7 +117,7 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
         reused=schedule.reused,
         begun=sum(map(driver.goes_on, due)),
         grows=schedule.grows,
-        remarks=(*added(setup, before, {entry.judge.id for entry in entries}), *([again] if again else [])),
+        remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
         image_rule="" if rule is None else rule.rule,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,19 +59,23 @@ class RunStore(RunContents):
         loaded: Loaded,
         *,
         config: Mapping[str, Json] | None = None,
+        first: Callable[[RunStore], None] = lambda store: None,
     ) -> RunStore:
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
         config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
+        first: looks at the run as it is before anything is written. Where it raises, all stays as it was.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
         (not writable, in use, not a run folder) and StorageError.
         """
-        store = cls(folder)
+        store, begun = cls(folder), (folder / NAME).exists()
         store._refuse_strangers()
         with ExitStack() as on_error:
             on_error.callback(store.close)
+            if not begun:
+                first(store)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 store._lock = lock.take(folder)
@@ -79,6 +83,8 @@ class RunStore(RunContents):
                 listed = store.look(spec, judges, loaded)
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
+            if begun:
+                first(store)
             store._write_visit(spec, listed, loaded, config)
             on_error.pop_all()
         return store
@@ -161,7 +167,6 @@ class RunStore(RunContents):
                 known={**self.samples, **self.rejected},
                 asked=[row.key for row in loaded.in_order()],
                 free=[name for name, value in object_of(self.spec.record.get("options")).items() if value is None],
-                metrics=self.metrics().values(),
             )
         if options:
             write_config(self.folder, options, self.info["judges"])
