@@ -10,7 +10,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.reports.closing import Heading
-from editloupe.runs.estimate import RULES, Ahead, CostBound, look_ahead
+from editloupe.runs.estimate import Ahead, CostBound, look_ahead
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
@@ -27,7 +27,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     together = sum((one.least for one in found), CostBound()), sum((one.most for one in found), CostBound())
     if as_json:
         for setup, one in zip(judges, found, strict=True):
-            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
+            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend)))
         if len(judges) > 1:
             least, most = (end.to_json() for end in together)
             print_json({"event": "dry_run_total", "run": str(folder), "judges": len(judges), "least": least, "most": most})
@@ -42,8 +42,6 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     if len(judges) > 1:
         say("")
         _table(together, f"All {len(judges)} judges together", is_lmm=asks)
-    if asks:
-        say(f"Rough rules: {RULES}.", "dim")
     return 0
 
 
@@ -67,8 +65,7 @@ def _of_judge(setup: Setup, heading: Heading, ahead: Ahead, folder: Path, prices
     say("")
     _table((ahead.least, ahead.most), "Estimate", is_lmm=is_lmm)
     if is_lmm:
-        image_rule = ahead.image_rule or "no formula is known for this model: unknown, and so is the cost"
-        say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
+        say(f"Prices: {prices.basis(setup.backend)}.", "dim")
 
 
 def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
@@ -96,7 +93,7 @@ def _list(title: str, lines: list[str]) -> None:
         say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: str, rules: str) -> dict[str, Json]:
+def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: str) -> dict[str, Json]:
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {
         "event": "dry_run",
@@ -116,8 +113,6 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: 
         "absent_tools": dict(setup.toolbox.absent),
         "least": ahead.least.to_json(),
         "most": ahead.most.to_json(),
-        "image_rule": ahead.image_rule or None,
         "prices": basis,
-        "rules": rules,
         "notes": [*heading.notes, *ahead.remarks, *ahead.loaded.notes],
     }

@@ -1,7 +1,8 @@
 """What a visit to a run would do and cost, without asking anybody and without writing anything.
 
 How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Between them
-lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens by rough rules (`RULES`).
+lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens roughly: a token for every few
+characters, REPLY_TOKENS a reply, and in each turn an observation and a crop.
 """
 
 from __future__ import annotations
@@ -37,12 +38,6 @@ from editloupe.values import Json, View
 REPLY_TOKENS: Final = 300
 OBSERVATION_TOKENS: Final = 250
 CROP_PX: Final = (768, 768)
-
-RULES: Final = (
-    f"a token for every {CHARACTERS_A_TOKEN} characters of text; {REPLY_TOKENS} tokens a reply, more from a model that "
-    f"thinks at length; with every turn used, each turn adds an observation of {OBSERVATION_TOKENS} tokens and one picture "
-    f"of {CROP_PX[0]}×{CROP_PX[1]} px; every call sends the whole conversation, and no provider's cache is counted on"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +82,6 @@ class Ahead:
     """One call a task."""
     most: CostBound
     """Every turn, every reminder and the last word used."""
-    image_rule: str
-    """How an image's tokens were counted; "" if no formula is known."""
 
 
 def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Entry] = ()) -> Ahead:
@@ -108,7 +101,6 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
     for role, respondent in setup.respondents.items():
         ends = _ends(setup, respondent, [task for task in asked if task.role == role], prices)
         least, most = least + ends[0], most + ends[1]
-    rule = setup.backend.traits.image_tokens
     again = driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
@@ -120,7 +112,6 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
         remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
-        image_rule="" if rule is None else rule.rule,
     )
 
 

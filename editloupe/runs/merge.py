@@ -139,7 +139,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
-    """Copy forks. Return how many are new, and a problem for each that stays: its task has other forks of the same names."""
+    """Copy forks. Return how many are new, and a problem for each that stays, as its name is taken by another."""
     forks = {path: target / path.parent.name / path.name for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)}
     # What continues a fork names it, so that all of a task are brought or none.
     stay = {family(path.name) for path, there in forks.items() if there.exists() and not _same(path, there)}

@@ -71,7 +71,7 @@ class RunStore(RunContents):
         (not writable, in use, not a run folder) and StorageError.
         """
         store, begun = cls(folder), (folder / NAME).exists()
-        store._refuse_strangers()
+        store._refuse_strangers(look_inside=False)
         with ExitStack() as on_error:
             on_error.callback(store.close)
             if not begun:
@@ -110,7 +110,7 @@ class RunStore(RunContents):
     def _refuse_strangers(self, *, look_inside: bool = True) -> None:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start.
 
-        look_inside: False where what lies in the folder is looked at right after, as `_load` does.
+        look_inside: False where what lies in the folder is looked at before it is read, as `_load` does.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
