@@ -19,6 +19,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "protocol": "--protocol",
     "ablations": "--ablate",
     "absent_tools": "tools that are absent",
+    "imported": "importer",
 }
 """Fields of an identity whose name is no option's."""
 
@@ -58,7 +59,7 @@ def _setting(name: str) -> str:
             return f"--{_FLAGS.get(rest, rest).replace('_', '-')}"
         case "roles":
             return f"--role {rest}"
-        case "tools":
+        case "tools" if rest:
             return f"version of the tool {rest}"
     return _NAMES.get(name, name)
 

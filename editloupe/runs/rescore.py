@@ -16,13 +16,12 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
-from editloupe.runs.differences import RunSpec
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.recording import MALFORMED, outcome
 from editloupe.runs.schedule import Schedule
-from editloupe.runs.setup import identity_options, options_of
+from editloupe.runs.setup import identity_options, spec_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
@@ -30,7 +29,6 @@ from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import Trace, last_finding, read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, digest
-from editloupe.version import VERSION
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
 """Statuses that come of reading the last reply; the others stand, whatever the options."""
@@ -109,17 +107,12 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
-    identity, record = store.spec.identity, store.spec.record
-    spec = RunSpec(
-        identity={**identity, "options": identity_options(protocol)},
-        record={
-            **{name: value for name, value in record.items() if name not in ("metrics", "rubric")},
-            "editloupe": VERSION,
-            "options": options_of(protocol),
-            "metrics": [metric.to_json() for metric in protocol.metrics],
-            "rescored_from": {"run": store.identity, "options": identity.get("options")},
-        },
-    )
+    identity = store.spec.identity
+    record = {
+        **{name: value for name, value in store.spec.record.items() if name != "rubric"},
+        "rescored_from": {"run": store.identity, "options": identity.get("options")},
+    }
+    spec = spec_of(store.protocol, protocol, identity, record)
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
     with closing(RunStore.begin(out, spec, judges_with(store, protocol).values(), samples)) as target:
         for one in rescored:
