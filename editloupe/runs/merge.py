@@ -12,7 +12,7 @@ from typing import Final
 from editloupe import files
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, RunMismatch, StorageError
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
 from editloupe.runs.config_file import read_config
@@ -78,10 +78,8 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         opened.callback(target.close)
         total = Merged()
         for store in stores:
-            try:
+            with files.writing(out):
                 total = _joined(total, store, target)
-            except OSError as error:
-                raise StorageError(f"{store.folder} cannot be merged into {out}: {error}") from error
         return total
 
 

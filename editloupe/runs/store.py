@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from editloupe import files
 from editloupe.data.run_file import NAME, RUN_SCHEMA, check_contents
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, RunMismatch, StorageError
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
 from editloupe.runs.config_file import of_all_visits, read_config, write_config
@@ -129,7 +129,7 @@ class RunStore(RunContents):
     ) -> None:
         """Write what a visit adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._write_info(self._visited(spec, judges))
             self._write_config(config, loaded)
             self._appended(SAMPLES).close()
@@ -180,7 +180,7 @@ class RunStore(RunContents):
         judges = self.info.get("judges")
         if isinstance(judges, Mapping) and entry.judge.id in judges:
             return
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._write_info({**self.info, "judges": joined(judges, [entry], self.folder)})
 
     def add_samples(self, loaded: Loaded) -> None:
@@ -223,7 +223,7 @@ class RunStore(RunContents):
                 lines.append(jsonl.line({"rejected": row.to_json()}))
                 self.rejected[row.key] = row.to_json()
         if lines:
-            with _storage(self.folder), self._appended(SAMPLES) as file:
+            with files.writing(self.folder), self._appended(SAMPLES) as file:
                 file.writelines(lines)
 
     def add_finding(self, finding: Finding) -> None:
@@ -233,7 +233,7 @@ class RunStore(RunContents):
     def add_findings(self, findings: Sequence[Finding]) -> None:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._findings_file.writelines(jsonl.line(finding.to_json()) for finding in findings)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
@@ -242,7 +242,7 @@ class RunStore(RunContents):
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
-        with _storage(self.folder):
+        with files.writing(self.folder):
             return self._write(f"report/{name}", text)
 
     def write_probe(self, probed: Mapping[str, Json]) -> Path:
@@ -252,7 +252,7 @@ class RunStore(RunContents):
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
-        with _storage(self.folder):
+        with files.writing(self.folder):
             text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
             return self._write(f"probes/{plain}-{digest(name)[:6]}.json", text)
 
@@ -275,16 +275,6 @@ class RunStore(RunContents):
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
-
-
-@contextmanager
-def _storage(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
-        ) from error
 
 
 def _without_new(old: Sample, new: Sample) -> Sample:
