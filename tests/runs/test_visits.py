@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from editloupe.data.run_file import read_run_file
+from editloupe.runs import record
 from tests.conftest import final
 
 Run = Callable[..., tuple[int, str, str]]
@@ -75,9 +77,14 @@ def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked
     assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
 
 
-def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new(visit: Any, tmp_path: Path):
+def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new_and_read_once(
+    visit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     visit("--criteria", "if", "--limit", "1")
+    read: list[Path] = []
+    monkeypatch.setattr(record, "read_run_file", lambda folder: read.append(folder) or read_run_file(folder))
     _, told = visit("--limit", "1")
+    assert read == [tmp_path / "run"]
     assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
 
 
