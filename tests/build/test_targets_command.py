@@ -14,7 +14,7 @@ from PIL import Image
 from editloupe.errors import ModelAbsent
 from editloupe.models.detect import open as detectors
 from tests.models.tiny_detectors import grounding_dino_folder
-from tests.runs.dlebench_folder import draw_folder, edited_options
+from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]
