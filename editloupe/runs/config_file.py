@@ -11,6 +11,7 @@ from typing import Final, cast
 from editloupe import files
 from editloupe.config import OF_A_JUDGE, folded
 from editloupe.errors import ConfigError
+from editloupe.runs.record import object_of
 from editloupe.values import Json
 
 CONFIG: Final = "config.yaml"
@@ -43,9 +44,9 @@ def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
 
     A single judge without a name stands as `backend` with its options, else all stand under `judges`.
     """
-    listed = {id_: _object(judge) for id_, judge in _object(judges).items()}
+    listed = {id_: object_of(judge) for id_, judge in object_of(judges).items()}
     known = {id_: judge for id_, judge in listed.items() if isinstance(judge.get("options"), Mapping)}
-    options = {id_: dict(_object(judge["options"])) for id_, judge in known.items()}
+    options = {id_: dict(object_of(judge["options"])) for id_, judge in known.items()}
     rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
     if len(known) <= 1 and not any(judge.get("name") for judge in known.values()):
         several = config.get("judges") or isinstance(config.get("backend"), list)
@@ -93,7 +94,3 @@ def of_all_visits(
 
 def _listed(value: Json) -> list[str]:
     return [word.strip() for word in (value.split(",") if isinstance(value, str) else map(str, cast("list[Json]", value)))]
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
