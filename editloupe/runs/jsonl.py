@@ -11,13 +11,15 @@ from pydantic import ValidationError
 
 from editloupe import files
 from editloupe.traces.read import complete_lines
-from editloupe.values import Json, compact_bytes, finite_json
+from editloupe.values import Json, finite_json
 
 Parsed = TypeVar("Parsed")
 
 CUT_OFF: Final = "the last line is cut off"
 _TOLD: Final = 5
 """How many damaged lines of a file are named one by one."""
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def values(
@@ -68,7 +70,8 @@ def _problem(error: Exception) -> str:
 
 def line(data: Mapping[str, Json]) -> bytes:
     """Return an object as a line."""
-    return compact_bytes(data) + b"\n"
+    # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
+    return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def appended(path: Path, *, below: Path) -> BinaryIO:
