@@ -173,7 +173,8 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{folder} cannot be written: {error.strerror or error}") from error
+        told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
+        raise StorageError(told) from error
 
 
 def link_or_copy(source: Path, target: Path, *, below: Path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from editloupe.errors import ModelAbsent
 from editloupe.models import opening
-from tests.runs.dlebench_folder import draw_folder, edited_options
+from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]

@@ -122,7 +122,6 @@ def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
     # An alignment that was not accepted is no number.
     same = findings["same", "alignment"]
     assert same.answer.data["accepted"] is False
-    assert editloupe("replay", "m", "--observations", "live")[0] == 0
 
 
 def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None:
