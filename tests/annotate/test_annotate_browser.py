@@ -123,6 +123,7 @@ def test_the_example_folder_is_annotated_by_keys_alone(opened: Callable[..., Pag
         says(page, "Saved: skipped (A picture is broken)")
         page.keyboard.press("1")
         until(lambda: page.locator("#finished").is_visible())
+        says(page, "You said: Perfect Consistency")  # keys are heard again once the question is there
         page.keyboard.press("p")
         shown(page, "5 of 6")
         says(page, "You said: skipped (A picture is broken)")
