@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "show": "Show the findings of a run, or how one sample's findings came about.",
     "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
-    "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
+    "serve": "Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics.",
     "annotate": "Let people answer a run's questions in a browser: one key a label. No model is asked.",
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
@@ -52,7 +52,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "view": "Look at runs in a browser; a run under way is followed.",
     "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
-    "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
@@ -65,7 +64,7 @@ PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look": ("runs", "show", "view", "report", "export"),
     "Compare": ("compare", "align", "trial", "gate", "canary"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
-    "What there is": ("protocols", "rubrics", "backends", "tools", "schema"),
+    "What there is": ("protocols", "rubrics", "backends", "tools"),
 }
 """The panels of `--help`, each with its commands in their order."""
 

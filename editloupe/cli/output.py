@@ -99,6 +99,11 @@ def for_programs() -> bool:
     return _format.chosen != "table"
 
 
+def chosen_format() -> Format:
+    """Return how this command's tables are printed."""
+    return _format.chosen
+
+
 def choose_format(form: Format) -> None:
     """Say how this command's tables are printed."""
     _format.chosen = form

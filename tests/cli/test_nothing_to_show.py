@@ -28,12 +28,10 @@ READERS = (
     ("fork", "RUN", "SAMPLE", "--at", "0"),
     ("rescore", "RUN", "--rubric", "dlebench"),
     ("export", "RUN", "--otel", "out"),
-    ("export", "RUN", "--atif", "out"),
     ("export", "RUN", "--inspect", "out"),
     ("export", "RUN", "--findings", "out.jsonl"),
-    ("export", "RUN", "--junit", "out"),
-    ("export", "RUN", "--to", "sft", "--out", "out"),
-    ("export", "RUN", "--to", "dpo", "--out", "out"),
+    ("export", "RUN", "--sft", "out"),
+    ("export", "RUN", "--sft", "out", "--dpo", "--agree-with", "samples"),
 )
 
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "judge its samples": "judge RUN --out NEW",
     "canary": "canary RUN",
     "pages": "export RUN --html NEW",
-    "exports": "export RUN --otel NEW/a --atif NEW/b --inspect NEW/c --findings NEW/d.csv --junit NEW/e --content",
+    "exports": "export RUN --otel NEW/a --inspect NEW/c --findings NEW/d.csv --sft NEW/e --content",
     "runs": "runs ALL",
     # What writes into a run that was there before.
     "rescore into it": "rescore OTHER --rubric dlebench --out RUN",

@@ -106,7 +106,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_dialogue_is_the_question_with_its_pictures_and_the_reply(editloupe: Cli, run: Path, tmp_path: Path):
-    code, out, err = editloupe("export", run, "--to", "sft", "--out", "o")
+    code, out, err = editloupe("export", run, "--sft", "o")
     assert (code, err) == (0, "")
     # Three samples, two pictures each.
     assert "3 dialogues in o/sft.jsonl with 6 pictures" in out and "3 of 3 findings are used" in out
@@ -115,7 +115,7 @@ def test_a_dialogue_is_the_question_with_its_pictures_and_the_reply(editloupe: C
     assert [said(row, "messages") for row in rows] == [final(label, f"Square {i}.") for i, label in enumerate(LABELS)]
     assert INSTRUCTION.format(0) in rows[0]["messages"][0]["content"][0]["text"]
     assert [row["lineage"]["sample"] for row in rows] == ["s00", "s01", "s02"]
-    assert list(rows[0]["lineage"]) == ["run", "task_id", "judge_id", "sample", "editor", "repeat"]
+    assert list(rows[0]["lineage"]) == ["run", "task_id", "judge_id", "sample", "editor", "metric", "repeat"]
     with Image.open(tmp_path / "o" / rows[0]["images"][0]) as before:
         assert before.size == (320, 240)
     # The first picture is the source, the second the edited image.
@@ -125,7 +125,7 @@ def test_a_dialogue_is_the_question_with_its_pictures_and_the_reply(editloupe: C
 
 def test_arrow_reads_the_rows_as_datasets_would(editloupe: Cli, run: Path, tmp_path: Path):
     arrow = pytest.importorskip("pyarrow.json", reason="pyarrow is not here")
-    editloupe("export", run, "--to", "sft", "--out", "o")
+    editloupe("export", run, "--sft", "o")
     table = arrow.read_json(tmp_path / "o" / "sft.jsonl")
     assert table.column_names == ["messages", "images", "lineage"]
     assert str(table.schema.field("images").type) == "list<item: string>"
@@ -134,8 +134,8 @@ def test_arrow_reads_the_rows_as_datasets_would(editloupe: Cli, run: Path, tmp_p
 
 def test_all_turns_are_thought_call_observation_with_pictures_and_answer(editloupe: Cli, tmp_path: Path):
     run = judged(tmp_path, lambda number, _: final(LABELS[number]), mode="tool")
-    assert editloupe("export", run, "--to", "sft", "--out", "short")[0] == 0
-    assert editloupe("export", run, "--to", "sft", "--out", "long", "--turns", "all")[0] == 0
+    assert editloupe("export", run, "--sft", "short")[0] == 0
+    assert editloupe("export", run, "--sft", "long", "--turns", "all")[0] == 0
     short, whole = (rows_of(tmp_path / name / "sft.jsonl")[0] for name in ("short", "long"))
     assert roles(short) == ["user", "assistant"] and len(short["images"]) == 2
     assert roles(whole) == ["user", "assistant", "user", "assistant"]
@@ -148,52 +148,25 @@ def test_all_turns_are_thought_call_observation_with_pictures_and_answer(editlou
 
 def test_native_calls_and_unusable_replies_are_no_example_of_all_turns(editloupe: Cli, native: Path, tmp_path: Path):
     # s00 and s03 called natively, two questions each; s01 has no label, s02 no reply, s04 no edited image.
-    code, out, _ = editloupe("export", native, "--to", "sft", "--out", "o")
+    code, out, _ = editloupe("export", native, "--sft", "o")
     assert code == 0 and "4 dialogues" in out and "2 have no answer (unparsed)" in out
     assert "2 have no answer (backend_failed)" in out and "2 have no answer (input_error)" in out
-    code, _, err = editloupe("export", native, "--to", "sft", "--out", "all", "--turns", "all")
+    code, _, err = editloupe("export", native, "--sft", "all", "--turns", "all")
     assert code == 2 and "4 called tools natively" in " ".join(err.split())
     asked = iter(["I cannot say.", *(final(LABELS[0]) for _ in range(3))])
     run = judged(tmp_path, lambda *_: next(asked))
-    assert editloupe("export", run, "--to", "sft", "--out", "reminded", "--turns", "all")[0] == 0
-    told = json.loads((tmp_path / "reminded" / "sft.funnel.json").read_text(encoding="utf-8"))
-    assert told == {
-        "format": "sft",
-        "findings": 3,
-        "used": 2,
-        "rows": 2,
-        "images": 4,
-        "left_out": {"have a reply on the way that could not be used": 1},
-    }
+    code, out, _ = editloupe("export", run, "--sft", "reminded", "--turns", "all")
+    assert "2 of 3 findings are used" in out and "1 have a reply on the way that could not be used" in out
 
 
 def test_only_answers_that_agree_with_people(editloupe: Cli, run: Path, tmp_path: Path):
     people = ratings(tmp_path / "p.csv", [("s00", "Flawless Execution"), ("s01", "Over Modification")])
-    code, out, _ = editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with", people)
-    assert code == 0 and "1 disagree with people" in out and "1 have nothing to be compared with of people" in out
+    code, out, _ = editloupe("export", run, "--sft", "o", "--agree-with", people)
+    assert code == 0 and "1 disagree with people" in out and "1 are rated by nobody" in out
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00"]
-    # Wrong Action is 2, Over Modification 3: one apart.
-    editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with", people, "--tolerance", "1")
-    assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00", "s01"]
     # The samples' own column says "Wrong Action" throughout.
-    editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with", "samples")
+    editloupe("export", run, "--sft", "o", "--agree-with", "samples")
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s01"]
-
-
-def test_only_answers_that_agree_with_a_second_judge(editloupe: Cli, run: Path, tmp_path: Path):
-    shutil.copytree(run.parent / "edits", tmp_path / "edits")
-    other = judged(tmp_path, lambda number, _: final(LABELS[0]) if number < 2 else "mumble", name="other")
-    code, out, _ = editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with-run", other)
-    assert code == 0 and [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00"]
-    assert f"1 disagree with {other}" in out.replace("\n", "") and "1 have nothing to be compared with" in out
-    code, _, err = editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with-run", run)
-    assert code == 2 and "is the run itself" in err
-    changed = judged(tmp_path / "changed", lambda *_: final(LABELS[0]), count=4, name="changed")
-    (changed / "samples.jsonl").write_text(
-        (changed / "samples.jsonl").read_text(encoding="utf-8").replace("Make square 0", "Make circle 0"), encoding="utf-8"
-    )
-    code, _, err = editloupe("export", run, "--to", "sft", "--out", "o", "--agree-with-run", changed)
-    assert code == 2 and "is not the same in" in err
 
 
 def test_repeats_that_agree_and_disagree_with_people_are_pairs(editloupe: Cli, tmp_path: Path):
@@ -201,7 +174,7 @@ def test_repeats_that_agree_and_disagree_with_people_are_pairs(editloupe: Cli, t
     answers = {0: (LABELS[0], LABELS[1], LABELS[0]), 1: (LABELS[0],) * 3, 2: (LABELS[1], LABELS[1], LABELS[2])}
     run = judged(tmp_path, lambda number, repeat: final(answers[number][repeat]), repeats=3)
     people = ratings(tmp_path / "p.csv", [("s00", LABELS[0]), ("s01", LABELS[0]), ("s02", LABELS[0])])
-    code, out, _ = editloupe("export", run, "--to", "dpo", "--out", "o", "--agree-with", people)
+    code, out, _ = editloupe("export", run, "--sft", "o", "--dpo", "--agree-with", people)
     assert code == 0 and "1 pairs in o/dpo.jsonl with 2 pictures" in out and "2 of 9 findings are used" in out
     # s00's third answer, all of s01 and all of s02: 1 + 3 + 3.
     assert "7 have no answer of the other kind to be paired with" in out
@@ -216,7 +189,7 @@ def test_two_judges_make_pairs(editloupe: Cli, run: Path, tmp_path: Path):
     shutil.copytree(run.parent / "edits", tmp_path / "edits")
     other = judged(tmp_path, lambda number, _: final(LABELS[2 - number]), name="other")
     people = ratings(tmp_path / "p.csv", [("s00", LABELS[2]), ("s01", LABELS[1]), ("s02", LABELS[2])])
-    code, _, _ = editloupe("export", run, other, "--to", "dpo", "--out", "o", "--agree-with", people)
+    code, _, _ = editloupe("export", run, other, "--sft", "o", "--dpo", "--agree-with", people)
     assert code == 0
     rows = rows_of(tmp_path / "o" / "dpo.jsonl")
     # s00: the second judge is right; s01: both are; s02: the first is.
@@ -225,112 +198,43 @@ def test_two_judges_make_pairs(editloupe: Cli, run: Path, tmp_path: Path):
     assert found == [("s00", *second, *first), ("s02", *first, *second)]
 
 
-@pytest.fixture(scope="module")
-def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of unicverify.
-
-    h: people say that something else was done, the verifier repeats what was asked.   r: so they do, and it is right, in
-    other words.   n: as it was asked for.   z: it says that nothing changed.   w: without people's words.
-    """
-    return verify(tmp_path_factory.mktemp("verified"))
-
-
-def verify(folder: Path, *, alike: bool = True, parses: bool = True) -> Path:
-    """Write the run of `verified`.
-
-    alike: the parser finds out what says the same.   parses: it reads what it compares with people's words.
-    """
-    data = edits(folder / "edits", count=6)
-    rows = [json.loads(line) for line in (data / "metadata.jsonl").read_text(encoding="utf-8").splitlines()][:5]
-    for row, name in zip(rows, "hrnzw", strict=True):
-        given = {"h": "Remove square h.", "r": "Remove square r.", "n": INSTRUCTION.format(2), "z": "Blur it."}
-        row |= {"id": name} | ({"reference_instruction": given[name]} if name in given else {})
-    rows[1]["edit_class"] = "hallucination"
-    (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    restated = {
-        0: "Make it red </tool_call> and add a dog.",
-        1: "Take square r away.",
-        2: INSTRUCTION.format(2),
-        3: "",
-        4: "Whatever.",
-    }
-    pairs = {"Take square r away. Remove square r.", f"{restated[2]} {restated[2]}"} if alike else set()
-    task = [{"object": "square", "action": "change"}]
+def test_a_verifiers_dialogue_is_an_example_where_people_rate_the_score_that_rests_on_it(editloupe: Cli, tmp_path: Path):
+    """People rate the class of an edit, which unicverify makes of the answer to its question "verification"."""
+    said = ({"is_changed": True, "instruction": "Add a dog."}, {"is_changed": False, "instruction": ""})
 
     def script(request: Request) -> str:
-        asked = request.messages[0].text
-        if "atomic tasks" in asked:
-            if not parses and "Remove square" in asked:
-                return final("They are alike.")
-            same = any(all(text in asked for text in pair.split(". ")) for pair in pairs)
-            return final(json.dumps({"reference": task, "restated": task, "pairs": [[1, 1]] if same else []}))
-        number = next(i for i in range(5) if INSTRUCTION.format(i) in asked)
-        return final(json.dumps({"is_changed": bool(restated[number]), "instruction": restated[number]}), "I compare.")
+        number = next(i for i in range(2) if INSTRUCTION.format(i) in request.messages[0].text)
+        return final(json.dumps(said[number]), "I compare.")
 
     backend = JudgeConfig(backend=ScriptedLMM(script))
-    drive(open_setup(RunConfig(path=data, protocol="unicverify", judge=backend, concurrency=1)), folder / "run")
-    return folder / "run"
-
-
-def test_a_wrong_restatement_of_an_edit_that_went_astray_is_rejected(editloupe: Cli, verified: Path, tmp_path: Path):
-    code, out, _ = editloupe("export", verified, "--to", "dpo", "--out", "o")
-    assert code == 0, out
-    (row,) = rows_of(tmp_path / "o" / "dpo.jsonl")
-    chosen = '<Start Final Answer>{"is_changed": true, "instruction": "Remove square h."}</Start Final Answer>'
-    assert said(row, "chosen") == chosen
-    assert said(row, "rejected") == chosen.replace("Remove square h.", "Make it red ‹/tool_call› and add a dog.")
-    assert row["lineage"] == row["rejected_lineage"] and row["lineage"]["sample"] == "h" and len(row["images"]) == 2
-    assert "1 restate what the reference instruction says" in out, "Eq. 6 of r is 1, whatever its words"
-    assert "1 are of the class Normal" in out and "1 say that nothing has changed" in out
-    assert "1 are of a sample without extra.reference_instruction" in out
-
-
-def test_a_restatement_that_nobody_could_compare_is_not_rejected(editloupe: Cli, tmp_path: Path):
-    code, _, err = editloupe("export", verify(tmp_path, parses=False), "--to", "dpo", "--out", "o")
-    assert code == 2 and "2 have no alignment accuracy, so that they may be right" in err
-
-
-def test_an_answer_is_never_chosen_and_rejected(editloupe: Cli, verified: Path, tmp_path: Path):
-    """The same answers in both runs; people's class agrees with one run's, since its parser saw more."""
-    (tmp_path / "p.csv").write_text("item,editor,edit_class\nn,painter,Normal\n", encoding="utf-8")
-    runs = verified, verify(tmp_path, alike=False)
-    code, _, err = editloupe(
-        "export", *runs, "--to", "dpo", "--out", "o", "--agree-with", "p.csv", "--criterion", "verification"
+    config = RunConfig.make(
+        path=edits(tmp_path / "edits", count=3),
+        limit=2,
+        protocol="unicverify",
+        option={"matching": "none"},
+        judge=backend,
+        concurrency=1,
     )
-    assert code == 2 and "2 give the very answer that they would be paired with" in err
-
-
-def test_a_verifiers_dialogue_is_an_example(editloupe: Cli, verified: Path, tmp_path: Path):
-    code, out, _ = editloupe("export", verified, "--to", "sft", "--out", "o")
-    rows = rows_of(tmp_path / "o" / "sft.jsonl")
-    assert code == 0 and [row["lineage"]["sample"] for row in rows] == ["h", "r", "n", "z", "w"]
-    assert said(rows[3], "messages") == final('{"is_changed": false, "instruction": ""}', "I compare.")
-    # The parser reads texts alone: h and r against people's and the editor's instruction, n and w against one.
-    assert "6 show no picture" in out
-    assert editloupe("export", verified, "--to", "sft", "--out", "o", "--criterion", "atomic_tasks")[0] == 0
-    assert {tuple(row["images"]) for row in rows_of(tmp_path / "o" / "sft.jsonl")} == {()}
-    # People rate the class, which is a score of that question.
-    with (tmp_path / "p.csv").open("w", encoding="utf-8") as file:
-        file.write("item,editor,edit_class\nh,painter,Normal\nn,painter,Normal\nz,painter,No Edit\n")
-    words = ("--criterion", "verification", "--agree-with", "p.csv")
-    assert editloupe("export", verified, "--to", "sft", "--out", "o", *words)[0] == 0
-    assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["n", "z"]
+    drive(open_setup(config), tmp_path / "run")
+    assert editloupe("export", "run", "--sft", "o")[0] == 0
+    assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00", "s01"]
+    # Without a parser only "No Edit" is a class; of s00 people say the same of what it is not.
+    (tmp_path / "p.csv").write_text("item,editor,edit_class\ns00,painter,Normal\ns01,painter,No Edit\n", encoding="utf-8")
+    code, out, _ = editloupe("export", "run", "--sft", "o", "--agree-with", "p.csv")
+    assert code == 0 and "1 are rated by nobody" in out
+    assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s01"]
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--to", "sft"), "name the folder to write to with --out DIR"),
-        (("--out", "o", "--findings", "f.csv"), "--out says how something else is written"),
         (("--turns", "all", "--findings", "f.csv"), "--turns says how something else is written"),
-        (("--tolerance", "1", "--to", "sft", "--out", "o"), "--tolerance says how something else is written"),
-        (("--to", "sft", "--out", "o", "--criterion", "nobody"), "nobody"),
-        (("--to", "dpo", "--out", "o"), "nothing says which answer is the better one"),
-        (("--to", "dpo", "--out", "o", "--turns", "all"), "--turns goes with --to sft"),
-        (("--to", "dpo", "--out", "o", "--agree-with", "samples"), "nothing to export as dpo: of 3 findings"),
-        (("--to", "sft", "--out", "o", "--agree-with", "gone.csv"), "gone.csv"),
-        (("--to", "sft", "--out", "o", "--agree-with-run", "gone"), "is no run folder"),
-        (("--to", "sft", "--out", "other"), "holds other files"),
+        (("--sft", "o", "--columns", "item=id"), "--columns says how something else is written"),
+        (("--sft", "o", "--dpo"), "nothing says which answer is the better one"),
+        (("--sft", "o", "--dpo", "--turns", "all"), "--turns goes with dialogues"),
+        (("--sft", "o", "--dpo", "--agree-with", "samples"), "nothing to export to dpo.jsonl: of 3 findings"),
+        (("--sft", "o", "--agree-with", "gone.csv"), "gone.csv"),
+        (("--sft", "other"), "holds other files"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
 )
@@ -342,13 +246,8 @@ def test_what_does_not_fit_is_said(editloupe: Cli, run: Path, tmp_path: Path, wo
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
-def test_sft_takes_one_run(editloupe: Cli, run: Path):
-    code, _, err = editloupe("export", run, run, "--to", "sft", "--out", "o")
-    assert code == 2 and "one run at a time" in err
-
-
 def test_a_folder_is_written_again_and_an_empty_export_leaves_it(editloupe: Cli, run: Path, tmp_path: Path):
-    words = ("export", run, "--to", "sft", "--out", "ö ä'\n$(x)")
+    words = ("export", run, "--sft", "ö ä'\n$(x)")
     assert editloupe(*words)[0] == 0
     file = tmp_path / "ö ä'\n$(x)" / "sft.jsonl"
     before = file.read_bytes()
@@ -362,8 +261,8 @@ def test_a_lost_picture_and_a_broken_trace_are_left_out(editloupe: Cli, run: Pat
     own = tmp_path / "own"
     shutil.copytree(run, own)
     next(own.glob("traces/*/*/*.jsonl")).write_text("{}\n", encoding="utf-8")
-    code, out, err = editloupe("export", own, "--to", "sft", "--out", "o")
+    code, out, err = editloupe("export", own, "--sft", "o")
     assert code == 1 and "2 dialogues" in out and "1 have a trace that cannot be read" in out
     shutil.rmtree(own / "blobs")
-    code, _, err = editloupe("export", own, "--to", "sft", "--out", "o")
+    code, _, err = editloupe("export", own, "--sft", "o")
     assert code == 2 and "2 have a picture that is not in the run folder, or damaged" in " ".join(err.split())

@@ -22,11 +22,11 @@ from tests.conftest import draw_edits
 RATERS = ("anna", "ben", "cleo")
 
 
-def ask(port: int, method: str, address: str, token: str = "", data: Any = None) -> tuple[int, Any]:
+def ask(port: int, address: str, data: Any = None) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    headers = {"Origin": f"http://127.0.0.1:{port}", "Content-Type": "application/json", "X-Editloupe-Token": token}
+    body = None if data is None else json.dumps(data).encode()
     try:
-        connection.request(method, address, None if data is None else json.dumps(data).encode(), headers)
+        connection.request("GET" if data is None else "POST", address, body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:
@@ -37,21 +37,14 @@ def answers(port: int, rater: str, saved: dict[tuple[str, str], str]) -> None:
     """Answer open questions until the server is gone; saved: what it said to have stored."""
     try:
         while True:
-            _, queue = ask(port, "GET", f"/queue.json?rater={rater}")
-            wanted = [one["id"] for one in queue["questions"] if one["status"] == "open"]
+            _, queue = ask(port, f"/queue?rater={rater}")
+            wanted = [one["id"] for one in queue["questions"] if one["state"] == "open"]
             if not wanted:
                 return
-            _, asked = ask(port, "GET", f"/question.json?rater={rater}&id={wanted[0]}")
+            _, asked = ask(port, f"/question?rater={rater}&id={wanted[0]}")
             said = random.choice(asked["options"])["name"]
-            data = {
-                "rater": rater,
-                "id": asked["id"],
-                "task_id": asked["task_id"],
-                "answer": said,
-                "seen": "",
-                "seconds": 0,
-            }
-            status, told = ask(port, "POST", "/answer", queue["token"], data)
+            data = {"rater": rater, "id": asked["id"], "task_id": asked["task_id"], "answer": said, "note": ""}
+            status, told = ask(port, "/answer", data)
             assert status == 200, told
             saved[rater, asked["id"]] = said
     except (OSError, http.client.HTTPException, ValueError):
