@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import MIN_SIDE, RGB
-from editloupe.imaging.align import Alignment, align, equal
+from editloupe.imaging.align import align, equal
+from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
@@ -184,18 +185,15 @@ def localize(
     *,
     masks_1: Sequence[Box] = (),
     masks_2: Sequence[Box] = (),
-    profiles: tuple[bytes | None, bytes | None] = (None, None),
     turns: bool = True,
 ) -> Differences:
     """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result.
 
     masks_1, masks_2: boxes that are painted over, in px of image 1 and of image 2. Places under a mask of either image, and
     the rim of a mask, are no differences, wherever the masks end.
-    profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
-    other image lost one, it is read with it.
     turns: True undoes that image 2 was mirrored or turned by quarter turns before comparing.
     """
-    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=turns)
+    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, turns=turns)
     height, width = alignment.first.shape[:2]
     shown = _shown(alignment)
     compared_px = float(shown.mean()) * width * height

@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.imaging.align import Alignment, resize
+from editloupe.imaging.align import resize
+from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.orientation import Orientation, correlation, edges
 from editloupe.imaging.register import SMALLEST_SIDE
 from editloupe.imaging.residual import Map

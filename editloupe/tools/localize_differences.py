@@ -17,7 +17,7 @@ from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
-from editloupe.imaging.align import Alignment
+from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
@@ -92,9 +92,7 @@ class LocalizeDifferences(CropTool):
             )
         first, second = (context.images.array(context.image(name)) for name in names)
         masks_1, masks_2 = (context.masks(name) for name in names)
-        # Of what each was cut from, since a picture that a tool or a question made has none.
-        profile_1, profile_2 = (context.images.profile(context.view(name).origin) for name in names)
-        found = localize(first, second, masks_1=masks_1, masks_2=masks_2, profiles=(profile_1, profile_2))
+        found = localize(first, second, masks_1=masks_1, masks_2=masks_2)
         return self.observed(found, names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
@@ -333,12 +331,6 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
     alignment, lines = found.alignment, _whole(found, names)
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
-    if lost := alignment.lost_profile:
-        bare, tagged = names if lost.image == 1 else names[::-1]
-        lines.append(
-            f"{bare!r} seems to have lost the colour profile {lost.name!r} of {tagged!r}, which changes its colours. "
-            "It was read with that profile before comparing; the pictures show it as it is."
-        )
     if alignment.resized:
         lines.append(
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
@@ -447,7 +439,6 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
             "tone_most": round(found.tone_most, 2),
             "blurs": list(found.blurs),
-            **({"lost_profile": {"name": lost.name, "image": lost.image}} if (lost := alignment.lost_profile) else {}),
         },
     }
 
