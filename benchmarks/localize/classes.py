@@ -38,7 +38,7 @@ class Class:
 
     draw: Draw
     true: frozenset[str] = frozenset()
-    """What may be said about the whole picture: "regenerated", "drawn again", "less sharp"."""
+    """What may be said about the whole picture: "regenerated", "drawn again"."""
     counts: bool = True
     """False where the boxes are not known: only the words count."""
     of_textures: bool = False
@@ -120,15 +120,15 @@ CLASSES: Mapping[str, Class] = {
     "bars and borders": Class(draw=_barred),
     "outpainting": Class(draw=_outpainted),
     "grain in both": Class(draw=_grainy),
-    "autoencoder": _delivered(by.decoded, "less sharp"),
-    "redrawn by 0.4 px": _delivered(by.redrawn(0.4), "less sharp", "drawn again"),
-    "redrawn by 0.8 px": _delivered(by.redrawn(0.8), "less sharp", "drawn again"),
-    "redrawn by 1.5 px": _delivered(by.redrawn(1.5), "less sharp", "drawn again", "regenerated"),
+    "autoencoder": _delivered(by.decoded),
+    "redrawn by 0.4 px": _delivered(by.redrawn(0.4), "drawn again"),
+    "redrawn by 0.8 px": _delivered(by.redrawn(0.8), "drawn again"),
+    "redrawn by 1.5 px": _delivered(by.redrawn(1.5), "drawn again", "regenerated"),
     "small": _delivered(by.jpeg(85), area=SMALL),
-    "small, autoencoder": _delivered(by.decoded, "less sharp", area=SMALL),
-    "small, redrawn": _delivered(by.redrawn(0.8), "less sharp", "drawn again", area=SMALL),
+    "small, autoencoder": _delivered(by.decoded, area=SMALL),
+    "small, redrawn": _delivered(by.redrawn(0.8), "drawn again", area=SMALL),
     "faint": _delivered(by.jpeg(85), contrast=_FAINT),
-    "faint, autoencoder": _delivered(by.decoded, "less sharp", contrast=_FAINT),
+    "faint, autoencoder": _delivered(by.decoded, contrast=_FAINT),
     "one letter": Class(draw=_word),
     "repeated texture": replace(_delivered(by.shifted), of_textures=True),
     "another background": Class(draw=_background, true=frozenset({"regenerated"}), counts=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.imaging.differences import LEAST_BLUR, Differences
+from editloupe.imaging.differences import Differences
 
 
 def said(found: Differences) -> set[str]:
@@ -10,8 +10,6 @@ def said(found: Differences) -> set[str]:
     claims = {
         "regenerated": found.regenerated,
         "drawn again": found.drifted,
-        "less sharp": max(found.blurs) >= LEAST_BLUR and not found.regenerated,
         "stretched": found.alignment.stretched,
-        "unrelated": "unrelated" in found.whole_changes,
     }
     return {claim for claim, made in claims.items() if made}

@@ -46,7 +46,7 @@ def align(
     max_pixels: int = WORKING_PIXELS,
     turns: bool = True,
 ) -> Alignment:
-    """Return copies of what both images show, in the frame of image 1, at most `max_pixels`, and no finer than either image.
+    """Return copies of what both images show, in the frame of image 1, at most `max_pixels`, no finer than either.
 
     image_1, image_2: H×W×3 uint8 RGB, any sizes. A mirror or quarter turn, another frame (a crop, a zoom, borders), a small
     affine motion, a tone, and what then is left as a smooth local drift are estimated in this order, each kept only where
@@ -126,9 +126,7 @@ class _Copies:
         return self.cut if matrix is STILL else matrix if self.cut is STILL else _after(self.cut, matrix)
 
 
-def _as_wholes(
-    image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequence[Box], max_pixels: int
-) -> _Copies:
+def _as_wholes(image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequence[Box], max_pixels: int) -> _Copies:
     """Return copies of both images as wholes, one stretched to the other's shape if need be.
 
     The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
@@ -200,7 +198,7 @@ def _filled_where_masked(copies: _Copies) -> _Copies:
     height, width = copies.first.shape[:2]
     there = None if copies.masked_second is None else _moved(copies.masked_second, copies.cut, width=width, height=height)
     masked = _either(copies.masked, there)
-    back = np.asarray(cv2.invertAffineTransform(copies.cut))
+    back = np.asarray(cv2.invertAffineTransform(copies.cut), dtype=np.float64)
     size = (copies.whole_second.shape[1], copies.whole_second.shape[0])
     on_second = None if masked is None else _moved(masked, back, width=size[0], height=size[1])
     masked_second = _either(copies.masked_second, on_second)
@@ -267,7 +265,7 @@ def _after(outer: Floats, inner: Floats) -> Floats:
 
 
 def _scaling(x: float, y: float) -> Floats:
-    """Return the 2×3 map of px to px of a picture x and y times as large. The centre of pixel 0 is half a px from the edge."""
+    """Return the map of px to px of a picture x and y times as large. The centre of pixel 0 is half a px from its edge."""
     return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2]])
 
 

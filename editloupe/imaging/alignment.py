@@ -17,6 +17,7 @@ from editloupe.imaging.register import STILL, Floats
 from editloupe.values import Box
 
 _ASPECT_TOLERANCE = 0.02
+_ANOTHER_ZOOM = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Alignment:
     """What two images have in common, as copies of one size, the second laid onto the first."""
 
     first: RGB
-    """h×w×3 uint8: `part` of image 1 times `scale`, which is at most 1 unless image 2 is smaller in all and longer one way."""
+    """h×w×3 uint8: `part` of image 1 times `scale`, at most 1 unless image 2 is smaller in all and longer one way."""
     second: RGB
     """h×w×3 uint8: image 2 in the frame of `first`."""
     size_1: tuple[int, int]
@@ -111,6 +112,11 @@ class Alignment:
             degrees=math.degrees(math.atan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])),
             most=float(np.hypot(*moved.T).max()),
         )
+
+    @property
+    def reframed(self) -> bool:
+        """True if image 2 shows another frame of the scene: another part of it, or at another size by more than 5 %."""
+        return self.placed or max(abs(math.log(zoom)) for zoom in self.motion.zoom) > _ANOTHER_ZOOM
 
     @property
     def unseen(self) -> tuple[float, float]:

@@ -37,6 +37,8 @@ _STEADY = 0.02
 _EXPONENTS = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0)
 _OF_BENDS = 0.004
 """Levels of error that a bend by one level counts for when a power is chosen."""
+_OF_POWER = 0.2
+"""Levels of error for a power e times as large: where few levels occur, no power is told from another."""
 _CAP = 16.0
 """Levels; a larger error counts no more."""
 _KNOTS = np.linspace(0, 255, 33)
@@ -98,7 +100,7 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     tone = Tone(curves=_curves(a, b))
     mix = _mix(a, b)
     if mix is not None:
-        mixed = Tone(mix=mix, curves=_curves(cv2.transform(a, mix), b))
+        mixed = Tone(mix=mix, curves=_curves(np.asarray(cv2.transform(a, mix), dtype=np.uint8), b))
         if _left(mixed, a, b) < _MIX_LEAVES * _left(tone, a, b):
             tone = mixed
     if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or _left(tone, a, b) > _left(Tone(), a, b):
@@ -126,7 +128,7 @@ def _keeps_order(tone: Tone, rgb: RGB) -> bool:
 
 
 def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
-    """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels, and for a grey result."""
+    """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels and a grey result."""
     inner = ((a > 2) & (a < 253) & (b > 2) & (b < 253)).all(axis=2)
     if np.count_nonzero(inner) < max(64, 0.05 * inner.size):
         return None
@@ -183,7 +185,11 @@ def _exponent(channels: Sequence[tuple[NDArray[np.uint8], NDArray[np.uint8]]]) -
     A polynomial bends as gamma does in the middle, and is wrong at both ends. 1 for no channel.
     """
     medians = [_level_medians(levels, became) for levels, became in channels]
-    return min(_EXPONENTS, key=lambda exponent: sum(_misfit(*known, _basis(exponent)) for known in medians))
+
+    def cost(exponent: float) -> float:
+        return sum(_misfit(*known, _basis(exponent)) for known in medians) + _OF_POWER * abs(float(np.log(exponent)))
+
+    return min(_EXPONENTS, key=cost)
 
 
 def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -196,12 +202,12 @@ def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tupl
 
 
 def _misfit(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
-    """Return what a basis leaves of the levels' medians, the mean of its capped sizes in levels, and a share of the bends."""
-    weight = weights
+    """Return what a basis leaves of the levels' medians, in levels, each error capped, and a share of its bends."""
+    weight, change = weights, medians - 255 * basis[:, 1]
     for _ in range(4):
         normal = (basis.T * weight) @ basis + 1e-3 * np.eye(4)
-        solved = np.linalg.solve(normal, basis.T @ (weight * medians))
-        error = np.abs(medians - basis @ solved)
+        solved = np.linalg.solve(normal, basis.T @ (weight * change))
+        error = np.abs(change - basis @ solved)
         weight = weights / np.maximum(1.0, error)
     # Many powers with bends fit the levels that occur. The one that needs no bends is right beyond them, too.
     bends = _OF_BENDS * float(np.abs(solved[2:]).sum())
@@ -241,7 +247,7 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], smooth: _Levels) -> _Level
     sums = np.bincount(nearest, weights=error[near], minlength=len(_KNOTS))
     means = np.clip(sums / np.maximum(counts, 1), -_MOST_BEND, _MOST_BEND)
     few = 0.001 * x.size
-    return np.interp(_LEVELS, _KNOTS, means * counts / (counts + few))
+    return np.asarray(np.interp(_LEVELS, _KNOTS, means * counts / (counts + few)), dtype=np.float64)
 
 
 def _largest(values: NDArray[np.float32]) -> NDArray[np.float32]:

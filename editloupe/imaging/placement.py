@@ -53,7 +53,8 @@ def find_placement(first: Grey, second: Grey) -> Floats | None:
     here, there = points_1[[m.queryIdx for m in good]], points_2[[m.trainIdx for m in good]]
     # None where the matches fit no motion, which the type of OpenCV does not say.
     found: Any
-    found, fits = cv2.estimateAffinePartial2D(here, there, method=cv2.RANSAC, ransacReprojThreshold=_REACH_PX * _step(second))
+    reach = _REACH_PX * _step(second)
+    found, fits = cv2.estimateAffinePartial2D(here, there, method=cv2.RANSAC, ransacReprojThreshold=reach)
     if found is None:
         return None
     fit = fits.ravel() > 0
@@ -75,9 +76,7 @@ def places_alike(first: Grey, second: Grey) -> float:
 
     1 where neither picture shows anything.
     """
-    a, b = (
-        cv2.resize(grey, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) for grey in (first, second)
-    )
+    a, b = (cv2.resize(grey, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) for grey in (first, second))
 
     def mean(values: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (_WINDOW, _WINDOW)))
@@ -87,8 +86,9 @@ def places_alike(first: Grey, second: Grey) -> float:
     shows = np.maximum(spread_a, spread_b) > _PLAIN**2
     if not shows.any():
         return 1.0
-    correlated = mean(a * b) - mean_a * mean_b > _CORRELATED * np.sqrt(spread_a * spread_b)
-    return float(np.mean(correlated[shows]))
+    product = mean(a * b) - mean_a * mean_b
+    correlated = np.count_nonzero(product[shows] > _CORRELATED * np.sqrt(spread_a * spread_b)[shows])
+    return correlated / np.count_nonzero(shows)
 
 
 def is_better(before: float, after: float) -> bool:

@@ -18,7 +18,7 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.alignment import Alignment
-from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, Differences, Region, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
@@ -301,14 +301,14 @@ def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
     lines = []
     if found.drifted:
         lines.append(
-            f"The image seems drawn again as a whole: its places drifted against each other by about "
-            f"{found.alignment.wander:.1f} px, which was undone before comparing."
+            f"Places all over the picture moved against each other by about {found.alignment.wander:.1f} px, "
+            "which was undone before comparing."
         )
     if found.regenerated:
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.rest is not None:
             how += f", and even the rest by about {found.rest:.0f}, more than saving a picture again leaves"
-        lines.append(f"{how}: the image seems regenerated or globally changed.")
+        lines.append(f"{how}: the picture changed as a whole.")
         if found.regions and found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
             lines[-1] += " The crops are only the strongest places, not all that changed."
     return lines
@@ -329,7 +329,13 @@ def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool)
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
-    alignment, lines = found.alignment, _whole(found, names)
+    alignment = found.alignment
+    lines = []
+    if turn := alignment.orientation.in_words:
+        lines.append(
+            f"{names[1]!r} shows {names[0]!r} {turn}, which was undone before comparing. Boxes and pictures have "
+            "each image as it lies."
+        )
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if alignment.resized:
         lines.append(
@@ -337,14 +343,8 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             "compare."
         )
         if alignment.stretched:
-            lines[-1] += " The aspect ratios differ, so the second was stretched to fit and places may not correspond."
-    if alignment.moved:
-        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
-    for name, share in zip(names, alignment.unseen, strict=True):
-        if share >= LEAST_UNSEEN:
-            lines.append(
-                f"{_percent(share)} of {name!r}, at its border, has no counterpart in the other and was not compared."
-            )
+            lines[-1] += " One shows things wider than the other."
+    lines += _frame(alignment, names)
     if found.masked_share:
         lines.append(
             f"{_percent(found.masked_share)} of {names[0]!r} lies under white rectangles that cover targets, or at their "
@@ -356,33 +356,26 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
         )
-    blur = max(found.blurs)
-    if blur >= LEAST_BLUR and not found.regenerated:
-        softer, sharper = names if found.blurs[1] else names[::-1]
-        lines.append(
-            f"{softer!r} is less sharp than {sharper!r} as a whole (by a blur of about {blur:.1f} px of the compared "
-            "copies), which was allowed for before comparing."
-        )
     return lines
 
 
-def _whole(found: Differences, names: tuple[str, str]) -> list[str]:
-    """Return what happened to the whole picture, as far as it has a name."""
-    first, second = names
+def _frame(alignment: Alignment, names: tuple[str, str]) -> list[str]:
+    """Return which part of each image the other shows, and how it moved."""
+    unseen = alignment.unseen
     lines = []
-    if turn := found.alignment.orientation.in_words:
+    if alignment.reframed and max(unseen) >= LEAST_UNSEEN:
+        common = alignment.common()
+        places = zip(names, (common, alignment.to_image_2(common)), (alignment.size_1, alignment.size_2), strict=True)
+        where = " and ".join(f"{_thousandths(box, *size)} in {name!r}" for name, box, size in places if box is not None)
         lines.append(
-            f"{second!r} shows {first!r} {turn}, which was undone before comparing. Boxes and pictures have each image as "
-            "it lies."
+            f"The images show different frames of one scene. Both show what lies at {where}; only that was compared."
         )
-    said = {
-        "unrelated": f"{first!r} and {second!r} have hardly any structure in common: they are unrelated pictures, or "
-        "everything was drawn anew elsewhere. Places do not correspond.",
-        "grey": f"{second!r} is grey now: the colours of {first!r} are gone.",
-        "coloured": f"{second!r} is coloured now: {first!r} is grey.",
-        "tinted": f"{second!r} is tinted as a whole: all colours moved towards one, or lie in one hue.",
-    }
-    return lines + [said[change] for change in found.whole_changes if change in said]
+    elif alignment.moved:
+        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
+    for name, share in zip(names, unseen, strict=True):
+        if share >= LEAST_UNSEEN:
+            lines.append(f"{_percent(share)} of {name!r}, at its border, is not in the other and was not compared.")
+    return lines
 
 
 def _moved(alignment: Alignment) -> str:
@@ -421,11 +414,11 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
         "changed_share": round(found.changed_share, 6),
         **({"masked_share": round(found.masked_share, 6)} if found.masked_share else {}),
         "regenerated": found.regenerated,
-        "whole_changes": list(found.whole_changes),
         "identical": found.identical,
         "largest": round(found.largest, 2),
         "noise": round(found.noise, 3),
         "aligned": {
+            "placed": alignment.placed,
             "resized": alignment.resized,
             "stretched": alignment.stretched,
             "mirrored": alignment.orientation.mirrored,
@@ -438,7 +431,6 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "drift": round(alignment.wander, 3),
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
             "tone_most": round(found.tone_most, 2),
-            "blurs": list(found.blurs),
         },
     }
 
