@@ -39,6 +39,8 @@ _OF_BENDS = 0.004
 """Levels of error that a bend by one level counts for when a power is chosen."""
 _OF_POWER = 0.2
 """Levels of error for a power e times as large: where few levels occur, no power is told from another."""
+_RIDGE = np.diag([1e-9, 1e-3, 3e-3, 1e-2])
+"""A few levels cannot tell gain from offset, nor a bend from either."""
 _CAP = 16.0
 """Levels; a larger error counts no more."""
 _KNOTS = np.linspace(0, 255, 33)
@@ -205,7 +207,7 @@ def _misfit(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: N
     """Return what a basis leaves of the levels' medians, in levels, each error capped, and a share of its bends."""
     weight, change = weights, medians - 255 * basis[:, 1]
     for _ in range(4):
-        normal = (basis.T * weight) @ basis + 1e-3 * np.eye(4)
+        normal = (basis.T * weight) @ basis + _RIDGE
         solved = np.linalg.solve(normal, basis.T @ (weight * change))
         error = np.abs(change - basis @ solved)
         weight = weights / np.maximum(1.0, error)
@@ -218,8 +220,6 @@ def _fitted(levels: NDArray[np.uint8], became: NDArray[np.float64], basis: NDArr
     """Return the curve over `basis` by reweighted least squares (Tukey)."""
     plain = 255 * basis[:, 1]
     change = became - plain[levels]
-    # A few levels cannot tell gain from offset, nor a bend from either.
-    ridge = np.diag([0.0, 1e-3, 3e-3, 1e-2]) * len(levels)
     solved = np.array([median(change), 0.0, 0.0, 0.0])
     for _ in range(_STEPS):
         error = change - (basis @ solved)[levels]
@@ -227,7 +227,7 @@ def _fitted(levels: NDArray[np.uint8], became: NDArray[np.float64], basis: NDArr
         weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
         # Pixels of one level have one row of the basis: their sums are enough.
         weights, changes = (np.bincount(levels, weights=w, minlength=256) for w in (weight, weight * change))
-        normal = (basis.T * weights) @ basis + ridge * float(weight.mean())
+        normal = (basis.T * weights) @ basis + _RIDGE * float(weight.sum())
         last, solved = solved, np.linalg.solve(normal, basis.T @ changes)
         if np.abs(solved - last).max() < _STEADY:
             break

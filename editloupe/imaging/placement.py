@@ -87,8 +87,8 @@ def places_alike(first: Grey, second: Grey) -> float:
     if not shows.any():
         return 1.0
     product = mean(a * b) - mean_a * mean_b
-    correlated = np.count_nonzero(product[shows] > _CORRELATED * np.sqrt(spread_a * spread_b)[shows])
-    return correlated / np.count_nonzero(shows)
+    correlated = product[shows] > _CORRELATED * np.sqrt(spread_a * spread_b)[shows]
+    return float(np.mean(correlated, dtype=np.float64))
 
 
 def is_better(before: float, after: float) -> bool:
