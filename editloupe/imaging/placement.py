@@ -88,7 +88,7 @@ def places_alike(first: Grey, second: Grey) -> float:
         return 1.0
     product = mean(a * b) - mean_a * mean_b
     correlated = product[shows] > _CORRELATED * np.sqrt(spread_a * spread_b)[shows]
-    return float(np.mean(correlated, dtype=np.float64))
+    return float(np.asarray(correlated, dtype=np.float64).mean())
 
 
 def is_better(before: float, after: float) -> bool:

@@ -173,6 +173,7 @@ def canvas_of(alignment: Alignment, context: ToolContext) -> Canvas:
         tokens=context.tokens,
         most_px=min(MOST_PX, context.max_image_side or MOST_PX),
         turned=alignment.orientation.quarters % 2 == 1,
+        second_aspect=alignment.size_2[0] / alignment.size_2[1] if alignment.reframed else None,
     )
 
 
@@ -201,12 +202,13 @@ def _panes(
 ) -> _Pair:
     first, second = pair = (context.image(names[0]), context.image(names[1]))
     box_1 = look.frame
-    box_2 = found.alignment.to_image_2(box_1) or Box.whole(width=second.width, height=second.height)
+    whole_2 = Box.whole(width=second.width, height=second.height)
+    box_2 = whole_2 if look.second_aspect is not None else found.alignment.to_image_2(box_1) or whole_2
     width, height = look.pane
     cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
     by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
-    sizes = ((width, height), (height, width) if look.turned else (width, height))
+    sizes = (look.pane, look.second_pane)
     boxes = _boxes(look, found, (box_1, box_2), sizes)
     titles = _titles(look, names) if marked else None
 

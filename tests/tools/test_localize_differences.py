@@ -314,6 +314,8 @@ def test_what_was_added_around_a_picture_is_shown_and_said() -> None:
     # (640 · 480 − 480 · 360) / (640 · 480) = 44 %.
     assert "44 % of 'Edited Image', at its border, is not in the other and was not compared." in found.text
     assert "[125, 125, 875, 875] in 'Edited Image'" in found.text
+    # Each pane shows its image as a whole: the border is in the picture.
+    assert [view.region for view in found.views] == [Box(0, 0, 480, 360), Box(0, 0, 640, 480)]
 
 
 def test_a_large_shift_is_undone_and_what_it_uncovers_is_said_not_to_be_compared() -> None:
