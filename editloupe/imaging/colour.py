@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -34,7 +33,7 @@ _SAMPLES = 20_000
 _STEPS = 6
 _STEADY = 0.02
 """Levels; a step that changes less is the last."""
-_EXPONENTS = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0)
+_POWERS = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0)
 _OF_BENDS = 0.004
 """Levels of error that a bend by one level counts for when a power is chosen."""
 _OF_POWER = 0.2
@@ -99,17 +98,24 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     """
     step = max(1, int(np.sqrt(first.shape[0] * first.shape[1] / _SAMPLES)))
     a, b = (np.ascontiguousarray(rgb[::step, ::step]) for rgb in (first, second))
-    tone = Tone(curves=_curves(a, b))
+    tone, left = _best(None, a, b)
     mix = _mix(a, b)
     if mix is not None:
-        mixed = Tone(mix=mix, curves=_curves(np.asarray(cv2.transform(a, mix), dtype=np.uint8), b))
-        if _left(mixed, a, b) < _MIX_LEAVES * _left(tone, a, b):
-            tone = mixed
-    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or _left(tone, a, b) > _left(Tone(), a, b):
+        mixed, of_mixed = _best(mix, a, b)
+        if of_mixed < _MIX_LEAVES * left:
+            tone, left = mixed, of_mixed
+    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
         return Tone()
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
+
+
+def _best(mix: NDArray[np.float64] | None, a: RGB, b: RGB) -> tuple[Tone, float]:
+    """Return the tone after a mix, with the power that fits best or with none, and the median difference that it leaves."""
+    mixed = a if mix is None else np.asarray(cv2.transform(a, mix), dtype=np.uint8)
+    tones = [Tone(mix=mix, curves=_curves(mixed, b, power)) for power in dict.fromkeys((1.0, _power(mixed, b)))]
+    return min(((tone, _left(tone, a, b)) for tone in tones), key=lambda found: found[1])
 
 
 def _left(tone: Tone, a: RGB, b: RGB) -> float:
@@ -156,42 +162,47 @@ def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
     return mix
 
 
-def _curves(a: RGB, b: RGB) -> NDArray[np.float64]:
+def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float64]:
     """Return 256×3: what each level of each channel became: a power with gain, offset and two bends, and what these leave.
 
-    The power is the same for all channels. Too few pixels leave the levels of a channel as they are.
+    Too few pixels leave the levels of a channel as they are.
     """
-    channels = [(a[..., channel].ravel(), b[..., channel].ravel()) for channel in range(3)]
-    inner = [(x > 2) & (x < 253) & (y > 2) & (y < 253) for x, y in channels]
-    enough = [np.count_nonzero(where) >= max(64, 0.05 * where.size) for where in inner]
-    told = [(x[where], y[where]) for (x, y), where in zip(channels, inner, strict=True)]
-    basis = _basis(_exponent([pair for pair, known in zip(told, enough, strict=True) if known]))
-    curves = [_LEVELS] * 3
-    for channel in np.flatnonzero(enough):
-        levels, became = told[channel]
-        smooth = _fitted(levels, became.astype(np.float64), basis)
-        curves[channel] = np.clip(smooth + _bend(*channels[channel], np.clip(smooth, 0, 255)), 0, 255)
+    basis, curves = _basis(power), [_LEVELS] * 3
+    for channel, (levels, became) in _told(a, b).items():
+        smooth = np.clip(_fitted(levels, became.astype(np.float64), basis), 0, 255)
+        curves[channel] = np.clip(smooth + _bend(a[..., channel].ravel(), b[..., channel].ravel(), smooth), 0, 255)
     return np.stack(curves, axis=1)
 
 
-def _basis(exponent: float) -> NDArray[np.float64]:
+def _told(a: RGB, b: RGB) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
+    """Return channel → its levels in both pictures, without clipped ones, for the channels with enough of them."""
+    told = {}
+    for channel in range(3):
+        x, y = a[..., channel].ravel(), b[..., channel].ravel()
+        inner = (x > 2) & (x < 253) & (y > 2) & (y < 253)
+        if np.count_nonzero(inner) >= max(64, 0.05 * x.size):
+            told[channel] = (x[inner], y[inner])
+    return told
+
+
+def _basis(power: float) -> NDArray[np.float64]:
     """Return 256×4 of 1, u, u(1−u), u(1−u)(1−2u), where u is the level, as 0..1, to this power."""
-    u = (_LEVELS / 255) ** exponent
+    u = (_LEVELS / 255) ** power
     bend = u * (1 - u)
     return np.stack([np.ones_like(u), u, bend, bend * (1 - 2 * u)], axis=1)
 
 
-def _exponent(channels: Sequence[tuple[NDArray[np.uint8], NDArray[np.uint8]]]) -> float:
+def _power(a: RGB, b: RGB) -> float:
     """Return the power that fits the median of what each level of each channel became best, with the smallest bends.
 
-    A polynomial bends as gamma does in the middle, and is wrong at both ends. 1 for no channel.
+    A polynomial bends as gamma does in the middle, and is wrong at both ends.
     """
-    medians = [_level_medians(levels, became) for levels, became in channels]
+    medians = [_level_medians(levels, became) for levels, became in _told(a, b).values()]
 
-    def cost(exponent: float) -> float:
-        return sum(_misfit(*known, _basis(exponent)) for known in medians) + _OF_POWER * abs(float(np.log(exponent)))
+    def cost(power: float) -> float:
+        return sum(_misfit(*known, _basis(power)) for known in medians) + _OF_POWER * abs(float(np.log(power)))
 
-    return min(_EXPONENTS, key=cost)
+    return min(_POWERS, key=cost)
 
 
 def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

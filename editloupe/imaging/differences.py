@@ -50,8 +50,6 @@ _UNEXPLAINED = 0.6
 """Least share of a place's difference that neither a slip nor a blur of it explains."""
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
-_HOLDS_TOO_MUCH = 0.5
-"""Share of the picture; a larger box is no place in it."""
 _MORE_AROUND = 0.02
 """Share of image 2 from which what it shows beside image 1 counts: registration leaves a rim of a px or two."""
 _MOST = 5
@@ -86,7 +84,7 @@ class Differences:
     """What `localize` found."""
 
     regions: tuple[Region, ...] = ()
-    """The places that differ, strongest first; where much changed, at most five, none over half of the picture."""
+    """The places that differ, strongest first; where much changed, at most five."""
     half_levels: Map
     """(h+1)//2×(w+1)//2 float32, 0..255: how much each place differs, at half the size of `alignment.first`."""
     half_changed: NDArray[np.uint8]
@@ -210,7 +208,7 @@ def localize(
         objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
     found = _ordered(_regions(objects, left, levels, alignment))
     if much or restyled:
-        found = [(o, r) for o, r in found if o.box.area <= _HOLDS_TOO_MUCH * levels.size][:_MOST]
+        found = found[:_MOST]
     return Differences(
         regions=tuple(r for _, r in found),
         half_levels=levels,

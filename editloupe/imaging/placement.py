@@ -87,8 +87,8 @@ def places_alike(first: Grey, second: Grey) -> float:
     if not shows.any():
         return 1.0
     product = mean(a * b) - mean_a * mean_b
-    correlated = product[shows] > _CORRELATED * np.sqrt(spread_a * spread_b)[shows]
-    return float(np.asarray(correlated, dtype=np.float64).mean())
+    correlated: NDArray[np.bool_] = np.greater(product[shows], _CORRELATED * np.sqrt(spread_a * spread_b)[shows])
+    return float(np.count_nonzero(correlated) / correlated.size)
 
 
 def is_better(before: float, after: float) -> bool:
