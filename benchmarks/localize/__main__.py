@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -143,7 +143,7 @@ def times(megapixels: Sequence[float], shared: Path | None, *, pairs: int = 3) -
             factor = (size * 1e6 / (scene.before.shape[0] * scene.before.shape[1])) ** 0.5
             first, second = (cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, scene.after))
             coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in (first, second)]
-            calls = {
+            calls: dict[str, Callable[[], object]] = {
                 "localize": partial(_localized, first, second),
                 "SSIM": partial(ssim_map, first, second),
                 "whole call": partial(whole_call, *coded),

@@ -17,7 +17,7 @@ from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.replay import RecordMode, Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 
@@ -56,7 +56,7 @@ def replay(
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     if not done:
-        raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
+        raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
     if as_json:
         for one in done:
             print_json(one.to_json())

@@ -87,8 +87,9 @@ def places_alike(first: Grey, second: Grey) -> float:
     if not shows.any():
         return 1.0
     product = mean(a * b) - mean_a * mean_b
-    correlated: NDArray[np.bool_] = np.greater(product[shows], _CORRELATED * np.sqrt(spread_a * spread_b)[shows])
-    return float(np.count_nonzero(correlated) / correlated.size)
+    least: NDArray[np.float64] = _CORRELATED * np.sqrt(spread_a * spread_b)
+    alike = [bool(value) for value in (product > least)[shows]]
+    return sum(alike) / len(alike)
 
 
 def is_better(before: float, after: float) -> bool:

@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 from editloupe.errors import ModelAbsent
-from editloupe.models.detect import open as detectors
-from tests.models.tiny_detectors import grounding_dino_folder
-from tests.runs.dlebench_folder import draw_folder, edited_options
+from editloupe.models import opening
+from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]
@@ -42,7 +41,7 @@ def mugs() -> Path:
 def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     """A detector at hand that finds what is red."""
     found = Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: found)
     return found
 
 
@@ -51,7 +50,7 @@ def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str | None, device: str) -> None:
         raise ModelAbsent("it needs an object detector")
 
-    monkeypatch.setattr(detectors, "open_detector", absent)
+    monkeypatch.setattr(opening, "DETECTOR", absent)
 
 
 def test_boxes_of_the_data_need_no_model(editloupe: Run):
@@ -191,18 +190,3 @@ def test_nothing_known_is_a_failure(editloupe: Run, mugs: Path, no_detector: Non
     row = {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."}
     (mugs / "metadata.jsonl").write_text(json.dumps(row) + "\n")
     assert editloupe("targets", mugs)[0] == 1
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_real_network_answers_with_boxes_inside_the_image(editloupe: Run, mugs: Path, tmp_path: Path):
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    detector = grounding_dino_folder(tmp_path / "tiny")
-    code, said, _ = editloupe("targets", mugs, "--detector", detector, "--device", "cpu", "--json")
-    assert code == 0
-    row = json.loads(said)["targets"][0]
-    assert row["status"] in ("ok", "not_found")
-    if row["status"] == "ok":
-        x0, y0, x1, y1 = row["box"]
-        assert 0 <= x0 < x1 <= 200 and 0 <= y0 < y1 <= 100
-        assert row["area_ratio"] == pytest.approx((x1 - x0) * (y1 - y0) / 20_000, abs=1e-4)

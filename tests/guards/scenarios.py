@@ -146,6 +146,7 @@ REVIEWED = {
     "target_name": "mug",
     "source_caption": "The mug is red.",
     "reference_caption": "The mug is green.",
+    "row_digest": "0",
 }
 IMAGES = {"edited_file_name": None, "instruction": None, "edit_type": None}
 OBJECTS = {"objects": [{"object": "mug", "color": "red", "material": None, "text": None, "count": 1, "foreground": True}]}
@@ -177,7 +178,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "edival-plain": Scenario(EDIVAL, said({"[Rr]ead|text": "shut"}), CHAIN),
     "edival-official": Scenario(
-        f"{EDIVAL} --option if=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
+        f"{EDIVAL} --option rules=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(
@@ -197,8 +198,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "dlebench-build": Scenario(
         "build dlebench {data} --backend {uri} --editor drawing --grounding given --out {out}",
-        said({"Describe the image": "A mug.", "marked": "mug", "small things": {"targets": []}, "": WRITTEN}),
-        {**IMAGES, "bbox": list(BOX)},
+        said({"small things": {"targets": []}, "": WRITTEN}),
+        {**IMAGES, "bbox": list(BOX), "target_name": "mug"},
     ),
     "giebench-build": Scenario(
         "build giebench {data} --backend {uri} --masks given --out {out}",
