@@ -44,7 +44,7 @@ from benchmarks.looks.__main__ import Pair, mask, read
 from benchmarks.pages import put
 from editloupe.data.images import RGB, ImageStore
 from editloupe.measures.base import run_measure
-from editloupe.stats.detection import Boxes, matches, precision
+from editloupe.stats.detection import Boxes, Precision, matches
 from editloupe.values import Box
 
 OPS = ("ADD", "EDIT", "REMOVE")
@@ -126,7 +126,7 @@ def places(pairs: Sequence[Pair], found: Mapping[str, Mapping[str, list[Found]]]
     total = sum(len(pair.marks) for pair in pairs)
     for way, by_pair in found.items():
         images = [boxes(pair, by_pair[pair.id]) for pair in pairs]
-        measured = precision(images, limits=(FEW, 100))
+        measured = Precision(images=images)
         hit = sum(place is not None for image in images for place in matches(image))
         area = statistics.mean(unwanted(pair, by_pair[pair.id]) for pair in pairs)
         lines.append(

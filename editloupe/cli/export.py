@@ -21,7 +21,7 @@ from editloupe.exports.otel import write_otel
 from editloupe.exports.people import write_people
 from editloupe.exports.references import Reference, people_of, second_judge
 from editloupe.exports.training import Answers, Turns, write_dpo, write_sft
-from editloupe.reports.label_tables import column_names
+from editloupe.figures.labels import column_names
 from editloupe.viewer.export import export as write
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader

@@ -21,7 +21,7 @@ from editloupe.findings import Finding
 from editloupe.runs.judges import names_of
 
 if TYPE_CHECKING:
-    from editloupe.reports.gate import Checked
+    from editloupe.figures.gate import Checked
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -10,7 +10,7 @@ from editloupe.data.human import Rating, turn_and_metric
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
-from editloupe.reports.render import records_csv
+from editloupe.figures.render import records_csv
 from editloupe.values import Json, sample_key
 
 COLUMNS: Final = ("item", "editor", "turn", "part", "rater", "criterion", "label", "reason", "time")

@@ -9,11 +9,11 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from editloupe.answers import Answer, Boxes, Choice, Label, Record, Text, fold
 from editloupe.errors import ConfigError
+from editloupe.figures.columns import Answer as Rating
+from editloupe.figures.columns import Key, column_of, key_of
+from editloupe.figures.compare import rated_by_people
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding
-from editloupe.reports.columns import Answer as Rating
-from editloupe.reports.columns import Key, column_of, key_of
-from editloupe.reports.compare import human_column
-from editloupe.reports.judged import judged_in
 from editloupe.runs.store import RunStore
 from editloupe.values import Json
 
@@ -90,11 +90,12 @@ def people_of(
     Raises ConfigError if there is no rating, or none meets the run.
     """
     judged = judged_in(store)
-    column, notes = human_column(judged, human, columns)
-    if column is None:
+    rated, notes = rated_by_people(judged, human, columns)
+    if rated is None:
         raise ConfigError(
             f"{store.folder}: its samples carry no human ratings; name a table of people's ratings with --agree-with FILE"
         )
+    column = rated.column
     scores: dict[tuple[str, str], list[tuple[str, Key, Rating]]] = {}
     for judge in judged:
         answers, ids = column_of(judge), {f.task_id: f.judge_id for f in judge.findings}

@@ -21,9 +21,9 @@ from editloupe.errors import ConfigError, ImageError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.references import Reference, Verdict
 from editloupe.exports.write import claim, json_bytes, lineage, whole
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding
 from editloupe.replies import FINAL_ANSWER, neutralise
-from editloupe.reports.judged import judged_in
 from editloupe.values import Json, digest
 
 MARKER: Final = ".editloupe-training"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from editloupe.figures.canary import Canary, rate
 
-from editloupe.reports.canary import Canary, rate
 from tests.conftest import final
 
 Program = Callable[..., tuple[int, str, str]]

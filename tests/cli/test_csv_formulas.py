@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.reports.label_tables import read_labels
-from editloupe.reports.render import records_csv
+from editloupe.figures.labels import read_labels
+from editloupe.figures.render import records_csv
 from editloupe.runs.store import RunStore
 from tests.conftest import final
 

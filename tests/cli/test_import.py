@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.reports.run import Run
+from editloupe.figures.run import Run
 from editloupe.rubrics import rubric_path
 from tests.protocols.unicbench_files import edit, result, row, rows, write, write_results
 

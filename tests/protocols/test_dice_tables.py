@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from editloupe.figures.align import align
 
+from editloupe.figures.columns import HumanLabels, Item, column_of, editors_of, join, rated_editors
+from editloupe.figures.judged import Judged
+from editloupe.figures.report import tables_of
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.dice.tables import Detector, rating_dims, tables
-from editloupe.reports.align import align
-from editloupe.reports.columns import HumanLabels, Item, column_of, editors_of, join, rated_editors
-from editloupe.reports.judged import Judged
-from editloupe.reports.report import tables_of
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Score
 from editloupe.stats.table import Table
 from editloupe.values import ImageRef, Sample, Turn

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from editloupe.answers import Label
+from editloupe.figures.summary import Summary, summarise
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, groups, make_protocol, scored
 from editloupe.protocols.dlebench.tables import edit_type_name
-from editloupe.reports.summary import Summary, summarise
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn

@@ -19,9 +19,9 @@ import pytest
 from editloupe import plugins
 from editloupe.protocols.base import Group, Known
 from editloupe.scores import Score
+from tests.figures.checks import Checks
+from tests.figures.runs import answered, sample, write_protocol_run
 from tests.protocols.edival_published import COUNTS
-from tests.reports.checks import Checks
-from tests.reports.runs import answered, sample, write_protocol_run
 from tests.toys.install import install
 
 Program = Callable[..., tuple[int, str, str]]

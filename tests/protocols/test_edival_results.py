@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from editloupe.figures.run import Run
 from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
 from editloupe.protocols.importer import ResultSaid, read_said
-from editloupe.reports.run import Run
 from tests.protocols import edival_files
 
 Program = Callable[..., tuple[int, str, str]]

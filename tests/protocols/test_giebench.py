@@ -21,6 +21,10 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.figures.closing import score_tables
+from editloupe.figures.compare import compare
+from editloupe.figures.frame import frame
+from editloupe.figures.judged import judged_in
 from editloupe.findings import JudgeSpec
 from editloupe.measures.base import Models, judge_of
 from editloupe.measures.key import Key
@@ -28,10 +32,6 @@ from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
 from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation, readings
-from editloupe.reports.closing import score_tables
-from editloupe.reports.compare import compare
-from editloupe.reports.frame import frame
-from editloupe.reports.judged import judged_in
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup

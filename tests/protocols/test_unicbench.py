@@ -19,10 +19,10 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, DataError
+from editloupe.figures.ranking import by_scores
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.unicbench.protocol import UnicBench
-from editloupe.reports.ranking import by_scores
 from editloupe.rubrics import load_rubric, rubric_path
 from editloupe.runs.worker import Worker
 from editloupe.scores import Score
@@ -519,8 +519,8 @@ def test_a_fifth_of_replies_broken_each_gets_a_status_and_replays_to_the_same_su
 
 def summaries_of(run: Path, editloupe: Cli, folder: Path) -> list[Any]:
     """The summary of a run; one that is not there is judged by the recorded judge of the run beside it."""
-    from editloupe.reports.judged import judged_in
-    from editloupe.reports.summary import summarise
+    from editloupe.figures.judged import judged_in
+    from editloupe.figures.summary import summarise
     from editloupe.runs.store import RunStore
 
     if not run.exists():

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.figures.closing import score_tables
+from editloupe.figures.judged import Judged
+from editloupe.figures.report import tables_of
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.unicbench.terms import TASKS
-from editloupe.reports.closing import score_tables
-from editloupe.reports.judged import Judged
-from editloupe.reports.report import tables_of
 from editloupe.scores import MetricSet
 from editloupe.stats.table import Row, Table
 from editloupe.values import Sample

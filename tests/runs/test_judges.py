@@ -16,9 +16,9 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError, RunMismatch, Unavailable
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.judged import judged_in
 from editloupe.rubrics import rubric_path
 from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge
@@ -277,9 +277,9 @@ def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
 
 
 def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path: Path):
-    from editloupe.reports.columns import column_of
-    from editloupe.reports.judged import read_judged
-    from editloupe.reports.report import make_report
+    from editloupe.figures.columns import column_of
+    from editloupe.figures.judged import read_judged
+    from editloupe.figures.report import make_report
 
     folder, out, warm = edits(2), tmp_path / "run", Sampling(temperature=1.0, seed=5)
     rule = Repeats(count=3, abstain_above=0.5)

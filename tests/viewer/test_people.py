@@ -18,7 +18,7 @@ import pytest
 from filelock import FileLock
 
 from editloupe.errors import ConfigError
-from editloupe.reports.human_labels import read_people
+from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
