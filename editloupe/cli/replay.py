@@ -87,7 +87,8 @@ def replay(
     code = exit_code(done, live_model=model == "live" or record_mode == "all")
     if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
         return code
-    say("The judge has changed by more than --fail-above allows.", "bold red")
+    if not as_json:
+        say("The judge has changed by more than --fail-above allows.", "bold red")
     return 4
 
 

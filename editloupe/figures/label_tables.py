@@ -75,7 +75,7 @@ def _label_table(
     editors = by_editor(frame)
     counts = [Counter(own["label"]) for own in editors.values()]
     lost = [statuses(own["missing"]) for own in editors.values()]
-    judged = [own["value"].is_not_null().sum() for own in editors.values()]
+    judged = [len(own["value"].drop_nulls()) for own in editors.values()]
     rows = []
     for label in labels:
         cells = []
@@ -128,6 +128,7 @@ def consistency_table(
             bits: list[float] = own["entropy"].drop_nulls().to_list()
             missing, same = own["missing"].to_list(), sum(b == 0 for b in bits)
             mean = sum(bits) / len(bits) if bits else None
+            highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
             cells = (
                 words(editor or "(not named)"),
                 words(metric.short),

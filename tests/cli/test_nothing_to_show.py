@@ -22,7 +22,6 @@ READERS = (
     ("compare", "RUN"),
     ("trial", "RUN"),
     ("gate", "RUN", "--require", "unjudged<=0.02"),
-    ("canary", "RUN"),
     ("replay", "RUN"),
     ("replay", "RUN", "--json"),
     ("fork", "RUN", "SAMPLE", "--at", "0"),

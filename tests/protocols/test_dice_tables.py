@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from editloupe.figures.align import align
 
 from editloupe.figures.columns import HumanLabels, Item, column_of, editors_of, join, rated_editors
 from editloupe.figures.judged import Judged
+from editloupe.figures.people import agreement
 from editloupe.figures.report import tables_of
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.dice.tables import Detector, rating_dims, tables
@@ -190,7 +190,7 @@ def test_the_papers_editors_are_ranked_as_people_rank_them() -> None:
         ("unwanted", "preservation", -0.9, -0.976),
         ("no_change", "kept", 1.0, 0.951),
     ):
-        agreed = align(column, items, people, metric, rating=rating).all.figures
+        agreed = agreement(column, items, people, metric, rating=rating).all.figures
         assert agreed["spearman"].value == pytest.approx(spearman), metric
         assert agreed["pearson"].value == pytest.approx(pearson, abs=5e-4), metric
 

@@ -23,7 +23,7 @@ from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.figures.closing import score_tables
 from editloupe.figures.compare import compare
-from editloupe.figures.frame import frame
+from editloupe.figures.frame import frame, score_frame
 from editloupe.figures.judged import judged_in
 from editloupe.findings import JudgeSpec
 from editloupe.measures.base import Models, judge_of
@@ -269,7 +269,7 @@ def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[...,
 
 def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(judged: Callable[..., Outcome]) -> None:
     outcome = judged(lambda prompt: "Red", row(0), row(1), without=(1,), measures="ssim")
-    (table, *_) = score_tables(outcome.setup.protocol, outcome.scores)
+    (table, *_) = score_tables(outcome.setup.protocol, score_frame(outcome.scores))
     rows = {line.cells[0].text: [cell.value for cell in line.cells[1:]] for line in table.rows}
     assert rows["Mean of all samples"] == [100, pytest.approx(0.8, abs=0.01)]
     assert rows["Mean of all samples, missing outputs as the worst"] == [50, None]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.figures.closing import score_tables
+from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import Judged
 from editloupe.figures.report import tables_of
 from editloupe.findings import Finding
@@ -178,7 +179,7 @@ def test_neither_editors_nor_languages_are_ever_put_together(tmp_path: Path) -> 
     assert "scores-by-language" not in tables and "by-editor" in tables
     protocol = make_protocol("unicbench", {})
     scores = list(scored(protocol, [sample for sample, _ in made], [finding for _, of in made for finding in of]))
-    closing = score_tables(protocol, scores)
+    closing = score_tables(protocol, score_frame(scores))
     assert [table.title for table in closing] == ["Language: en", "Language: cn"]
     found = {
         (language, row.keys["editor"]): row.cells[1].value

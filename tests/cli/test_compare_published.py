@@ -1,4 +1,4 @@
-"""Published numbers, made again by `editloupe align` from the ratings and scores that were published with them."""
+"""Published numbers, made again by `editloupe compare` from the ratings and scores that were published with them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def tables(task: str, judge: str, folder: Path) -> tuple[Path, Path]:
 def aligned(editloupe: Run, task: str, judge: str, folder: Path, *more: str) -> dict[str, dict[str, Any]]:
     """The report by criterion."""
     people, scores = tables(task, judge, folder)
-    code, text, err = editloupe("align", "--scores", scores, "--human", people, "--json", "--resamples", "100", *more)
+    code, text, err = editloupe("compare", "--scores", scores, "--human", people, "--json", "--resamples", "100", *more)
     assert code == 0, err
-    return {c["criterion"]: c for c in json.loads(text)["judges"][0]["criteria"]}
+    return {c["criterion"]: c for c in json.loads(text)["human_agreement"]}
 
 
 def by_editor(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,12 +153,11 @@ GENAI_BENCH = {
     "judge", [pytest.param(j, marks=[] if j in ("gpt4o", "random", "qwenVL") else pytest.mark.slow) for j in GENAI_BENCH]
 )
 def test_the_accuracies_of_genai_bench(editloupe: Run, judge: str):
-    names = f"vote=human_vote,verdict={judge}_vote"
     votes = DATA / "genaibench_image_edit_pairwise.csv"
-    code, text, err = editloupe("align", "--votes", votes, "--columns", names, "--json", "--resamples", "100")
+    words = ("--scores", votes, "--score-columns", f"item=idx,label={judge}_vote", "--human", votes)
+    code, text, err = editloupe("compare", *words, "--columns", "item=idx,label=human_vote", "--json", "--resamples", "100")
     assert code == 0, err
-    found = json.loads(text)["judges"][0]["pairs"][0]
-    exact = found["figures"]["four_exact"]
+    # Votes are words without an order: the same word, or another one.
+    exact = json.loads(text)["human_agreement"][0]["all"]["figures"]["exact"]
     assert exact["asked"] == 919
     assert round(100 * exact["adjusted"], 2) == GENAI_BENCH[judge]
-    assert found["ranking"]["people"]["why"] == "the votes name no editors"
