@@ -88,7 +88,7 @@ def annotate(
     """Let people answer a run's questions in a browser: one key a label. No model is asked.
 
     Of data, as `judge` takes them, a run without judges is made, with the questions of --protocol. The same command again
-    goes on. What people say is in the run's people.jsonl, which align and compare read.
+    goes on. What people say is in the run's people.jsonl, which compare reads.
 
     Examples:
 

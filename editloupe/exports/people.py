@@ -1,4 +1,4 @@
-"""Write what people said of a run as one long table: a row a rating, as `align --human` and `compare --human` read it."""
+"""Write what people said of a run as one long table: a row a rating, as `compare --human` reads it."""
 
 from __future__ import annotations
 

@@ -218,6 +218,9 @@ def rated_by_people(
         name = "the samples' own columns"
         if not people.ratings:
             return None, people.notes
+    if unknown := next((rating for rating in more if rating not in people.metrics), None):
+        rated = ", ".join(people.metrics) or "nothing that is named"
+        raise ConfigError(f"--pair {unknown}: {people.source} has no rating of this name; it rates {rated}")
     folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
     where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
     if {key[0] for key in people.items} == {""} and all(key[1] in {k[0] for k in items} for key in people.items):

@@ -11,6 +11,7 @@ import io
 import math
 import re
 import textwrap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -200,8 +201,11 @@ def _panels(width: float, count: int) -> tuple[Figure, list[Axes]]:
 def _as_svg(figure: Figure, title: str, told: str) -> str:
     """A figure as SVG with its title and what it shows in words, its ink in the colour of the page."""
     written = io.StringIO()
-    figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = written.getvalue()
+    with warnings.catch_warnings():
+        # A letter that matplotlib's own font lacks is drawn by the reader's.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = re.sub(r"<metadata>.*?</metadata>", "", written.getvalue(), flags=re.DOTALL)
     text = re.sub(re.escape(_INK), "currentColor", text[text.index("<svg") :])
     head = f'<title id="t">{escape(safe(title))}</title><desc id="d">{escape(safe(told))}</desc><style>{_STYLE}</style>'
     text = re.sub(r'(<svg[^>]*?) width="([\d.]+)pt" height="([\d.]+)pt"', _in_px, text, count=1)

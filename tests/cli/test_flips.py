@@ -32,7 +32,6 @@ def run(edits: Callable[..., Path], tmp_path: Path, editloupe: Program) -> Path:
 
 def flips(told: str) -> dict[str, Any]:
     """The last object of JSON."""
-    print(told)
     return dict(json.loads(told[told.rindex('{"event": "flips"') :]))
 
 
@@ -55,7 +54,7 @@ def test_answers_that_are_others_are_counted_and_fail(run: Path, tmp_path: Path,
     assert found["model_changed"] is True and found["highest"] == 1.0
     code, told, _ = editloupe(*words)
     assert code == 0
-    assert "ANOTHER model" in told and "recorded ok (Flawless Execution" in " ".join(told.split())
+    assert "ANOTHER model" in told and "recorded 'Flawless Execution', now 'Wrong Action'" in " ".join(told.split())
 
 
 def test_what_has_no_answer_now_is_no_flip(run: Path, tmp_path: Path, editloupe: Program):

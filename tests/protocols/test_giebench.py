@@ -415,9 +415,9 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
         (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-        code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
         assert code == 0, err
-        (found,) = json.loads(said)["judges"][0]["criteria"]
+        (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]
         assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
     # People may rate samples too: of each editor their mean counts.
@@ -428,11 +428,15 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
         for rater in ("anna", "ben")
     )
     (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-    code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
-    (found,) = json.loads(said)["judges"][0]["criteria"]
-    assert code == 0 and found["raters"] == 2 and found["all"]["figures"]["spearman"]["value"] == pytest.approx(1.0)
-    code, said, err = editloupe("align", "--scores", "people.csv", "--human", "people.csv", "--unit", "editor")
-    assert code == 2 and "--unit editor takes RUN" in err
+    code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+    (found,) = json.loads(said)["human_agreement"]
+    assert (
+        code == 0
+        and found["raters"] == ["anna", "ben"]
+        and found["all"]["figures"]["spearman"]["value"] == pytest.approx(1.0)
+    )
+    code, said, err = editloupe("compare", "--scores", "people.csv", "--human", "people.csv", "--unit", "editor")
+    assert code == 2 and "--unit editor excludes --scores" in err
 
 
 @pytest.mark.skipif("ssim" not in plugins.names("measures"), reason="the measure ssim is not installed")

@@ -170,7 +170,7 @@ def patched(frame: polars.DataFrame) -> Table | None:
         caption=(
             "Means of (judged/asked), with 95 % intervals, resampled by source image.",
             "CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption.",
-            "How they go with people's ratings (the paper's Table 4): editloupe align with --pair.",
+            "How they go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
         ),
     )
 

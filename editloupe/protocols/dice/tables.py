@@ -1,6 +1,6 @@
 """DICE's tables: detection (Table 1), coherence (Table 2), editors (Table 3), edit types, and the means of patched CLIP.
 
-Table 4, the correlation with people, is `editloupe align RUN --pair METRIC=RATING,…`.
+Table 4, the correlation with people, is `editloupe compare RUN --pair METRIC=RATING,…`.
 """
 
 from __future__ import annotations
